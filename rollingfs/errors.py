@@ -140,6 +140,10 @@ class TierFailedError(RollingError):
     """The store of a tier failed. The message names the segment and the tier, and says what became of the bytes."""
 
 
+TIER_ERRORS = (UnknownTierError, MissingTierError, TierFailedError)
+"""Errors about a tier: its other segments, and those without files in it, may be changed."""
+
+
 def unknown_tier(alias: str, path: str) -> UnknownTierError:
     """The error for a file or folder at `path` of a tier that is not configured."""
     return UnknownTierError(

@@ -13,28 +13,39 @@ from dataclasses import replace
 
 from rollingfs.backend.contract import Backend, Over, finished
 from rollingfs.backend.tiers import check_tier
-from rollingfs.errors import MissingTierError
+from rollingfs.backend.torn_reads import read_fitting
+from rollingfs.errors import MissingTierError, RollingError, TierFailedError
 from rollingfs.format import names
 from rollingfs.format.header import TIER_PATH_BYTES_MAX, Header, Tier
 from rollingfs.format.tier_mark import format_mark, parse_mark
+from rollingfs.runtime.concurrency import Runtime
 
 
-async def check_marks(backend: Backend, tiers: Iterable[Tier], path: str) -> None:
+async def check_marks(backend: Backend, runtime: Runtime, tiers: Iterable[Tier], path: str) -> None:
     """Refuse the tiers of a header that are not there; a caller that may drop something uses `check_there`.
 
     Raises
     ------
-    UnknownTierError, MissingTierError
+    UnknownTierError, MissingTierError, TierFailedError
         The message names the tier.
     """
     for line in tiers:
-        await check_mark(backend, line, path)
+        await check_mark(backend, runtime, line, path)
 
 
-async def check_mark(backend: Backend, line: Tier, path: str) -> str:
+async def check_mark(backend: Backend, runtime: Runtime, line: Tier, path: str) -> str:
     """Return the id of the tier of a line; otherwise as `check_marks`."""
     check_tier(backend, line.alias, path)
-    found = await find_mark(backend, line.alias)
+    try:
+        found = await find_mark(backend, runtime, line.alias)
+    except RollingError:
+        raise
+    except OSError as error:
+        raise TierFailedError(
+            f"{path}: the tier {line.alias!r} failed, so nothing was dropped: its mark at "
+            f"{_root(backend, line.alias)}/{names.TIER_MARK} cannot be read: repeat the call when the store answers. "
+            f"It said: {error}"
+        ) from error
     if found is None:
         raise missing(backend, line.alias, path, line.id)
     if line.id and found != line.id:
@@ -51,28 +62,32 @@ def is_placed(backend: Backend, line: Tier, path: str) -> bool:
     return bool(line.path) and backend.place(path, line.path) == line.path
 
 
-async def find_mark(backend: Backend, alias: str) -> str | None:
+async def find_mark(backend: Backend, runtime: Runtime, alias: str) -> str | None:
     """Return the id that the mark of a tier has, "" for an empty mark; None if there is no mark."""
-    mark = names.in_tier(alias, names.TIER_MARK)
+    return await _identity(backend, runtime, names.in_tier(alias, names.TIER_MARK))
+
+
+async def _identity(backend: Backend, runtime: Runtime, file: str) -> str | None:
     try:
-        return parse_mark((await backend.read(mark)).data, mark)
+        return await read_fitting(backend, runtime, file, lambda blob: parse_mark(blob.data, file))
     except FileNotFoundError:
         return None
 
 
-async def make_mark(backend: Backend, alias: str) -> str:
+async def make_mark(backend: Backend, runtime: Runtime, alias: str) -> str:
     """Put a mark at the root of a tier, unless a mark with an id is there; return the id of the tier."""
     mark = names.in_tier(alias, names.TIER_MARK)
-    found = await find_mark(backend, alias)
+    found = await find_mark(backend, runtime, alias)
     if found is None:
         await _write(backend, mark, str(uuid.uuid4()), Over.NOTHING)
     elif not found:  # an older release made it
         election = names.in_tier(alias, names.TIER_ID)
         await _write(backend, election, str(uuid.uuid4()), Over.NOTHING)
-        await _write(backend, mark, parse_mark((await backend.read(election)).data, election), Over.ANYTHING)
+        if elected := await _identity(backend, runtime, election):
+            await _write(backend, mark, elected, Over.ANYTHING)
     else:
         return found
-    found = await find_mark(backend, alias)
+    found = await find_mark(backend, runtime, alias)
     if not found:
         raise missing(backend, alias, _root(backend, alias), "")
     return found
@@ -106,14 +121,14 @@ def moved_lines(backend: Backend, tiers: Iterable[Tier], source: str, target: st
     )
 
 
-async def why_missing(backend: Backend, header: Header | None, file: str, error: OSError) -> OSError:
+async def why_missing(backend: Backend, runtime: Runtime, header: Header | None, file: str, error: OSError) -> OSError:
     """Return the error for a file of a segment that is missing: that its tier is not there, or what is given."""
     alias, hot = names.split_tier(file)
     line = header.tier(alias) if header is not None and alias else None
     try:
         if line is not None:
             path = names.segment_of_folder(names.parent(hot))
-            await check_mark(backend, line, path)
+            await check_mark(backend, runtime, line, path)
             if not is_placed(backend, line, path) and line.path:
                 raise elsewhere(line, path)
     except OSError as reason:

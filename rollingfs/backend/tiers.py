@@ -192,6 +192,13 @@ class TieredBackend(BackendWrapper):
     async def store_name(self, path: str) -> str | None:
         return await self.inner.store_name(path)
 
+    def may_tear(self, path: str) -> bool:
+        alias, hot = names.split_tier(path)
+        if not alias:
+            return self.inner.may_tear(path)
+        store = self._store(alias, hot)
+        return store.backend.may_tear(self._in_store(store, hot))
+
     # -- verbs over several paths --------------------------------------------------------------------------
 
     async def _delete(self, paths: Sequence[str]) -> None:

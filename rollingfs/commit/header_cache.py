@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from rollingfs.backend.contract import Backend, Blob
-from rollingfs.commit.torn_reads import read_fitting
+from rollingfs.backend.torn_reads import read_fitting
 from rollingfs.errors import lost_commit
 from rollingfs.format import names
 from rollingfs.format.codec import parse_file, parse_more

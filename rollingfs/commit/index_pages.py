@@ -11,8 +11,8 @@ from functools import partial
 from typing import TypeVar
 
 from rollingfs.backend.contract import Backend
+from rollingfs.backend.torn_reads import read_fitting
 from rollingfs.commit.header_cache import Headers, Loaded
-from rollingfs.commit.torn_reads import read_fitting
 from rollingfs.errors import ConflictError, CorruptHeaderError
 from rollingfs.format import names, placement
 from rollingfs.format.codec import format_text

@@ -11,11 +11,11 @@ from typing import TypeVar
 
 from rollingfs.backend.contract import Backend, Blob
 from rollingfs.backend.probe import Abilities
+from rollingfs.backend.torn_reads import read_fitting
 from rollingfs.backend.verdicts import Verdicts
 from rollingfs.commit.chunk_files import Chunks
 from rollingfs.commit.header_cache import Headers
 from rollingfs.commit.index_pages import Pages
-from rollingfs.commit.torn_reads import read_fitting
 from rollingfs.runtime.clock import Clock
 from rollingfs.runtime.concurrency import Runtime
 from rollingfs.runtime.meters import Meters

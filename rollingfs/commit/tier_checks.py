@@ -34,7 +34,7 @@ async def check_line(headers: Headers, pages: Pages, path: str, header: Header, 
     under the path of the line.
     """
     backend = headers.backend
-    found = await check_mark(backend, line, path)
+    found = await check_mark(backend, headers.runtime, line, path)
     if is_placed(backend, line, path) or await has_files(backend, line, path):
         return found
     chunks = [chunk for chunk in await pages.unfold(path, header.entries) if chunk.end > header.start]

@@ -10,9 +10,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from rollingfs.backend import shared_errors
+from rollingfs.backend.torn_reads import read_fitting
 from rollingfs.client import Client
 from rollingfs.commit.header_cache import Loaded
-from rollingfs.commit.torn_reads import read_fitting
 from rollingfs.errors import CorruptHeaderError
 from rollingfs.folders.listing import REPORT, Listings, Scan
 from rollingfs.format import names

@@ -145,7 +145,7 @@ class Eraser:
                 found = await self.commits.merges.settled(run.path)
             seen = transitions.check(found.header, run.guard, run.path)
             try:
-                header = await behead(self.store, run.path, seen, run.offset)
+                header = await behead(self.store, run.path, seen, run.offset, is_erase=True)
                 parts = erasing.to_rewrite(await self._parts(run, header))
                 for part in parts:
                     if part not in run.written:
@@ -163,7 +163,7 @@ class Eraser:
     async def _commit_once(self, run: _Run) -> tuple[Header, Header]:
         async def step(base: Loaded, attempt: Attempt) -> Header | None:
             found = transitions.check(base.header, run.guard, run.path)
-            cut = await behead(self.store, run.path, found, run.offset)
+            cut = await behead(self.store, run.path, found, run.offset, is_erase=True)
             new = {part: await self._new(run, part, attempt) for part in await self._needed(run, cut)}
             pages = await self._holding(run, cut, new)
             header, swapped = erasing.rewritten(cut, pages, new, self.store.now_ms())

@@ -172,7 +172,9 @@ class Exporter:
             return now
         missing = str(error.filename or "")
         if names.CHUNKS_SUFFIX in missing and names.EXPORT_PREFIX not in missing:
-            await check_marks(self.backend, now.header.tiers if now.header is not None else (), view.path)
+            await check_marks(
+                self.backend, self.fetcher.runtime, now.header.tiers if now.header is not None else (), view.path
+            )
             raise missing_chunk(missing, view.path) from error
         raise error
 

@@ -121,7 +121,8 @@ class Rewriter:
         calls = [partial(self._swap, header, run, lines.get(tier), uploads, swaps, steps) for run, tier in runs]
         try:
             await self.store.runtime.gather(calls, RUNS_AT_ONCE_MAX)
-            await check_marks(self.backend, lines.values(), self.path)  # again: the originals go after the commit
+            # again: the originals go after the commit
+            await check_marks(self.backend, self.store.runtime, lines.values(), self.path)
         except BaseException:
             await uploads.discard()
             raise
@@ -167,7 +168,9 @@ class Rewriter:
             logger.info("%s: bytes %d to %d stay as they are: %s", self.path, run[0].start, run[-1].end, error)
             if await is_there(self.store, self.path, header.segment, run):
                 aliases = {chunk.tier for chunk in run}
-                await check_marks(self.backend, [one for one in header.tiers if one.alias in aliases], self.path)
+                await check_marks(
+                    self.backend, self.store.runtime, [one for one in header.tiers if one.alias in aliases], self.path
+                )
                 said = f"{self.path}: a chunk that its header names is missing: {error}"
                 self.damaged.append(CorruptChunkError(said))
         else:

@@ -9,12 +9,12 @@ from dataclasses import field, replace
 
 from rollingfs.backend.contract import Backend, FileInfo, Listing
 from rollingfs.backend.tiers import list_folder
+from rollingfs.backend.torn_reads import read_fitting
 from rollingfs.backend.values import PendingUpload
 from rollingfs.commit.drop_files import dropped_files
 from rollingfs.commit.header_cache import NOTHING, Headers, Loaded
 from rollingfs.commit.index_pages import PageGoneError, Pages, successor
 from rollingfs.commit.tier_checks import check_there
-from rollingfs.commit.torn_reads import read_fitting
 from rollingfs.format import names
 from rollingfs.format.drops import is_due
 from rollingfs.format.header import Header, Phase

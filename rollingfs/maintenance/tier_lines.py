@@ -65,11 +65,11 @@ async def _found(store: Store, path: str, header: Header, tier: str) -> tuple[st
     """The id of a tier that is there, and the path by which it keeps the segment's files."""
     backend, line = store.backend, header.tier(tier)
     if line is None:
-        if await find_mark(backend, tier) is None:
+        if await find_mark(backend, store.runtime, tier) is None:
             await _check_unused(store, path, tier)
-        return await make_mark(backend, tier), placed(backend, path)
+        return await make_mark(backend, store.runtime, tier), placed(backend, path)
     identity = await check_line(store.headers, store.pages, path, header, line)
-    return identity or await make_mark(backend, tier), placed(backend, path)
+    return identity or await make_mark(backend, store.runtime, tier), placed(backend, path)
 
 
 async def _check_unused(store: Store, path: str, tier: str) -> None:
@@ -92,6 +92,6 @@ async def _check_unused(store: Store, path: str, tier: str) -> None:
         except CorruptHeaderError:
             continue
         if found is not None and (line := found.tier(tier)) is not None:
-            if await find_mark(store.backend, tier) is not None:
+            if await find_mark(store.backend, store.runtime, tier) is not None:
                 return  # another client has made the mark, and then this line, since the first look
             raise missing(store.backend, tier, path, line.id)

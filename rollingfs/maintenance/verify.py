@@ -106,7 +106,12 @@ class Verifier:
         calls = [partial(self._check, view.path, chunk, known, steps) for chunk in chunks]
         rows += await self.fetcher.runtime.gather(calls, self.fetcher.backend.requests_max)
         absent = {names.split_tier(row.file)[0] for row in rows if row.state == MISSING}
-        await check_marks(self.fetcher.backend, [line for line in header.tiers if line.alias in absent], view.path)
+        await check_marks(
+            self.fetcher.backend,
+            self.fetcher.runtime,
+            [line for line in header.tiers if line.alias in absent],
+            view.path,
+        )
         return sorted(rows, key=lambda row: row.start)
 
     async def _check(self, path: str, chunk: Chunk, known: dict[str, Verified], steps: Steps) -> Verified:

@@ -179,7 +179,8 @@ class Fetcher:
             if header is None or not await self._is_named(snapshot.path, header, path):
                 why = "A chunk that was read in part has gone since, so it could not be verified; read it again"
                 raise FileNotFoundError(errno.ENOENT, why, snapshot.path) from error
-            raise await why_missing(self.backend, header, path, missing_chunk(path, snapshot.path)) from error
+            missing = missing_chunk(path, snapshot.path)
+            raise await why_missing(self.backend, self.runtime, header, path, missing) from error
         for path in sorted(checks.damaged):
             raise corrupt(path)
 
@@ -376,7 +377,7 @@ class Fetcher:
             elif job.is_same(loaded):
                 if (file := job.go_on(loaded)) is not None:
                     error = missing_chunk(file, job.snapshot.path)
-                    job.error = await why_missing(self.backend, loaded.header, file, error)
+                    job.error = await why_missing(self.backend, self.runtime, loaded.header, file, error)
             else:
                 job.error = gone(job.origin, said_now(await self._now(job.snapshot.path, loaded)))
 

@@ -8,7 +8,7 @@ from dataclasses import field
 from functools import partial
 
 from rollingfs.client import Client
-from rollingfs.errors import MissingTierError, TierFailedError, UnknownTierError
+from rollingfs.errors import TIER_ERRORS
 from rollingfs.format.header import Header
 from rollingfs.maintenance.offload import Offloaded, Offloader
 from rollingfs.runtime.values import value_class
@@ -21,7 +21,7 @@ from rollingfs.stream.offload_policy import Asked, check_policy, check_retention
 logger = logging.getLogger("rollingfs")
 
 SEGMENTS_AT_ONCE_MAX = 4
-OF_ONE_POLICY = (ValueError, UnknownTierError, TierFailedError, MissingTierError)
+OF_ONE_POLICY = (ValueError, *TIER_ERRORS)
 """Errors of a policy or of its tier: the policies of other segments may still be carried out."""
 
 

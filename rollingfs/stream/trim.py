@@ -8,9 +8,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 from functools import partial
 
-from rollingfs.errors import BadOffsetError, FencedError, SegmentTruncatedError, WholeFileError
+from rollingfs.errors import TIER_ERRORS, BadOffsetError, FencedError, SegmentTruncatedError, WholeFileError
+from rollingfs.folders.listing import REPORT
 from rollingfs.format.header import Header, Phase
 from rollingfs.format.transitions import Guard
+from rollingfs.read.revalidate import OUTDATED
 from rollingfs.read.snapshot import Snapshot
 from rollingfs.runtime.concurrency import backoff_s
 from rollingfs.runtime.values import value_class
@@ -147,10 +149,10 @@ class Trimmer:
         try:
             return await self._trim(path, goal, as_bytes, is_dry)
         except OSError as error:
-            if not self.members.is_reported(error):
+            is_of_tier = self.members.on_error == REPORT and isinstance(error, TIER_ERRORS)
+            if not is_of_tier and not self.members.is_reported(error):
                 raise
-            logger.warning("%s is not trimmed: %s", path, error)
-            return Trimmed(failed={path: str(error)})
+            return _failed(path, error)
 
     async def _trim(self, path: str, goal: Goal, as_bytes: bool, is_dry: bool) -> Trimmed:
         """Trim one segment, unless it is gone or replaced."""
@@ -181,7 +183,12 @@ class Trimmer:
             return Trimmed(dropped, (path,), dropped={path: dropped})
         if offset <= view.start:
             return Trimmed()
-        cut = Cut(offset) if as_bytes else await self.client.cuts.plan(view, offset)
+        try:
+            cut = Cut(offset) if as_bytes else await self.client.cuts.plan(view, offset)
+        except OSError as error:
+            if self.members.on_error != REPORT or isinstance(error, (WholeFileError, *OUTDATED)):
+                raise
+            return _failed(path, error)  # its bytes cannot be read; of those of others nothing is known
         if is_dry or cut.at <= view.start:
             dropped = cut.at - view.start
             return Trimmed(dropped, dropped={path: dropped} if dropped else {})
@@ -203,6 +210,11 @@ class Trimmer:
         except FileNotFoundError:
             return None
         return view
+
+
+def _failed(path: str, error: OSError) -> Trimmed:
+    logger.warning("%s is not trimmed: %s", path, error)
+    return Trimmed(failed={path: str(error)})
 
 
 def is_over(view: View, offset: int) -> bool:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from rollingfs.commit.commits import Commits
-from rollingfs.errors import BadOffsetError, CorruptChunkError, WholeFileError
+from rollingfs.errors import TIER_ERRORS, BadOffsetError, CorruptChunkError, WholeFileError
 from rollingfs.format import whole_files
 from rollingfs.format.header import Header
 from rollingfs.format.parquet_chunks import gaps, groups_before
@@ -51,16 +51,29 @@ async def format_of(fetcher: Fetcher, view: Snapshot) -> str | None:
     """Return the format of a segment that is one file and does not join, by both ends; None for any other.
 
     A segment whose end is damaged is no whole file: a cut is a way to be rid of the damage.
+
+    Raises
+    ------
+    OSError
+        An end cannot be read: its tier is not there, or the store refuses to read an archived object.
     """
-    head, tail = view.start + whole_files.HEAD_BYTES, view.length - whole_files.TAIL_BYTES
+    ends = await _ends(fetcher, view, whole_files.HEAD_BYTES, whole_files.TAIL_BYTES)
+    return None if ends is None else whole_files.format_of(*ends)
+
+
+async def _ends(fetcher: Fetcher, view: Snapshot, head_bytes: int, tail_bytes: int) -> tuple[bytes, bytes] | None:
+    """Return the first and the last bytes of a segment; None if they are damaged."""
+    head, tail = min(view.start + head_bytes, view.length), max(view.length - tail_bytes, view.start)
     ends = [(view, view.start, head), (view, tail, view.length)] if head < tail else [(view, view.start, view.length)]
     answers = await fetcher.read_many(ends)
     for answer in answers:
         if isinstance(answer, CorruptChunkError):
             return None
+        if isinstance(answer, OSError) and not isinstance(answer, OUTDATED):
+            raise _unread(view.path, answer) from answer
         if isinstance(answer, Exception):
             raise answer
-    return whole_files.format_of(answers[0][: whole_files.HEAD_BYTES], answers[-1][-whole_files.TAIL_BYTES :])  # type: ignore[index]
+    return answers[0][:head_bytes], answers[-1][-tail_bytes:]  # type: ignore[index]
 
 
 class Cuts:
@@ -82,24 +95,21 @@ class Cuts:
         ------
         WholeFileError
             The rest would be no file of its format; nothing was changed.
+        OSError
+            An end cannot be read, so the format is not known; nothing was changed.
         """
         for left in reversed(range(LOOKS_MAX)):
+            view = await self.segments.lookup.view(path, fresh=True)
             try:
-                view = await self.segments.lookup.view(path, fresh=True)
                 if view.start < offset < view.length and (name := await format_of(self.fetcher, view)) is not None:
                     raise _whole(path, name, offset)
                 return await change(path, offset, _bound(guard, view))
             except OUTDATED:
-                if guard.segment is not None or not left or not await self._is_there(path):
-                    raise  # of another incarnation, which a verb by path goes on with, the next look tells
+                if guard.segment is not None or not left:
+                    raise
+                # a verb by path goes on with another incarnation, which the next look finds
+                await self.store.runtime.sleep(backoff_s(LOOKS_MAX - left))
         raise AssertionError("the last look returns or raises")
-
-    async def _is_there(self, path: str) -> bool:
-        try:
-            await self.segments.lookup.view(path, fresh=True)
-        except FileNotFoundError:
-            return False
-        return True
 
     async def by_group(self, path: str, offset: int) -> int:
         """Drop the row groups of a Parquet file that lie wholly before a segment offset; returns the bytes dropped."""
@@ -127,9 +137,11 @@ class Cuts:
         ------
         WholeFileError
             The rest would be no file of its format.
+        OSError
+            An end cannot be read, so the format is not known.
         """
         if offset >= view.length:  # all goes; of Parquet the columns stay
-            name = PARQUET if await self._ends(view) == MAGIC else None
+            name = PARQUET if await _ends(self.fetcher, view, 0, len(MAGIC)) == (b"", MAGIC) else None
         else:
             name = await format_of(self.fetcher, view)
         if name == PARQUET:
@@ -137,9 +149,6 @@ class Cuts:
         if name is not None:
             raise _whole(view.path, name, offset)
         return Cut(offset)
-
-    async def _ends(self, view: Snapshot) -> bytes:
-        return await self.fetcher.read(view, max(view.start, view.length - len(MAGIC)), view.length)
 
     async def parquet(self, view: Snapshot, offset: int) -> Cut:
         """How the row groups go that lie wholly before a segment offset.
@@ -203,6 +212,14 @@ def _bound(guard: Guard, view: Snapshot) -> Guard:
     """A guard that means the incarnation which was seen, where it means none."""
     seen = next(iter(view.incarnations), None)
     return guard if guard.segment is not None or seen is None else replace(guard, segment=seen)
+
+
+def _unread(path: str, error: OSError) -> OSError:
+    text = (
+        f"{path}: its first and last bytes cannot be read, so it is not known whether it is a file that joins to "
+        f"others and can be cut; nothing was changed. as_bytes=True does it without this look. It said: {error}"
+    )
+    return type(error)(text) if isinstance(error, TIER_ERRORS) else OSError(error.errno or errno.EIO, text)
 
 
 def _whole(path: str, name: str, offset: int) -> WholeFileError:

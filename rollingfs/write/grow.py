@@ -11,6 +11,7 @@ from rollingfs.commit.chunk_files import Stored
 from rollingfs.commit.store import Store
 from rollingfs.commit.tier_checks import check_there
 from rollingfs.commit.uploads import NewFiles
+from rollingfs.errors import CorruptHeaderError
 from rollingfs.format import placement, transitions
 from rollingfs.format.drops import pages_to_truncate
 from rollingfs.format.header import Chunk, Entry, Header
@@ -58,11 +59,29 @@ async def grow(
     return transitions.extend(header, placement.place(entries, header.tail_start), tail, now_ms)
 
 
-async def behead(store: Store, path: str, header: Header, offset: int) -> Header:
-    """A header without the bytes before an offset."""
-    await check_there(store.headers, store.pages, path, header)
+async def behead(store: Store, path: str, header: Header, offset: int, *, is_erase: bool = False) -> Header:
+    """Return a header without the bytes before an offset; refuse if a tier is not there that loses files.
+
+    Parameters
+    ----------
+    is_erase
+        No tier of the segment may be missing: it may have files that the header does not name.
+    """
+    if header.tiers:
+        aliases = None if is_erase else await _losing(store, path, header, offset)
+        await check_there(store.headers, store.pages, path, header, aliases)
     pages = {page: await store.pages.chunks(path, page) for page in pages_to_truncate(header, offset)}
     return transitions.truncate(header, offset, store.now_ms(), pages, path)
+
+
+async def _losing(store: Store, path: str, header: Header, offset: int) -> set[str] | None:
+    """Return the tiers with files that a truncation drops; None if an index page that lists some cannot be read."""
+    entries = [entry for entry in header.entries if header.start < offset and entry.start < offset]
+    try:
+        chunks = await store.pages.unfold(path, entries)
+    except (FileNotFoundError, CorruptHeaderError):
+        return None
+    return {chunk.tier for chunk in chunks if header.start < chunk.end <= offset}
 
 
 def is_aged(header: Header, now_ms: int) -> bool:

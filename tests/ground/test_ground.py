@@ -1,6 +1,7 @@
 """The ground under users' feet: other servers and disks. `.ci/nightly ground` runs all, with a soak on each.
 
-The slow suite has a sample: `tests/commit/test_torn_reads.py` (rclone, gocryptfs), `tests/system/test_disks.py` (FUSE).
+The slow suite has a sample: `tests/backend/test_torn_reads.py` (rclone, gocryptfs) and
+`tests/system/test_disks.py` (FUSE).
 """
 
 from pathlib import Path

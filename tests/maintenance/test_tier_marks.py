@@ -3,6 +3,7 @@
 Rules of the protocol: P4.12 to P4.20.
 """
 
+import errno
 import os
 import re
 import subprocess
@@ -14,16 +15,19 @@ from typing import Any
 import pytest
 
 from rollingfs import RollingFileSystem
+from rollingfs.backend import torn_reads
 from rollingfs.backend.tier_marks import make_mark
 from rollingfs.backend.tiers import TieredBackend, TierStore
-from rollingfs.errors import MissingTierError
+from rollingfs.errors import MissingTierError, TierFailedError
 from rollingfs.format import names, tokens
-from rollingfs.format.header import GRACE_S, Tier
+from rollingfs.format.header import GRACE_S, Page, Tier
 from rollingfs.format.tier_mark import format_mark, parse_mark
 from rollingfs.runtime.concurrency import drive
+from tests.backend.test_torn_reads import TORN, torn
+from tests.support.backends import Scripted
 from tests.support.faults import CLOCK, Faulty, Store
 from tests.support.life import World, pieces_of
-from tests.support.small import SMALL, holding
+from tests.support.small import SMALL, holding, shrink_pages
 
 A, B = "/stream/a", "/stream/b"
 DATA, TAIL = bytes(range(1, 101)), b"tail"
@@ -113,6 +117,81 @@ def test_what_needs_no_byte_of_a_tier_goes_on_without_it(pair):
     assert world.content(A) == DATA + TAIL + b"more"
 
 
+class Broken:
+    """A tier whose files raise an error, or only those whose path has some text."""
+
+    def __init__(self, pair: Pair, error: OSError, text: str = "") -> None:
+        for verb in ("read", "read_range", "read_into", "list"):
+            setattr(pair.cold, verb, partial(self._call, getattr(pair.cold, verb), error, text))
+
+    @staticmethod
+    async def _call(call: Any, error: OSError, text: str, path: Any, *more: Any) -> Any:
+        if text in str(path):
+            raise error
+        return await call(path, *more)
+
+
+@pytest.mark.parametrize("text", ["$chunks", ""], ids=["its chunks", "all of it"])
+@pytest.mark.parametrize("number", [errno.EACCES, errno.ECONNREFUSED, errno.EIO])
+def test_a_cut_without_a_look_and_a_trim_go_on_where_a_tier_fails(pair, number, text):
+    """The first bytes of A show whether it may be cut; those of B are at hand."""
+    world = pair.filled()
+    fs = RollingFileSystem(backend=world.backend, skip_instance_cache=True)
+    Broken(pair, OSError(number, "the tier's word"), text)
+    with pytest.raises(OSError, match=r"nothing was changed\. as_bytes=True .* the tier's word") as caught:
+        fs.truncate(A, 10)
+    assert caught.value.errno == number
+    with pytest.raises(OSError, match="nothing was changed"):
+        fs.concat(B, [A])
+    stream = fs.stream("/stream")
+    cut = stream.cut()
+    for path in (A, B):
+        fs.append(path, b"more")
+    did = stream.trim(cut)
+    assert (did.dropped, list(did.failed)) == ({B: 104}, [A]), "the error is about A alone"
+    if text:
+        assert "as_bytes=True" in did.failed[A]
+        assert fs.truncate(A, 70, as_bytes=True) == 0
+        assert fs.cat_file(A) == DATA[70:] + TAIL + b"more"
+    else:
+        did = stream.trim(cut, as_bytes=True)
+        assert "'cold' failed, so nothing was dropped" in did.failed[A]
+        with pytest.raises(TierFailedError, match="nothing was dropped"):
+            fs.truncate(A, 70, as_bytes=True)
+        assert fs.segment(A).start == 0
+
+
+def test_a_truncation_asks_only_the_tiers_that_lose_files(pair, monkeypatch):
+    """Of two tiers, one is not mounted; the entries lie in the header, or in an index page."""
+    for is_paged in (False, True):
+        pair.hot, pair.cold, other = Store(), Store(), Store()
+        tiers = {"cold": TierStore(pair.cold, ROOT), "other": TierStore(other, ROOT)}
+        fs = RollingFileSystem(backend=TieredBackend(pair.hot, tiers), max_bytes=20, inline_bytes=0)
+        fs.create(A)
+        for _ in range(10):
+            fs.append(A, b"0123456789abcdefghi\n")
+        for tier, upto in (("other", 40), ("cold", 80)):
+            fs.offload(A, tier=tier, upto=upto, block_bytes=20, deletion_lag=0)
+        if is_paged:
+            shrink_pages(monkeypatch)
+            for _ in range(3):
+                fs.append(A, b"0123456789abcdefghi\n")
+            assert any(isinstance(entry, Page) for entry in World(pair.hot).header(A).entries)
+        pair.unmount(None)
+        with pytest.raises(MissingTierError, match="'cold'"):
+            fs.truncate(A, 40, as_bytes=True, erase=True)
+        assert fs.segment(A).start == 0, "an erase looks for files in all of them"
+        assert fs.truncate(A, 50, as_bytes=True) == 0, "the file of bytes 40 to 60 stays"
+        with pytest.raises(MissingTierError, match="'cold'"):
+            fs.truncate(A, 60, as_bytes=True)
+        assert fs.segment(A).start == 50
+        pair.mount()
+        assert fs.truncate(A, 80, as_bytes=True) == 0
+        other.fs.store.clear()
+        assert fs.truncate(A, 100, as_bytes=True) == 0
+        assert fs.segment(A).start == 100
+
+
 def test_a_tier_that_goes_during_an_offload_takes_no_original_along(pair):
     """A second look comes after the copies were read back, before the commit that drops the originals."""
     world = pair.filled()
@@ -164,10 +243,25 @@ def test_clients_that_make_a_mark_at_once_take_one_id(pair):
             cold = Faulty(pair.cold)
             first.backend._stores["cold"].backend = cold
             found: list[str] = []
-            make = partial(make_mark, second.backend, "cold")
+            make = partial(make_mark, second.backend, second.client.runtime, "cold")
             cold.prepare(between={calls: partial(_add, found, make)})
-            found.append(drive(make_mark(first.backend, "cold")))
+            found.append(drive(make_mark(first.backend, first.client.runtime, "cold")))
             assert {parse_mark(bytes(pair.cold.snapshot()[MARK]), MARK)} == set(found)
+
+
+@pytest.mark.parametrize("how", TORN)
+def test_a_torn_mark_is_read_again_and_elects_no_second_id(pair, how, monkeypatch):
+    monkeypatch.setattr(torn_reads, "PAUSE_FIRST_S", 0.0)
+    pair.filled()
+    world, cold = pair.client(), Scripted(pair.cold)
+    world.backend._stores["cold"].backend = cold
+    cold.may_tear = lambda _path: True
+    cold.plan("read", MARK, answers=torn(how, met := []), times=2)
+    before = pair.cold.snapshot()[MARK]
+    world.offload(A)
+    assert pair.cold.snapshot()[MARK] == before
+    assert len(met) == 2
+    assert world.content(A) == DATA + TAIL
 
 
 @pytest.mark.parametrize("calls", range(8))

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from rollingfs import RollingFileSystem, RollingPolicy
+from rollingfs.backend import torn_reads
 from rollingfs.backend.contract import Blob
 from rollingfs.client import Client
-from rollingfs.commit import torn_reads
 from rollingfs.errors import CorruptHeaderError
 from rollingfs.format import names
 from rollingfs.format.header import LOOSE_CHUNKS_MAX
