@@ -144,8 +144,8 @@ _MODULES = {
     "RetentionPolicy": "stream.retention",
     "Stream": "fs.stream_handle",
 }
-"""The module of each public name. A name is imported at its first use, because `fsspec` may import this package and
-use none of them."""
+"""The module of each public name. A name is imported at its first use, because `fsspec` may import this package and use
+no name of it."""
 
 
 __version__ = "0.2.0"

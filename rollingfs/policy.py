@@ -28,7 +28,7 @@ BLOCK_BYTES = 64 * 1024 * 1024
 READERS_GRACE_S = 600.0
 """The old files of chunks that were joined stay this long, for readers that opened the segment before."""
 NO_TIER = ""
-"""The tier of a policy by which nothing moves, whatever the levels above it say."""
+"""The tier of a policy that moves no chunk, in spite of all levels above."""
 _ALIAS = rf"[a-z0-9][a-z0-9_-]{{0,{TIER_ALIAS_CHARACTERS_MAX - 1}}}"
 
 _BYTE_UNITS = {
@@ -48,7 +48,7 @@ _QUANTITY = r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)\s*"
 
 
 def parse_bytes(value: int | float | str) -> int:
-    """A number of bytes, from a number or a text like ``"64MiB"`` or ``"1.5 GB"``.
+    """Return a number of bytes, from a number or a text like ``"64MiB"`` or ``"1.5 GB"``.
 
     Raises
     ------
@@ -69,7 +69,7 @@ def parse_bytes(value: int | float | str) -> int:
 
 
 def parse_seconds(value: int | float | str) -> float:
-    """A time in seconds, from a number or a text like ``"30min"``, ``"7d"`` or ``"forever"`` (100 years).
+    """Return a time in seconds, from a number or a text like ``"30min"``, ``"7d"`` or ``"forever"`` (100 years).
 
     Raises
     ------
@@ -104,8 +104,8 @@ class RollingPolicy:
     consolidate
         Whether upkeep (``rollingfs run``) joins small neighbouring chunks to chunks of about `max_bytes`.
     own
-        The names of the fields that the segment has itself; the others come from its folders (`fs.set_policy`), and
-        are what those said when the segment was made or last changed by them.
+        The names of the fields that the segment has itself; the others come from its folders (`fs.set_policy`), with
+        their values of the last change by them.
 
     Raises
     ------
@@ -144,17 +144,17 @@ class RollingPolicy:
         object.__setattr__(self, "own", frozenset(own))
 
     def as_fields(self) -> dict[str, Any]:
-        """All fields, by name."""
+        """Return all fields, by name."""
         return {name: getattr(self, name) for name in ROLLING_FIELDS}
 
     def inheriting(self, fields: Mapping[str, Any]) -> RollingPolicy:
-        """The policy with these values in the fields that are not its own."""
+        """Return the policy with these values in the fields that are not its own."""
         taken = {name: value for name, value in fields.items() if name not in self.own}
         return RollingPolicy(**{**self.as_fields(), **taken}, own=self.own) if taken else self
 
     @property
     def tail_bytes_max(self) -> int:
-        """The longest inline tail: a tail that becomes a chunk must not exceed `max_bytes`."""
+        """Return the longest inline tail: a tail that becomes a chunk must not exceed `max_bytes`."""
         return min(self.inline_bytes, self.max_bytes)
 
 
@@ -188,24 +188,25 @@ def check_alias(alias: str) -> str:
 
 @value_class
 class OffloadPolicy:
-    """Which chunks move to a tier, and when; each field may be left to the next level.
+    """The rule by which chunks move to a tier; each field may be left to the next level.
 
-    There are three levels: a segment (`fs.set_policy`), the folder that it lies in (`fs.set_policy` too, or
+    There are three levels: a segment (`fs.set_policy`), the folder that it is in (`fs.set_policy` too, or
     ``stream.offload_policy``), and the filesystem (its argument `offload_policy`). As in Pulsar, the nearest level that
-    has a field wins, field by field. Without a tier at any level nothing moves.
+    has a field wins, field by field. Without a tier at any level no chunk moves.
 
     Parameters
     ----------
     tier
-        The alias of one of the filesystem's `tiers`; ``""`` to move nothing, whatever the other levels say.
+        The alias of one of the filesystem's `tiers`; ``""`` to move no chunk, in spite of all other levels.
     after_bytes, after_age
-        A chunk moves when this many newer bytes lie behind it (or text like ``"64MiB"``), or when it is older than
+        A chunk moves when this many newer bytes are after it (or text like ``"64MiB"``), or when it is older than
         this many seconds (or text like ``"7d"``). Either is enough; without both, all chunks move.
     deletion_lag
         Seconds (or text like ``"4h"``) for which the old files stay, for readers that opened the segment before; by
         default 4 hours.
     block_bytes
-        Neighbouring chunks move as one file of up to this many bytes (or text like ``"64MiB"``); by default 64 MiB.
+        Neighbouring chunks move as a single file of up to this many bytes (or text like ``"64MiB"``); by default 64
+        MiB.
     max_delay
         Seconds (or text like ``"600s"``) for which chunks that may move wait for a block to be full; then they move as
         they are, and so do the inline bytes. A `Follower` waits 600 s by default, a round of ``rollingfs run`` not
@@ -246,12 +247,12 @@ class OffloadPolicy:
 
     @staticmethod
     def of(given: Any, name: str = "the offload policy") -> OffloadPolicy:
-        """The policy itself, or that of a mapping of its fields.
+        """Return the policy itself, or the policy of a mapping of its fields.
 
         Raises
         ------
         TypeError, ValueError
-            It is neither, or a value is outside its range.
+            It is no policy and no mapping, or a value is outside its range.
         """
         if isinstance(given, OffloadPolicy):
             return given
@@ -261,11 +262,11 @@ class OffloadPolicy:
         return OffloadPolicy(**given)
 
     def over(self, other: OffloadPolicy | None) -> OffloadPolicy:
-        """The policy, with the fields of another where it has none itself."""
+        """Return the policy, with missing fields from another policy."""
         return self if other is None else OffloadPolicy(**{**other.as_fields(), **self.as_fields()})
 
     def as_fields(self) -> dict[str, Any]:
-        """The fields that are set, by name."""
+        """Return the fields that are set, by name."""
         found = {field.name: getattr(self, field.name) for field in fields(self)}
         return {name: value for name, value in found.items() if value is not None}
 
@@ -278,7 +279,7 @@ def _size(name: str, value: int | str | None, least: int) -> int | None:
 
 
 def _age(name: str, value: float | str | None) -> float | None:
-    """A time in seconds, in whole milliseconds."""
+    """Return a time in seconds, in whole milliseconds."""
     seconds = None if value is None else parse_seconds(value)
     if seconds is not None and not 0 <= seconds <= MAX_AGE_S_MAX:
         raise ValueError(f"{name} is {seconds}: it must be 0 to {MAX_AGE_S_MAX:.0f} seconds")
