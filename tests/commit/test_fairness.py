@@ -1,6 +1,6 @@
 """Turns among writers: who waits, and for how long at most; slots of one client, and what it remembers.
 
-Rules of the protocol: P5.18 to P5.29.
+Rules of the protocol: P5.18 to P5.26.
 """
 
 import dataclasses
