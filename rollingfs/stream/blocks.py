@@ -1,6 +1,6 @@
-"""Blocks: what a follower does now with one growing segment. Pure.
+"""Blocks: the next step of a follower for a growing segment. Pure.
 
-A block is the oldest bytes that do not lie in the tier yet. It moves once it is full, or once its oldest byte is old.
+A block is the oldest bytes that are not in the tier yet. It moves once it is full, or once its oldest byte is old.
 """
 
 from __future__ import annotations
@@ -24,30 +24,30 @@ POLLS_A_BLOCK = 2
 """A growing segment is polled when this part of the rest of its block is expected to be there."""
 RETRY_S_MAX = 300.0
 SLOW_S = 60.0
-"""The status says that a move is slow when it has taken this long."""
+"""Time after which the status calls a move slow."""
 
 
 @value_class
 class OffloadStatus:
-    """How far one segment is that a `Follower` follows."""
+    """Progress of a segment that a `Follower` follows."""
 
     cold_end: int
-    """The segment offset before which all retained bytes lie in tiers."""
+    """The segment offset before which all retained bytes are in tiers."""
     lag_bytes: int
-    """Bytes from there to the end of the segment; of a policy with `after_bytes` or `after_age`, those that it lets go
-    and that were looked at."""
+    """Bytes from there to the end of the segment; of a policy with `after_bytes` or `after_age`, the bytes that it lets
+    go, as far as they were looked at."""
     lag_s: float
-    """Age in seconds of the oldest of them; 0 if there are none."""
+    """Age in seconds of the oldest of them; 0 without any."""
     last_error: str | None
     """Why the last try failed, or what takes so long; None if the last try went well."""
     tier: str | None = field(default=None, compare=False, repr=False)
-    """Where its blocks move; None if no policy says so."""
+    """Tier of its blocks; None without a policy."""
     assigned: int = -1
-    """The segment offset before which all retained bytes lie in tiers or are on their way."""
+    """The segment offset before which all retained bytes are in tiers or are on their way."""
     assigned_at: float | None = field(default=None, compare=False, repr=False)
     """When this follower assigned its newest block, in seconds since 1970."""
     offloaded_at: float | None = field(default=None, compare=False, repr=False)
-    """When that of its blocks had moved that was the last to move."""
+    """Time of the last move of a block."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "assigned", max(self.assigned, self.cold_end))
@@ -60,7 +60,7 @@ class OffloadStatus:
 
 @value_class
 class BlockRule:
-    """When a block moves.
+    """The rule by which a block moves.
 
     Parameters
     ----------
@@ -68,9 +68,9 @@ class BlockRule:
         Size of a full block.
     max_delay_s
         Age of its oldest byte, in seconds, at which a block moves although it is not full. With `after_age` of a
-        policy, the age beyond that.
+        policy, the age in addition.
     chosen
-        Which chunks may move. Where it keeps the newest bytes, the inline tail stays.
+        Predicate of chunks that may move. If it keeps the newest bytes, the inline tail stays.
     """
 
     block_bytes: int = BLOCK_BYTES
@@ -79,7 +79,7 @@ class BlockRule:
 
     @staticmethod
     def parse(block_bytes: int | str, max_delay: float | str) -> BlockRule:
-        """The same from numbers, or from text like ``"64MiB"`` and ``"600s"``.
+        """Return the same from numbers, or from text like ``"64MiB"`` and ``"600s"``.
 
         Raises
         ------
@@ -95,63 +95,63 @@ class BlockRule:
 
     @property
     def poll_s_max(self) -> float:
-        """The longest pause between two polls."""
+        """Return the longest pause between two polls."""
         return max(0.05, min(POLL_S_MAX, self.max_delay_s / POLLS_A_DELAY))
 
     @property
     def keeps_newest(self) -> bool:
-        """Whether the newest bytes stay."""
+        """Return whether the newest bytes stay."""
         return self.chosen.after_bytes is not None or self.chosen.after_age_s is not None
 
     @property
     def poll_s_min(self) -> float:
-        """The shortest pause between two polls that may find nothing."""
+        """Return the shortest pause between two polls that may find nothing."""
         return min(POLL_S_MIN, self.poll_s_max)
 
 
 @value_class
 class Hot:
-    """The bytes of a segment that do not lie in a tier, from the first one on."""
+    """The bytes of a segment that are not in a tier, from the first on."""
 
     segment: str
     """The incarnation."""
     start: int
-    """Offset of the first of them; that of the inline tail if no chunk is among them."""
+    """Offset of the first of them; without a chunk, of the inline tail."""
     first: int
-    """Offset of the first that may move now; that of the inline tail if no chunk may."""
+    """Offset of the first that may move now; without a chunk, of the inline tail."""
     retained: int
     """Offset of the first byte of the segment."""
     length: int
     """Offset of its end."""
     tail_bytes: int = 0
-    """Those that are inline."""
+    """Inline bytes."""
     chunk_bytes: int = 0
     """Those in chunks that were looked at."""
     block_end: int | None = None
-    """Where the chunk ends with which a block of chunks is full."""
+    """End of the chunk that fills a block."""
     oldest_ms: int = 0
-    """When the first one was written, as far as one can tell."""
+    """Time of the first byte, as far as it is known."""
     seen_ms: int = 0
     """When this was looked at."""
     rate: float = 0.0
     """Bytes a second by which the segment grew since the look before."""
     is_sealed: bool = False
     kept_bytes: int = 0
-    """Those that may not move yet."""
+    """Bytes that may not move yet."""
     kept_chunks: int = 0
     end: int = 0
-    """Where the last chunk that may move ends."""
+    """End of the last chunk that may move."""
     next_ms: float = math.inf
     """When the first of them may."""
 
     @property
     def hot_bytes(self) -> int:
-        """All that were looked at."""
+        """Return all that were looked at."""
         return self.chunk_bytes + self.tail_bytes
 
 
 def look(header: Header, now_ms: int, rule: BlockRule = BlockRule()) -> Hot:  # noqa: B008 - it is immutable
-    """What a header alone shows, before its chunks are looked at."""
+    """Return the backlog by the header only, before a look at chunks."""
     inline_bytes = header.length - header.tail_start
     tail_bytes = 0 if rule.keeps_newest else inline_bytes
     at_ms = min(header.tail_at_ms, now_ms) if tail_bytes else now_ms
@@ -191,7 +191,7 @@ def with_chunks(hot: Hot, chunks: Sequence[Chunk], rule: BlockRule, header: Head
 
 
 def since(hot: Hot, before: Hot | None) -> Hot:
-    """Add what only an earlier look tells: the rate, and that the oldest byte was inline for a while."""
+    """Add facts of an earlier look: the rate, and the age of the oldest inline byte."""
     if before is None or before.segment != hot.segment:
         return hot
     if before.first == hot.first and before.hot_bytes:
@@ -201,13 +201,13 @@ def since(hot: Hot, before: Hot | None) -> Hot:
 
 
 def unchanged(hot: Hot) -> Hot:
-    """After a poll that found nothing new: the segment grows less than it did."""
+    """Return the backlog after a poll without news: the segment grows less."""
     return replace(hot, rate=hot.rate / 2)
 
 
 @value_class
 class Wait:
-    """When to look again; `is_over` if there will be nothing more to do."""
+    """Time of the next look; `is_over` if no work can come."""
 
     pause_s: float
     is_over: bool = False
@@ -224,9 +224,9 @@ class Move:
 
 
 def plan(hot: Hot, now_ms: int, rule: BlockRule) -> Wait | Move:
-    """What to do now with a segment.
+    """Return the next step for a segment.
 
-    A block that its chunks fill moves without a roll, which would be one more commit beside the writers.
+    A block that its chunks fill moves without a roll, which would be another commit among the writers.
     """
     if hot.block_end is not None:
         return Move(hot.first, hot.block_end)
@@ -243,5 +243,5 @@ def plan(hot: Hot, now_ms: int, rule: BlockRule) -> Wait | Move:
 
 
 def retry_s(failures: int, chance: float) -> float:
-    """The pause after a number of failures in a row: it doubles; `chance`, 0 to 1, keeps followers apart."""
+    """Return the pause after a number of failures in a row: it doubles; `chance`, 0 to 1, keeps followers apart."""
     return min(RETRY_S_MAX, POLL_S_MIN * 2.0 ** min(failures, 30)) * (0.5 + chance / 2)

@@ -1,4 +1,4 @@
-"""Stream cuts: one offset for each segment of a stream, at one moment. Pure: no I/O."""
+"""Stream cuts: an offset for each segment of a stream, at a moment. Pure: no I/O."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _FIELDS = {CUT_FORMAT, "at", "size", "segments", "incarnations"}
 class StreamCut(Mapping[str, int]):
     """A position in a stream: an immutable mapping from segment paths to segment offsets.
 
-    A cut also names the incarnation of each segment, and says nothing about another that gets the same name later.
+    A cut also names the incarnation of each segment, and does not apply to a later segment of the same name.
     ``str(cut)`` is a line of text, and `StreamCut.parse` is its inverse.
 
     Parameters
@@ -32,7 +32,7 @@ class StreamCut(Mapping[str, int]):
     offsets
         Offset by segment.
     at
-        When the cut was taken, in seconds since 1970. All bytes before the cut had been written by then.
+        Time of the cut, in seconds since 1970. All bytes before the cut had been written by then.
     size
         Bytes that the stream held then.
     incarnations
@@ -73,35 +73,38 @@ class StreamCut(Mapping[str, int]):
 
     @property
     def incarnations(self) -> Mapping[str, str]:
-        """The known incarnations, by segment."""
+        """Return the known incarnations, by segment."""
         return MappingProxyType(self._incarnations)
 
     def incarnation(self, path: str) -> str | None:
-        """That of one segment, if it is known."""
+        """Return the incarnation of a segment, if it is known."""
         return self._incarnations.get(path)
 
     def items(self) -> ItemsView[str, int]:
-        """The offsets by segment."""
+        """Return the offsets by segment."""
         return self._offsets.items()
 
     def values(self) -> ValuesView[int]:
-        """The offsets."""
+        """Return the offsets."""
         return self._offsets.values()
 
     @collected_later()
     def columns(self) -> list[tuple[str, str | None]]:
-        """The segments with their incarnations, in the order of the offsets."""
+        """Return the segments with their incarnations, in the order of the offsets."""
         return list(zip(self._offsets, map(self._incarnations.get, self._offsets), strict=True))
 
     def has_columns_of(self, other: StreamCut | None) -> bool:
-        """Whether both name the same segments with the same incarnations; much cheaper than to compare `columns`."""
+        """Return whether both name the same segments with the same incarnations.
+
+        It is much cheaper than to compare `columns`.
+        """
         if other is None or self._offsets.keys() != other._offsets.keys():
             return False
         return self._incarnations == other._incarnations
 
     @staticmethod
     def parse(text: str) -> StreamCut:
-        """The inverse of `str`.
+        """Return the inverse of `str`.
 
         Raises
         ------
@@ -153,14 +156,14 @@ class StreamCut(Mapping[str, int]):
         return self._offsets, self.at, self.size, self._incarnations
 
     def renamed(self, rename: Callable[[str], str]) -> StreamCut:
-        """The same cut with other names for its segments."""
+        """Return the same cut with other names for its segments."""
         new = dict(zip(self._offsets, map(rename, self._offsets), strict=True))
         offsets = dict(zip(new.values(), self._offsets.values(), strict=True))
         incarnations = dict(zip(map(new.__getitem__, self._incarnations), self._incarnations.values(), strict=True))
         return StreamCut(offsets, self.at, self.size, incarnations)
 
     def only(self, paths: Iterable[str]) -> StreamCut:
-        """The same cut with some of its segments only."""
+        """Return the same cut with some of its segments only."""
         kept = set(paths)
         offsets = {path: offset for path, offset in self._offsets.items() if path in kept}
         return StreamCut(offsets, self.at, self.size, self._incarnations)
@@ -173,7 +176,7 @@ def _by_path(values: dict[str, T]) -> dict[str, T]:
 
 
 def _are_texts(values: Collection[object]) -> bool:
-    """Whether all are texts, and none is empty."""
+    """Return whether all are texts, and none is empty."""
     return set(map(type, values)) <= {str} and all(values)
 
 

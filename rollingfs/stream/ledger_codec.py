@@ -41,18 +41,18 @@ Column = tuple[str, str | None]
 
 @value_class
 class Goal:
-    """The offset to which a trim truncates one segment."""
+    """The offset to which a trim truncates a segment."""
 
     offset: int
     segment: str
-    """The segment's incarnation: a trim leaves any other alone."""
+    """The segment's incarnation: a trim does not touch any other."""
 
     def means(self, incarnations: Collection[str]) -> bool:
-        """Whether it is about the segment that is known by these."""
+        """Return whether it is about the segment that is known by these."""
         return self.segment in incarnations
 
     def is_behind(self, last: Goal) -> bool:
-        """Whether it lies before an earlier goal of the same segment."""
+        """Return whether it is before an earlier goal of the same segment."""
         return self.segment == last.segment and self.offset < last.offset
 
 
@@ -88,7 +88,7 @@ class Ledger:
     """Its fields of the rolling policy, which are not in the text, but an attribute (`format_rolling`)."""
 
     def under(self, above: Ledger) -> Ledger:
-        """The ledger with the policies that count: each field of its own, else of the folders above."""
+        """Return the ledger with the policies that count: each field of its own, else of the folders above."""
         return replace(
             self,
             retention=above.retention if self.retention is None else self.retention.over(above.retention),
@@ -98,12 +98,12 @@ class Ledger:
 
     @property
     def columns(self) -> set[Column]:
-        """The segments that its cuts and its goals name."""
+        """Return the segments that its cuts and its goals name."""
         goals = {(name, goal.segment) for name, goal in self.trim.goals.items()}
         return goals.union(*_columns(self.cuts))
 
     def trimmed(self, goals: Mapping[str, Goal], gone: Collection[Column], name: str) -> Ledger:
-        """The ledger with a new trim begun, which includes what the last one has not finished.
+        """Return the ledger with a new trim begun, which includes the unfinished goals of the last trim.
 
         Parameters
         ----------
@@ -117,7 +117,7 @@ class Ledger:
         Raises
         ------
         BadOffsetError
-            A goal lies before that of an earlier trim.
+            A goal is before that of an earlier trim.
         """
         for segment, goal in goals.items():
             last = self.trim.goals.get(segment)
@@ -133,7 +133,7 @@ class Ledger:
 
 @collected_later()
 def format_ledger(ledger: Ledger) -> bytes:
-    """A ledger as JSON.
+    """Return a ledger as JSON.
 
     A cut is stored as its difference from the cut before it. Otherwise each would repeat every unchanged segment.
     """
@@ -154,7 +154,7 @@ def format_ledger(ledger: Ledger) -> bytes:
 
 
 def _rows(cuts: Iterable[StreamCut], columns: Sequence[Column]) -> Iterator[list[float]]:
-    """A row for each cut: time, size, and pairs of a column's index and its offset if the row before has another."""
+    """Yield a row for each cut: time, size, and changed offsets by column."""
     index = {column: position for position, column in enumerate(columns)}
     before: dict[int, int] = {}
     last: StreamCut | None = None
@@ -170,7 +170,7 @@ def _rows(cuts: Iterable[StreamCut], columns: Sequence[Column]) -> Iterator[list
 
 
 def _columns(cuts: Iterable[StreamCut]) -> Iterator[list[Column]]:
-    """What the cuts name; of cuts that name the same, once."""
+    """Yield what the cuts name; of cuts that name the same, once."""
     last: StreamCut | None = None
     for cut in cuts:
         if not cut.has_columns_of(last):
@@ -179,7 +179,7 @@ def _columns(cuts: Iterable[StreamCut]) -> Iterator[list[Column]]:
 
 
 def _cuts(rows: Iterable[Sequence[Any]], columns: Sequence[Sequence[Any]]) -> Iterator[StreamCut]:
-    """The inverse of `_rows`."""
+    """Yield the inverse of `_rows`."""
     segments, known = [name for name, _ in columns], [incarnation for _, incarnation in columns]
     now: dict[int, int] = {}
     for at, size, *changed in rows:
@@ -199,7 +199,7 @@ def _pairs(numbers: Sequence[int]) -> Iterator[tuple[int, int]]:
 
 @collected_later()
 def parse_ledger(data: bytes, name: str) -> Ledger:
-    """The inverse of `format_ledger`.
+    """Return the inverse of `format_ledger`.
 
     Raises
     ------
@@ -221,7 +221,7 @@ def parse_ledger(data: bytes, name: str) -> Ledger:
 
 
 def _reason(error: Exception) -> str:
-    """What is wrong with the ledger, in words for people: those of Python's own errors are of the program."""
+    """Return what is wrong with the ledger, in words for people: those of Python's own errors are of the program."""
     if isinstance(error, UnicodeError):
         return "it has half of a character"
     if isinstance(error, ValueError):
@@ -247,12 +247,12 @@ def _ledger(found: Mapping[str, Any]) -> Ledger:
 
 
 def check_member_name(name: str) -> str:
-    """Return the name of a segment within the folder of a stream, unless it leads out of the folder or is reserved.
+    """Return the name of a segment within the folder of a stream, if it is legal.
 
     Raises
     ------
     ValueError
-        The message says why.
+        The name leads out of the folder, or is reserved; the message has the reason.
     """
     if _PLAIN.fullmatch(name):
         return name

@@ -43,7 +43,7 @@ class Asked:
         deletion_lag: float | str | None,
         block_bytes: int | str | None = None,
     ) -> Asked | None:
-        """What arguments ask for; None if none is given, so that the policies decide."""
+        """Return the request of arguments; None without arguments: the policies decide."""
         if all(value is None for value in (tier, after_bytes, after_age, deletion_lag, block_bytes)):
             return None
         lag_s = DELETION_LAG_S if deletion_lag is None else parse_seconds(deletion_lag)
@@ -53,7 +53,7 @@ class Asked:
 
     @staticmethod
     def by(policy: OffloadPolicy | None) -> Asked | None:
-        """What a policy asks for; None if nothing is to be moved."""
+        """Return the request of a policy, or None."""
         if policy is None or policy.tier in (None, NO_TIER):
             return None
         assert policy.tier is not None
@@ -67,22 +67,22 @@ class Policies:
     """The policies of a segment or of a folder, and where the offload policy comes from."""
 
     rolling: RollingPolicy | None
-    """When the segment rolls to a new chunk; for a folder, that of new segments in it."""
+    """The rule by which the segment rolls to a new chunk; for a folder, of new segments in it."""
     segment: OffloadPolicy | None
     """The offload policy of the segment itself; None for a folder."""
     folder: OffloadPolicy | None
-    """What the folder, or the one in which the segment lies, and those above it say, field by field."""
+    """What the folder, or the one in which the segment is, and those above it say, field by field."""
     filesystem: OffloadPolicy | None
-    """That of this client."""
+    """The policy of this client."""
     retention: RetentionPolicy | None = None
-    """How much the folder keeps; None for everything."""
+    """The retention of the folder; None: everything stays."""
     sources: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """Where each field of ``rolling``, ``offload`` and ``retention`` comes from: ``segment``, the path of a folder, or
-    ``filesystem`` (the options of the client; of a segment, those of the client that made it)."""
+    """The source of each field of ``rolling``, ``offload`` and ``retention``: ``segment``, the path of a folder, or
+    ``filesystem`` (the options of the client; of a segment, of the client that made it)."""
 
     @property
     def offload(self) -> OffloadPolicy | None:
-        """What counts: each field of the nearest level that has it. None if no level has a policy."""
+        """Return the policy in force: each field of the nearest level, or None."""
         found = None
         for level in (self.segment, self.folder, self.filesystem):
             if level is not None:
@@ -91,12 +91,12 @@ class Policies:
 
 
 def policies_of(path: str, header: Header | None, ledger: Ledger, default: OffloadPolicy | None) -> Policies:
-    """The policies of a segment, or of a folder without a header. The memory of a stream never moves.
+    """Return the policies of a segment, or of a folder without a header. The memory of a stream never moves.
 
     Parameters
     ----------
     ledger
-        That of the folder, resolved.
+        The ledger of the folder, resolved.
     """
     rolling, own = (None, None) if header is None else (header.policy, header.offload)
     if names.is_ledger(path):
@@ -112,12 +112,12 @@ def check_retention(
     Parameters
     ----------
     outcome
-        What is true then, for the message.
+        The state after the refusal, for the message.
 
     Raises
     ------
     ValueError
-        The old files would outlive what retention keeps, or retention trims before anything is offloaded. The message
+        The old files would outlive the retention, or retention trims before an offload. The message
         has both numbers.
     """
     retention = ledger.retention
@@ -144,7 +144,7 @@ def check_retention(
 
 
 def _kept(retention: RetentionPolicy, *, is_read: bool) -> tuple[float, float]:
-    """The bytes and the seconds that a retention keeps at most; without a limit of a kind, that kind is endless."""
+    """Return the bytes and the seconds that a retention keeps at most, perhaps endless."""
     age_s, size = retention.max_age, retention.max_bytes
     if is_read:
         age_s, size = retention.of_read or (retention.min_age, retention.min_bytes)

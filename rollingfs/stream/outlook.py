@@ -1,4 +1,4 @@
-"""What an offload by policy moves next. Pure: upkeep's and the follower's own plans say it."""
+"""The next offload by policy. Pure: it uses the plans of upkeep and of the follower."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rollingfs.stream.offload_policy import Asked
 
 
 def mover_of(asked: Asked) -> Plan:
-    """The plan of an offload as a policy asks for it; inline bytes, which a due block takes along, are not in it."""
+    """Return the plan of an offload by a policy, without inline bytes."""
     if asked.max_delay_s is None:
         return moves(asked.tier, asked.chosen, asked.block_bytes)
     rule = BlockRule(asked.block_bytes, asked.max_delay_s, asked.chosen)

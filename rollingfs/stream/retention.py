@@ -1,7 +1,7 @@
-"""Retention: how much of a stream is kept, and to which of its cuts it is trimmed. Pure: no I/O.
+"""Retention: the amount that a stream keeps, and the cut of its trim. Pure: no I/O.
 
 As in Pravega's controller, runs keep cuts as time goes by, and trim the stream to one of them. So retention is exact
-to a cut, not to a byte: a stream keeps more than its policy says, by up to what is written between two runs.
+to a cut, not to a byte: a stream keeps more than its policy, by up to the bytes between two runs.
 """
 
 from __future__ import annotations
@@ -28,32 +28,32 @@ AHEAD_S_MAX = 60.0
 
 @value_class
 class RetentionPolicy:
-    """How much of a stream a run of retention leaves, by time, by size, or by both. Each field may be left out.
+    """The rule by which a run of retention trims a stream, by time, size, or both. Each field is optional.
 
-    What subscribers have read goes as soon as one of `keep_age` and `keep_bytes` asks for it. Without subscribers,
-    everything counts as read. What they have not read goes as soon as one of `max_age` and `max_bytes` asks for it;
-    without both, never. Nothing goes that one of `min_age` and `min_bytes` keeps, which come first. With neither
-    `keep_age` nor `keep_bytes`, what has been read goes as soon as the minima let it; without minima, as the unread.
+    Bytes that subscribers have read go as soon as `keep_age` or `keep_bytes` asks for it. Without subscribers,
+    all bytes count as read. Unread bytes go as soon as `max_age` or `max_bytes` asks for it;
+    without both, never. `min_age` and `min_bytes` come first: no byte goes that either keeps. With neither
+    `keep_age` nor `keep_bytes`, read bytes go as soon as the minima let them; without minima, as the unread.
     ``RetentionPolicy(keep_age="7d", keep_bytes="1TB")`` keeps 7 days, at most 1 TB.
 
     Parameters
     ----------
     min_age, min_bytes
         Seconds (or text like ``"7d"``), bytes (or text like ``"10GiB"``): bytes that are not older, and the newest
-        bytes, stay in any case. With ``min_age="forever"`` all stay, whatever the folders above say.
+        bytes, stay in any case. With ``min_age="forever"`` all stay, in spite of the folders above.
     keep_age, keep_bytes
-        What has been read goes once it is older, or once this many newer bytes lie behind it.
+        What has been read goes once it is older, or once this many newer bytes are after it.
     max_age, max_bytes
-        The same, for what has not been read.
+        The same, for unread bytes.
     every
         Seconds (or text like ``"30min"``, the default) between two cuts.
     align
-        Cut only behind this delimiter, so that no record is cut in two.
+        Cut only after this delimiter, so that no record is cut in two.
 
     Raises
     ------
     ValueError
-        A value is outside its range, or a minimum exceeds what is to be kept.
+        A value is outside its range, or a minimum exceeds the amount to be kept.
     """
 
     min_age: float | None
@@ -106,7 +106,7 @@ class RetentionPolicy:
         *,
         align: bytes | None = None,
     ) -> RetentionPolicy:
-        """Keep the newest `min` bytes, and unread ones up to `max`: `min_bytes` and `max_bytes`."""
+        """Keep the newest `min` bytes, and unread bytes up to `max`: `min_bytes` and `max_bytes`."""
         return cls(min_bytes=min, max_bytes=max, every=every, align=align)
 
     @classmethod
@@ -128,18 +128,21 @@ class RetentionPolicy:
 
     @property
     def of_read(self) -> tuple[float | None, int | None] | None:
-        """The age and the bytes from which on goes what has been read; None if it goes as soon as the minima let it."""
+        """Return the age and the bytes from which on read bytes go, or None.
+
+        None: they go as soon as the minima let them.
+        """
         if self.keep_age is not None or self.keep_bytes is not None:
             return self.keep_age, self.keep_bytes
         return (self.max_age, self.max_bytes) if self.min_age is None and self.min_bytes is None else None
 
     @property
     def keeps_all(self) -> bool:
-        """Whether nothing ever goes."""
+        """Return whether nothing ever goes."""
         return self.min_age == MAX_AGE_S_MAX
 
     def over(self, other: RetentionPolicy | None) -> RetentionPolicy:
-        """The policy, with the fields of another where it has none itself."""
+        """Return the policy, with missing fields from another policy."""
         merged = object.__new__(RetentionPolicy)
         for name in FIELDS:  # unchecked: a maximum from above may be less than a minimum here, which comes first
             value = getattr(self, name)
@@ -147,13 +150,13 @@ class RetentionPolicy:
         return merged
 
     def as_fields(self) -> dict[str, Any]:
-        """The fields that are set, by name, as the ledger stores them."""
+        """Return the fields that are set, by name, as the ledger stores them."""
         fields = {name: value for name in FIELDS if (value := getattr(self, name)) is not None}
         return fields if self.align is None else fields | {"align": self.align.decode("latin-1")}
 
     @classmethod
     def from_fields(cls, fields: Mapping[str, Any]) -> RetentionPolicy:
-        """The inverse of `as_fields`.
+        """Return the inverse of `as_fields`.
 
         Raises
         ------
@@ -169,12 +172,12 @@ FIELDS = tuple(field.name for field in fields(RetentionPolicy))
 
 @value_class
 class Holding:
-    """What a stream holds of one segment."""
+    """The bytes of a segment that a stream holds."""
 
     start: int
     end: int
     incarnations: tuple[str, ...]
-    """The incarnations by which it is known; offsets of others mean nothing here."""
+    """The incarnations by which it is known; offsets of others are not valid here."""
     sealed: bool = False
 
 
@@ -184,7 +187,7 @@ Positions = dict[str, int]
 
 
 def positions(cut: StreamCut, extents: Holdings) -> Positions:
-    """Where a cut lies now. It lies at the start of segments whose name or incarnation it does not have."""
+    """Return where a cut is now. It is at the start of segments whose name or incarnation it does not have."""
     offset_of, incarnation_of = dict(cut.items()).get, dict(cut.incarnations).get
     return {
         name: offset
@@ -199,29 +202,29 @@ def _is_end(cut: StreamCut, name: str, extent: Holding) -> bool:
 
 
 def _says(cut: StreamCut, name: str, extent: Holding) -> bool:
-    """Whether a cut is about this segment."""
+    """Return whether a cut is about this segment."""
     return cut.incarnation(name) in extent.incarnations and cut[name] <= extent.end
 
 
 def least(several: Sequence[Positions]) -> Positions:
-    """The least position of each segment."""
+    """Return the least position of each segment."""
     return {name: min(one[name] for one in several) for name in several[0]}
 
 
 def most(several: Sequence[Positions]) -> Positions:
-    """The greatest position of each segment."""
+    """Return the greatest position of each segment."""
     return {name: max(one[name] for one in several) for name in several[0]}
 
 
 def bytes_left(at: Positions, extents: Holdings) -> int:
-    """The bytes that a trim to these positions leaves."""
+    """Return the bytes that a trim to these positions leaves."""
     return sum(extent.end - at[name] for name, extent in extents.items())
 
 
 def choose(
     policy: RetentionPolicy, kept: Sequence[Kept], subscribers: Iterable[StreamCut], extents: Holdings
 ) -> Positions:
-    """The positions to which one run trims a stream.
+    """Return the positions to which one run trims a stream.
 
     Parameters
     ----------
@@ -246,7 +249,7 @@ def choose(
 
 @value_class(slots=False)
 class Kept:
-    """A cut that a stream keeps, and what a trim to it leaves. Most policies need that of few cuts."""
+    """A cut that a stream keeps, and the bytes after a trim to it. Most policies need few cuts."""
 
     cut: StreamCut
     age_s: float
@@ -254,34 +257,35 @@ class Kept:
 
     @staticmethod
     def of(cuts: Iterable[StreamCut], extents: Holdings, now: float) -> list[Kept]:
-        """All of a stream, the oldest first, at a time in seconds since 1970."""
+        """Return all of a stream, the oldest first, at a time in seconds since 1970."""
         ordered = sorted(cuts, key=lambda cut: cut.at)
         return [Kept(cut, now - cut.at, extents) for cut in ordered]
 
     @cached_property
     def place(self) -> Positions:
-        """Where it lies now."""
+        """Return where it is now."""
         return positions(self.cut, self.extents)
 
     @cached_property
     def bytes(self) -> int:
-        """How many a trim to it leaves."""
+        """Return the number of bytes after a trim to it."""
         return bytes_left(self.place, self.extents)
 
     def leaves(self, age_s: float | None, size: int | None) -> bool:
-        """Whether a trim to it leaves at least this of both."""
+        """Return whether a trim to it leaves at least this of both."""
         return (age_s is None or self.age_s >= age_s) and (size is None or self.bytes >= size)
 
     def exceeds(self, age_s: float | None, size: int | None) -> bool:
-        """Whether a trim to it leaves more of one."""
+        """Return whether a trim to it leaves more of one."""
         return (age_s is not None and self.age_s > age_s) or (size is not None and self.bytes > size)
 
 
 def _goes(policy: RetentionPolicy, allowed: Sequence[Kept], extents: Holdings) -> Positions:
-    """Up to where goes what has been read: as far as the time or the size asks for, whichever asks for more.
+    """Return the cut up to which read bytes go, by time or size.
 
-    The newest cut that still leaves the age, and the oldest that leaves no more than the bytes. A cut that leaves
-    nothing does not count: the first run of a policy has no other. Without one within the bytes, it is the newest.
+    It is the later of the newest cut that still leaves the age, and the oldest that leaves no more than the bytes. A
+    cut that leaves no byte does not count: the first run of a policy has no other. Without a cut within the bytes, the
+    newest counts.
     """
     if policy.of_read is None:
         return allowed[-1].place
@@ -297,7 +301,7 @@ def _goes(policy: RetentionPolicy, allowed: Sequence[Kept], extents: Holdings) -
 
 
 def ended(policy: RetentionPolicy, kept: Sequence[Kept], extents: Holdings) -> set[str]:
-    """Segments that a cut which retains enough no longer needs, so that sealed ones may go."""
+    """Return segments that a cut which retains enough no longer needs, so that sealed segments may go."""
     read_age_s, _ = policy.of_read or (None, None)
     age_s = max(policy.min_age or 0.0, read_age_s or 0.0)
     enough = [one.cut for one in kept if one.leaves(age_s, policy.min_bytes)]
@@ -305,7 +309,7 @@ def ended(policy: RetentionPolicy, kept: Sequence[Kept], extents: Holdings) -> s
 
 
 def _is_over(policy: RetentionPolicy, target: Positions, kept: Sequence[Kept], extents: Holdings) -> bool:
-    """Whether a trim to `target` would leave more than `max_age` or `max_bytes`."""
+    """Return whether a trim to `target` would leave more than `max_age` or `max_bytes`."""
     if policy.max_bytes is not None and bytes_left(target, extents) > policy.max_bytes:
         return True
     old = [cut.place for cut in kept if policy.max_age is not None and cut.age_s > policy.max_age]
@@ -317,27 +321,27 @@ Gone = Collection[tuple[str, str | None]]
 
 
 def is_due(cuts: Sequence[StreamCut], every: float, now: float) -> bool:
-    """Whether a run takes a new cut. A last one that lies ahead was dated by a wrong clock, so it says nothing."""
+    """Return whether a run takes a new cut. A last one that is ahead was dated by a wrong clock, so it says nothing."""
     return not cuts or now - cuts[-1].at >= every or cuts[-1].at - now > AHEAD_S_MAX
 
 
 def following(cuts: Iterable[StreamCut], cut: StreamCut) -> tuple[StreamCut, ...]:
-    """The cuts, and one that was taken after them.
+    """Return the cuts with another cut, which was taken after them.
 
-    What had been written by this one's time had been before each older one. So that one's time is no later, whatever
-    the clocks of the runs said.
+    Bytes before an older cut are before this cut, too. So the older cut's time is no later, in spite of the clocks of
+    the runs.
     """
     older = (one if one.at <= cut.at else StreamCut(one, cut.at, one.size, one.incarnations) for one in cuts)
     return (*older, cut)
 
 
 def prune(cuts: Iterable[StreamCut], extents: Holdings, gone: Gone | None = None) -> tuple[StreamCut, ...]:
-    """The cuts to keep: the newest one, and the offsets of the others that a later run may need; not too many.
+    """Return the cuts to keep: the newest, and the offsets of the others that a later run may need; not too many.
 
     Parameters
     ----------
     gone
-        What is known to be gone of all that is not in `extents`; by default all. The rest could not be read now.
+        Segments outside of `extents` that are known to be gone; by default all. The rest could not be read now.
     """
     ordered = sorted(cuts, key=lambda cut: cut.at)
     kept = [left for cut in ordered[:-1] if (left := _inside(cut, extents, gone))] + ordered[-1:]
@@ -345,9 +349,9 @@ def prune(cuts: Iterable[StreamCut], extents: Holdings, gone: Gone | None = None
 
 
 def _thinned(cuts: Sequence[StreamCut]) -> list[StreamCut]:
-    """Cuts within the limits: dropped is always the one that leaves the smallest gap, as seen from its age.
+    """Cuts within the limits: the cut that leaves the smallest gap for its age is dropped.
 
-    So gaps grow with age, and what a run leaves too much is about the same part of each policy by time.
+    So gaps grow with age, and the excess is about the same part of each policy by time.
     """
     before, after = list(range(-1, len(cuts) - 1)), list(range(1, len(cuts) + 1))
     count, offsets, kept = len(cuts), sum(len(cut) for cut in cuts), [True] * len(cuts)
@@ -376,7 +380,7 @@ def _is_too_much(count: int, offsets: int) -> bool:
 
 
 def _inside(cut: StreamCut, extents: Holdings, gone: Gone | None) -> StreamCut:
-    """The part of a cut before which there are still bytes, or by which a sealed segment goes."""
+    """Return the part of a cut before which there are still bytes, or by which a sealed segment goes."""
     columns = zip(cut.columns(), cut.values(), strict=True)
     kept = [column[0] for column, offset in columns if _is_useful(column, offset, extents, gone)]
     return cut if len(kept) == len(cut) else cut.only(kept)

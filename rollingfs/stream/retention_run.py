@@ -1,4 +1,4 @@
-"""One run of retention: it takes a cut, trims the stream, and reports both."""
+"""A run of retention: it takes a cut, trims the stream, and reports both."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class NoRetentionError(ValueError):
 
 @value_class
 class Retained:
-    """What a run of retention did (in a dry run: would do)."""
+    """Report of a run of retention (in a dry run: of its plan)."""
 
     taken: StreamCut | None
     """The cut that it took, if the last was old enough."""
@@ -116,22 +116,22 @@ async def retain(
 
 @value_class
 class _Plan:
-    """What a run of retention makes of the ledger that it finds. The policy that is stored then counts."""
+    """Changes of a run of retention to the ledger that it finds. The stored policy counts."""
 
     policy: RetentionPolicy
-    """The one by which the cut was taken."""
+    """The policy by which the cut was taken."""
     above: Ledger
-    """What the folder inherits."""
+    """The policies that the folder inherits."""
     taken: StreamCut | None
     extents: Mapping[str, Holding]
     gone: Collection[Column]
     now: float
 
     def with_cut(self, ledger: Ledger) -> Ledger:
-        """The ledger with the cut that was taken, unless another run has taken one, or the policy wants others.
+        """Return the ledger with the cut that was taken, unless another run has taken a cut, or the policy has changed.
 
-        Of segments that could not be read, the cut has the offsets of the one before. Their bytes are then as old as
-        that one says, whatever a clock that is behind makes of the others.
+        Of segments that could not be read, the cut has the offsets of the cut before, and with them its date, in spite
+        of a slow clock.
         """
         policy, taken = ledger.under(self.above).retention, self.taken
         if taken is None or policy is None or policy.align != self.policy.align:
@@ -148,7 +148,7 @@ class _Plan:
         return replace(ledger, cuts=retention.following(ledger.cuts, taken))
 
     def goals(self, ledger: Ledger) -> dict[str, Goal]:
-        """The goals of the trim; none lies before a recorded one."""
+        """Return the goals of the trim; none is before a recorded one."""
         policy, extents = ledger.under(self.above).retention, self.extents
         if policy is None:
             return {}
@@ -165,7 +165,7 @@ class _Plan:
         return {name: goal for name, goal in goals.items() if name not in last or not goal.is_behind(last[name])}
 
     def trimmed(self, ledger: Ledger, goals: Mapping[str, Goal], name: str) -> Ledger:
-        """The ledger with the trim begun, and without the cuts that are useless after it."""
+        """Return the ledger with the trim begun, and without the cuts that are useless after it."""
         left = _after(goals, self.extents)
         deleted = {(name, one) for name in goals if name not in left for one in self.extents[name].incarnations}
         cuts = retention.prune(ledger.cuts, left, {*self.gone, *deleted})
@@ -173,7 +173,7 @@ class _Plan:
 
 
 def _after(goals: Mapping[str, Goal], extents: Mapping[str, Holding]) -> dict[str, Holding]:
-    """What is left after a trim."""
+    """Return the extents after a trim."""
     left = dict(extents)
     for name, goal in goals.items():
         extent = left.get(name)

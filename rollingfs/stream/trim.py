@@ -1,4 +1,4 @@
-"""Trimming a stream. A trim is recorded first, so that the next run finishes an interrupted one."""
+"""Trimming a stream. A trim is recorded first, so that the next run finishes an interrupted trim."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ logger = logging.getLogger("rollingfs")
 
 @value_class
 class Trimmed:
-    """What a trim dropped (in a dry run: would drop)."""
+    """Report of the bytes that a trim dropped (in a dry run: would drop)."""
 
     bytes: int = 0
     deleted: tuple[str, ...] = ()
     """Sealed segments that lay wholly before the cut, by path."""
     waiting: int = 0
-    """Bytes that wait for the collection of the folders they lie in."""
+    """Bytes that wait for the collection of the folders they are in."""
     failed: Mapping[str, str] = field(default_factory=dict)
     """Segments that were left as they are because they cannot be read or changed, by path, with the reason."""
     dropped: Mapping[str, int] = field(default_factory=dict)
     """Bytes that were dropped of each segment, by path."""
     left: Mapping[str, str] = field(default_factory=dict)
-    """Segments that were left as they are because no part of them is a file of their format, by path, with the reason.
-    They go once the cut lies behind all of them."""
+    """Segments that stay because no part of them is a file of their format, by path, with the reason.
+    They go once the cut is after all of them."""
 
     @staticmethod
     def of(several: Sequence[Trimmed]) -> Trimmed:
@@ -65,9 +65,9 @@ class Trimmer:
 
     @staticmethod
     def goals(views: Mapping[str, View], cut: StreamCut) -> dict[str, Goal]:
-        """The goals of a trim to a cut.
+        """Return the goals of a trim to a cut.
 
-        Segments that are gone, and other incarnations than those that the cut names, get no goal.
+        Segments that are gone, and incarnations that the cut does not name, get no goal.
 
         Parameters
         ----------
@@ -79,7 +79,7 @@ class Trimmer:
         Raises
         ------
         BadOffsetError
-            An offset lies beyond the end of its segment.
+            An offset is beyond the end of its segment.
         ValueError
             An offset would drop bytes, and the cut does not name the incarnation.
         """
@@ -107,7 +107,7 @@ class Trimmer:
     async def expected(
         self, views: Mapping[str, View], goals: Mapping[str, Goal], *, as_bytes: bool = False
     ) -> Trimmed:
-        """What a trim would drop."""
+        """Return the report of a trim in advance."""
         meant = [(views[name].path, goal) for name, goal in goals.items() if name in views]
         calls = [partial(self._trim_or_report, path, goal, as_bytes, is_dry=True) for path, goal in meant]
         return Trimmed.of(await self.members.listings.gather(calls))
@@ -155,7 +155,7 @@ class Trimmer:
             return _failed(path, error)
 
     async def _trim(self, path: str, goal: Goal, as_bytes: bool, is_dry: bool) -> Trimmed:
-        """Trim one segment, unless it is gone or replaced."""
+        """Trim a segment, unless it is gone or replaced."""
         for last in reversed(range(LOOKS_MAX)):
             view = await self._view(path)
             if view is None or not goal.means(view.incarnations):
@@ -218,15 +218,15 @@ def _failed(path: str, error: OSError) -> Trimmed:
 
 
 def is_over(view: View, offset: int) -> bool:
-    """Whether a segment is sealed, and a trim to this offset leaves nothing of it."""
+    """Return whether a segment is sealed, and a trim to this offset leaves no byte of it."""
     return view.sealed and offset >= view.length
 
 
 def _drops(view: View, offset: int) -> bool:
-    """Whether a trim to this offset would drop bytes or delete the segment."""
+    """Return whether a trim to this offset would drop bytes or delete the segment."""
     return offset > view.start or is_over(view, offset)
 
 
 def _guard(goal: Goal, header: Header | None) -> Guard:
-    """A guard for a goal, in the epoch that the header has: an exclusive owner does not stop a trim."""
+    """Return a guard for a goal, in the epoch that the header has: an exclusive owner does not stop a trim."""
     return Guard(goal.segment, header.epoch if header is not None and header.owner is not None else None)

@@ -1,4 +1,4 @@
-"""What upkeep has done, as a value."""
+"""Reports of upkeep."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ logger = logging.getLogger("rollingfs")
 
 @value_class
 class Upkept:
-    """What was done to a stream, or to one segment outside of streams."""
+    """Work on a stream, or on a segment outside of streams."""
 
     path: str
     is_stream: bool
@@ -30,7 +30,7 @@ class Upkept:
     appended_bytes: int = 0
     """All that were ever appended to the segments that were consolidated."""
     written_bytes: int = 0
-    """These, and what all consolidations of these segments have written anew."""
+    """These, and what all consolidations of these segments have written again."""
     offloaded: Offloaded = Offloaded()
     has_policy: bool = False
     """Whether an offload policy with a tier counts for a segment here."""
@@ -38,7 +38,7 @@ class Upkept:
     """By collection."""
     collected_bytes: int = 0
     worn: tuple[str, ...] = ()
-    """Open Parquet files that old footers waste a part of, for the caller to write anew: that needs Arrow."""
+    """Open Parquet files that old footers waste a part of, for the caller to write again: that needs Arrow."""
     rewritten_bytes: int = 0
     """Freed by that."""
     young: int = 0
@@ -50,7 +50,7 @@ class Upkept:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing was done, and nothing failed or waits."""
+        """Return whether nothing was done, and nothing failed or waits."""
         return self == Upkept(self.path, self.is_stream, has_policy=self.has_policy)
 
     @property
@@ -61,11 +61,11 @@ class Upkept:
 
     @property
     def write_amplification(self) -> float | None:
-        """How often a byte of the segments that were consolidated has been written, on average; None without any."""
+        """Return the average number of writes of a byte of consolidated segments, or None."""
         return self.written_bytes / self.appended_bytes if self.appended_bytes else None
 
     def as_fields(self) -> dict[str, Any]:
-        """What was done, by name, for people and programs."""
+        """Return the work by name, for people and programs."""
         amplification = self.write_amplification
         return {
             "dropped_bytes": self.dropped_bytes,
@@ -85,7 +85,7 @@ class Upkept:
         }
 
     def plus(self, other: Upkept) -> Upkept:
-        """Both together, under the path of this one."""
+        """Return the sum of both, under the path of this report."""
         return replace(
             self,
             dropped_bytes=self.dropped_bytes + other.dropped_bytes,
@@ -107,7 +107,7 @@ class Upkept:
 
 
 def with_rewritten(one: Upkept, rewrite: Callable[[str], int]) -> Upkept:
-    """The result after its worn Parquet files were written anew; an error is part of the result."""
+    """Return the result after its worn Parquet files were written again; an error is part of the result."""
     for path in one.worn:
         try:
             one = replace(one, rewritten_bytes=one.rewritten_bytes + rewrite(path))
@@ -117,13 +117,13 @@ def with_rewritten(one: Upkept, rewrite: Callable[[str], int]) -> Upkept:
 
 
 def failure(path: str, verb: str, what: str, error: Exception) -> Upkept:
-    """An operation that failed, as a result."""
+    """Return an operation that failed, as a result."""
     logger.warning("%s: cannot %s it: %s", what, verb, error)
     return Upkept(path, is_stream=False, failed={f"{verb} {what}": str(error)})
 
 
 def total(results: Sequence[Upkept]) -> Upkept:
-    """All results together."""
+    """Return all results together."""
     whole = Upkept("", is_stream=False)
     for one in results:
         whole = whole.plus(one)
