@@ -17,6 +17,8 @@ class Acknowledged:
 
     segment: str
     """The incarnation."""
+    base: str
+    """That of the header which was replaced; another if the commit was an overwrite."""
     writer: str
     number: int
     version: int
@@ -29,11 +31,10 @@ class Acknowledged:
     @classmethod
     def of(cls, base: Header | None, header: Header, writer: str, number: int) -> Acknowledged:
         """The commit that replaced `base` by `header`."""
-        if base is None or base.segment != header.segment:
-            start, before = header.start, base.commit_of(writer) if base is not None else None
-        else:
-            start, before = base.length, base.commit_of(writer)
-        return cls(header.segment, writer, number, header.version, before, start, header.length)
+        before = base.commit_of(writer) if base is not None else None
+        replaced = base.segment if base is not None else header.segment
+        start = base.length if base is not None and replaced == header.segment else header.start
+        return cls(header.segment, replaced, writer, number, header.version, before, start, header.length)
 
 
 class Trace(Enum):
@@ -55,15 +56,17 @@ def trace(own: Acknowledged, seen: Header, found: Header) -> Trace:
         A header that was read later.
     """
     line = found.commit_of(own.writer)
-    if found.segment != own.segment or (line is not None and line.number >= own.number):
+    if line is not None and line.number >= own.number:
         return Trace.KEPT
     if line is None and found.evicted >= own.version:
         return Trace.KEPT
+    older = [one for one in seen.commits if one.version < own.version]
+    if found.segment not in (own.segment, own.base) and line is None and not any(one in found.commits for one in older):
+        return Trace.KEPT  # made anew after a deletion was collected
     if found.version < own.version or not _is_of_base(own, line, found):
         return Trace.BACK
     others = {one.writer: one.number for one in found.commits}
-    before = [one for one in seen.commits if one.version < own.version and one.version > found.evicted]
-    kept = all(others.get(one.writer, 0) >= one.number for one in before)
+    kept = all(others.get(one.writer, 0) >= one.number for one in older if one.version > found.evicted)
     return Trace.LOST if kept else Trace.BACK
 
 

@@ -95,6 +95,21 @@ def test_a_writer_is_told_of_its_lost_commit_and_writes_no_more(site, look, othe
     assert site.run(Client(Scripted(site.backend.inner)).segments.append(site.path, told.value.data)) > 6
 
 
+@pytest.mark.parametrize("other", ["append", "overwrite"])
+@pytest.mark.parametrize("look", LOOKS)
+def test_a_writer_is_told_of_its_lost_overwrite(site, look, other):
+    """Another's commit on the header that it replaced takes its place: of the old incarnation, or of a third."""
+    before = raw(site)
+    site.run(site.client.segments.overwrite(site.path, [b"ours"]))
+    put(site, before)
+    other_client = Client(Scripted(site.backend.inner))
+    data = b"theirs" if other == "append" else [b"theirs"]
+    site.run(getattr(other_client.segments, other)(site.path, data))
+    with pytest.raises(LostCommitError, match="acknowledged a commit of the bytes from 0 to 4") as told:
+        LOOKS[look](site)
+    assert told.value.data == b"ours"
+
+
 def test_a_lost_commit_is_told_once_and_reads_go_on(site):
     lose(site)
     with pytest.raises(LostCommitError):
@@ -118,6 +133,19 @@ def restore_alone(site: Site) -> None:
 def overwrite(site: Site) -> None:
     site.append(b"one")
     site.by_another("overwrite", b"new")
+
+
+def overwrite_twice(site: Site) -> None:
+    site.append(b"one")
+    site.run(site.client.segments.overwrite(site.path, [b"ours"]))
+    site.by_another("overwrite", b"new")
+
+
+def rename_onto(site: Site) -> None:
+    site.run(site.client.segments.overwrite(site.path, [b"ours"]))
+    other = Client(Scripted(site.backend.inner))
+    site.run(other.segments.overwrite(f"{site.path}2", [b"new"]))
+    site.run(other.concats.rename(f"{site.path}2", site.path))
 
 
 def make_anew(site: Site) -> None:
@@ -154,7 +182,18 @@ def beside(site: Site) -> None:
     site.client.headers.listed(site.path, old.token, old.data, began)
 
 
-CHANGES = [restore_older, restore_alone, overwrite, make_anew, evict, truncate, delete, beside]
+CHANGES = [
+    restore_older,
+    restore_alone,
+    overwrite,
+    overwrite_twice,
+    rename_onto,
+    make_anew,
+    evict,
+    truncate,
+    delete,
+    beside,
+]
 
 
 @pytest.mark.parametrize("change", CHANGES, ids=[change.__name__ for change in CHANGES])

@@ -1,8 +1,8 @@
 """Explicit-state model of commits on a store that lets two replaces win: no commit is lost in silence.
 
 Writers look, replace on the header that they saw, and judge each header that they read by the rule of the code. The
-store compares a token and acts later, for as many requests as `World.lies` allows. A hand may put an older header back,
-another owner may begin a new incarnation, and old commit lines are evicted.
+store compares a token and acts later, for as many requests as `World.lies` allows. A writer may append or overwrite. A
+hand may put an older header back, others may delete, collect and make anew, and old commit lines are evicted.
 
 Rules of the protocol: P14.14 to P14.18.
 """
@@ -28,17 +28,21 @@ class Head:
     commits: tuple[Commit, ...] = ()
     evicted: int = 0
     history: tuple[tuple[str, int], ...] = ()
+    life: int = 0
+    """How often it was made anew."""
 
     def commit_of(self, writer: str) -> Commit | None:
         return next((line for line in self.commits if line.writer == writer), None)
 
-    def after(self, writer: str, number: int) -> "Head":
+    def after(self, writer: str, number: int, *, renews: bool) -> "Head":
         version = self.version + 1
         stay = [line for line in self.commits if line.writer != writer]
         gone, stay = stay[: max(len(stay) + 1 - LINES_MAX, 0)], stay[max(len(stay) + 1 - LINES_MAX, 0) :]
         evicted = max([self.evicted, *(line.version for line in gone)])
         lines = (*stay, Commit(writer, number, version))
-        return replace(self, version=version, commits=lines, evicted=evicted, history=(*self.history, (writer, number)))
+        segment = f"{writer}{number}" if renews else self.segment
+        history = (*self.history, (writer, number))
+        return replace(self, segment=segment, version=version, commits=lines, evicted=evicted, history=history)
 
 
 @dataclass(frozen=True)
@@ -51,7 +55,8 @@ class Writer:
     own: Acknowledged | None = None
     having: Head | None = None
     """The newest header that had its last commit."""
-    passed: Head | None = None
+    passed: tuple[Head, Head] | None = None
+    """The header that the store has compared the token with, and the new header."""
     told: tuple[int, ...] = ()
     warned: tuple[int, ...] = ()
 
@@ -62,7 +67,9 @@ class World:
     writers: tuple[tuple[str, Writer], ...]
     lies: int = 0
     restores: int = 0
-    overwrites: int = 0
+    made_anew: int = 0
+    renews: int = 0
+    """Overwrites to come."""
     saved: Head | None = None
     has_lied: bool = False
     has_restored: bool = False
@@ -75,20 +82,21 @@ def steps(world: World, rules: frozenset[str]) -> Iterator[World]:
         put = partial(_with, world, name)
         yield _looked(world, name, writer, rules)
         if writer.passed is not None:
-            made = writer.passed.after(name, writer.number + 1)
-            lied = world.has_lied or world.head != writer.passed
-            yield replace(_committed(world, name, writer, writer.passed, made), has_lied=lied)
+            lied = world.has_lied or world.head != writer.passed[0]
+            yield replace(_committed(world, name, writer, *writer.passed), has_lied=lied)
         elif writer.seen is not None and writer.left and writer.seen == world.head:
-            yield _committed(world, name, writer, writer.seen, writer.seen.after(name, writer.number + 1))
-            if world.lies:
-                yield replace(put(replace(writer, passed=writer.seen)), lies=world.lies - 1)
+            for renews in range(min(world.renews, 1) + 1):
+                made, left = writer.seen.after(name, writer.number + 1, renews=bool(renews)), world.renews - renews
+                yield replace(_committed(world, name, writer, writer.seen, made), renews=left)
+                if world.lies:
+                    yield replace(put(replace(writer, passed=(writer.seen, made))), lies=world.lies - 1, renews=left)
     if world.restores and world.saved is None:
         yield replace(world, saved=world.head)
     if world.restores and world.saved is not None and world.saved != world.head:
         yield replace(world, head=world.saved, restores=world.restores - 1, has_restored=True)
-    if world.overwrites:
-        new = Head(world.head.segment + "'")  # deleted, collected and made anew
-        yield replace(world, head=new, overwrites=world.overwrites - 1)
+    if world.made_anew:
+        new = Head(world.head.segment + "'", life=world.head.life + 1)
+        yield replace(world, head=new, made_anew=world.made_anew - 1)
 
 
 def _with(world: World, name: str, writer: Writer) -> World:
@@ -96,7 +104,7 @@ def _with(world: World, name: str, writer: Writer) -> World:
 
 
 def _committed(world: World, name: str, writer: Writer, base: Head, made: Head) -> World:
-    own = Acknowledged(made.segment, name, writer.number + 1, made.version, base.commit_of(name), 0, 0)
+    own = Acknowledged(made.segment, base.segment, name, writer.number + 1, made.version, base.commit_of(name), 0, 0)
     after = replace(writer, left=writer.left - 1, number=own.number, seen=made, own=own, having=made, passed=None)
     return replace(_with(world, name, after), head=made)
 
@@ -108,9 +116,10 @@ def _looked(world: World, name: str, writer: Writer, rules: frozenset[str]) -> W
     if own is not None and writer.having is not None:
         found = _trace(own, writer.having, head, rules)
         if found is Trace.KEPT:
-            is_there = (name, own.number) in head.history or head.segment != own.segment
+            is_anew = head.life != writer.having.life
+            is_there = (name, own.number) in head.history or is_anew or not _has_common(own, writer.having, head)
             silent = silent or ("" if is_there else f"{name} is not told that {own.number} is lost")
-            after = replace(after, having=head) if head.segment == own.segment else replace(after, own=None)
+            after = replace(after, own=None) if is_anew else replace(after, having=head)
         else:
             told = "told" if found is Trace.LOST else "warned"
             after = replace(after, own=None, having=None, **{told: (*getattr(after, told), own.number)})
@@ -119,10 +128,18 @@ def _looked(world: World, name: str, writer: Writer, rules: frozenset[str]) -> W
     return replace(_with(world, name, after), silent=silent)
 
 
+def _has_common(own: Acknowledged, having: Head, head: Head) -> bool:
+    """Whether something shows that a header has the same origin: of two overwrites of an empty one, nothing does."""
+    lines = [line for line in having.commits if line.version < own.version]
+    return head.segment in (own.segment, own.base) or own.before in head.commits or any(map(head.commits.count, lines))
+
+
 def _trace(own: Acknowledged, seen: Head, found: Head, rules: frozenset[str]) -> Trace:
     line = found.commit_of(own.writer)
-    if "incarnation" not in rules and found.segment != own.segment:
+    if "anew" not in rules and found.segment != own.segment:
         found = replace(found, segment=own.segment)
+    if "overwrite" not in rules and found.segment != own.segment:
+        return Trace.KEPT
     if "evicted" not in rules and line is None and found.evicted >= own.version:
         found = replace(found, evicted=0)
     if "number" not in rules and line is not None:

@@ -7,9 +7,15 @@ import pytest
 
 from tests.models.lost_commits import explore
 
-RULES = ("incarnation", "evicted", "number")
-STORES = {"right": {}, "lies": {"lies": 1}, "restored": {"restores": 1}, "overwritten": {"overwrites": 1}}
-BREAKS = {"incarnation": "overwritten", "evicted": "right", "number": "lies"}
+RULES = ("anew", "overwrite", "evicted", "number")
+STORES = {
+    "right": {"renews": 2},
+    "lies": {"lies": 1},
+    "lies of overwrites": {"lies": 1, "renews": 2},
+    "restored": {"restores": 1, "renews": 1},
+    "made anew": {"made_anew": 1, "renews": 1},
+}
+BREAKS = {"anew": "made anew", "overwrite": "lies of overwrites", "evicted": "right", "number": "lies"}
 
 
 @pytest.mark.parametrize("store", STORES)
