@@ -393,6 +393,44 @@ def test_a_fork_waits_for_the_import_of_the_first_request(seaweed: dict[str, Any
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "0\n"
 
 
+FORK_WITHIN_IMPORT = """
+import os, sys, threading, types
+from importlib.machinery import ModuleSpec
+from rollingfs.backend.objects.obstores import forks
+forks.FORK_WAIT_S_MAX = 0.2
+importing, held = threading.Event(), threading.Event()
+
+class Forking:
+    def find_spec(self, name, path=None, target=None):
+        return ModuleSpec(name, self) if name == "forking" else None
+    def create_module(self, spec):
+        return None
+    def exec_module(self, module):
+        importing.set()
+        held.wait()
+        module.child = os.fork() or os._exit(0)
+
+def other():
+    with forks.without_forks():
+        held.set()
+        importing.wait()
+        import forking
+
+sys.meta_path.insert(0, Forking())
+thread = threading.Thread(target=other)
+thread.start()
+import forking
+thread.join()
+print(os.waitpid(forking.child, 0)[1])
+"""
+
+
+@needs_fork
+def test_a_fork_within_an_import_that_the_other_import_waits_for_goes_on() -> None:
+    command = [sys.executable, "-c", FORK_WITHIN_IMPORT]
+    assert subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout == "0\n"
+
+
 def _used(seaweed: dict[str, Any]) -> list[Any]:
     fs, bucket = RollingFileSystem("s3", seaweed, skip_instance_cache=True), new_bucket(seaweed)
     fs.pipe_file(f"{bucket}/x", b"bytes")

@@ -20,8 +20,12 @@ F = TypeVar("F", bound=AbstractFileSystem)
 _THREADS = "tokio"
 """The names of obstore's threads begin so. Its first request starts them; an import and a store do not."""
 
+FORK_WAIT_S_MAX = 10.0
+"""A fork goes on after this time: the forking thread may itself be in an import that the other import waits for."""
 _importing = threading.RLock()
-"""Whoever forks takes it."""
+"""A thread that forks takes it."""
+_held = threading.local()
+"""Whether this thread, which forks, has taken it."""
 _is_begun = False
 _used: weakref.WeakSet[Any] = weakref.WeakSet()
 _used_while_forking: list[Any] = []
@@ -79,21 +83,26 @@ def _has_threads() -> bool:
 
 def _before() -> None:
     global _loses_obstore
-    _importing.acquire()
+    _held.now = _importing.acquire(timeout=FORK_WAIT_S_MAX)
     _used_while_forking.extend(_used)
     _loses_obstore = _is_begun or _has_threads()
 
 
 def _in_parent() -> None:
     _used_while_forking.clear()
-    _importing.release()
+    _release()
 
 
 def _in_child() -> None:
     global _obstore_is_lost
     _used_by_parents.extend(_used_while_forking)
     _obstore_is_lost = _obstore_is_lost or _loses_obstore
-    _importing.release()
+    _release()
+
+
+def _release() -> None:
+    if _held.now:
+        _importing.release()
 
 
 if hasattr(os, "register_at_fork"):
