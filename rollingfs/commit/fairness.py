@@ -1,12 +1,12 @@
-"""Turns: a client sends one commit at a time to each segment, and the writers of a segment take turns.
+"""Turns: a client sends a single commit at a time to each segment, and its writers take turns.
 
 Left alone, the writer that has just committed commits again: the others must load the header before they try, and when
 their attempts arrive it has been replaced once more. So writers take turns, and need no other messages for it than the
 commit lines: these say who else commits just now. The writer whose last commit is the oldest goes next; each of the
-others waits one commit's time for every writer before it. The last writer stays now and then: two commits by one writer
+others waits a commit's time for every writer before it. The last writer stays at times: two commits by a writer
 cost less time than a change of writers.
 
-The time that a writer usually lets pass between two of its commits counts as waited: the others go meanwhile. So
+The time that a writer usually lets pass between two of its commits counts as waited: the others go since. So
 writers that do not saturate the segment do not wait. But such a writer looks before it tries, if others probably have
 committed since it last did: its attempt would be in vain.
 
@@ -39,7 +39,7 @@ from rollingfs.format.merging import settle
 from rollingfs.runtime.concurrency import BACKOFF_S_MAX, Lock, Runtime, backoff_s
 
 RIVAL_VERSIONS = 16
-"""A writer that has committed one of this many last versions is believed to go on."""
+"""A writer among this many last versions is believed to go on."""
 STAY_PROBABILITY = 0.25
 RACE_TURNS = 320
 """A writer keeps taking turns for this many commit times after the last race that it lost or saw."""
@@ -57,7 +57,7 @@ JITTER = 0.2
 LEARNED_SHARE = 0.25
 """The weight of the newest observation in the averages of pauses and of others' commits."""
 AWAY_CYCLES_MAX = 128
-"""Changes of writers that the longest counted pause stands for, so that one long pause is soon forgotten."""
+"""Changes of writers that the longest counted pause stands for, so that a long pause is soon forgotten."""
 CROWD_VERSIONS = 64
 """Last versions whose writers are counted, to see whether there are many."""
 STALE_COMMITS = 0.5
@@ -72,7 +72,7 @@ collection.
 
 
 class Turns:
-    """One writer's turns at one segment.
+    """A writer's turns at a segment.
 
     Parameters
     ----------
@@ -88,11 +88,11 @@ class Turns:
         """The number of this client's appends when its last group of appends was done."""
         self._look_s = 0.0
         self._away_s: float | None = None
-        """The average time from one of this writer's commits to its next operation."""
+        """Return the average time from this writer's commits to its next operations."""
         self._others_per_s = 0.0
         """The average rate of the others' commits."""
         self._crowd_per_s: float | None = None
-        """The rate of the others' commits between this writer's last two commits; None if it has one at most."""
+        """The rate of the others' commits between this writer's last two commits, or None."""
         self._done_version = 0
         self._done_s = 0.0
         self._same_looks = 0
@@ -102,7 +102,7 @@ class Turns:
         self._claimed_s = 0.0
 
     def is_claimed(self, header: Header | None) -> bool:
-        """Whether another writer has claimed the next turn, not long ago by this client's clock."""
+        """Return whether another writer has claimed the next turn, not long ago by this client's clock."""
         if header is None or header.turn in (None, self.writer):
             return False
         if self._claimed_version != header.version:
@@ -111,7 +111,7 @@ class Turns:
 
     @property
     def claimed_pause_s(self) -> float:
-        """A pause, in seconds, before the look whether the writer that has claimed a turn is done."""
+        """Return a pause, in seconds, before the look whether the writer that has claimed a turn is done."""
         return min(BACKOFF_S_MAX, max(CLAIMED_PAUSE_S_MIN, self._cycle_s))
 
     def begin(self) -> None:
@@ -132,7 +132,7 @@ class Turns:
 
     @property
     def _cycle_s(self) -> float:
-        """How long a change of writers takes."""
+        """Return how long a change of writers takes."""
         return self.commit_s + self._look_s
 
     def looked(self, before: Header | None, now: Header | None, seconds: float) -> None:
@@ -153,11 +153,11 @@ class Turns:
 
     @property
     def is_racing(self) -> bool:
-        """Whether others commit just now."""
+        """Return whether others commit just now."""
         return time.monotonic() < self._race_until_s
 
     def before_me(self, header: Header | None) -> int:
-        """The number of active writers that have waited longer than this one since their last commit."""
+        """Return the number of active writers that have waited longer than this writer since their last commit."""
         if header is None:
             return 0
         mine = header.commit_of(self.writer)
@@ -167,7 +167,7 @@ class Turns:
 
     @property
     def believed_s(self) -> float:
-        """How long this writer believes a header, in seconds: later the line of a commit on it may soon be evicted.
+        """Return how long this writer believes a header, in seconds: later the line of a commit on it may soon be evicted.
 
         A writer that has committed once does not know yet how many others there are.
         """
@@ -176,7 +176,7 @@ class Turns:
         return COMMITS_MAX / 2 / self._crowd_per_s if self._crowd_per_s else math.inf
 
     def turn_wait_s(self, header: Header | None, *, fresh: bool, prompt: bool = False) -> float | None:
-        """A pause, in seconds, before another look, for the writers whose turn it is; None if it is this writer's.
+        """Return a pause, in seconds, before another look, for the writers whose turn it is; None if it is this writer's.
 
         Parameters
         ----------
@@ -199,13 +199,13 @@ class Turns:
         return 0.0 if is_stale else None
 
     def is_stale(self, header: Header | None) -> bool:
-        """Whether others probably have replaced the header that this writer's last commit made."""
+        """Return whether others probably have replaced the header that this writer's last commit made."""
         if header is None or header.version != self._done_version:
             return False
         return self._others_per_s * (time.monotonic() - self._done_s) >= STALE_COMMITS
 
     def pause_s(self, header: Header | None, losses: int) -> float:
-        """A pause, in seconds, before the look after loss 1, 2, … against a commit based on `header`."""
+        """Return a pause, in seconds, before the look after loss 1, 2, … against a commit based on `header`."""
         self.meet()
         others = self.before_me(header)
         turn_s = self._turn_s(header, others) if header is not None and others else 0.0
@@ -216,7 +216,7 @@ class Turns:
         return backoff_s(min(losses, NEWCOMER_LOSSES_MAX))
 
     def _turn_s(self, header: Header, others: int) -> float:
-        """The time of one look and one commit for each of the others, less this writer's own look meanwhile.
+        """Return the time of a look and a commit for each other writer, less an own look.
 
         The time between this writer's operations counts as waited. But `others` are fewer than all who commit, if these
         are many: the part of that time that the rest of them needs does not count.
@@ -230,7 +230,7 @@ class Turns:
 class Writer:
     """The identity of a client instance: an id, and a counter that never goes back.
 
-    A forked, unpickled or copied client takes a new id, because two writers with one id could take each
+    A forked, unpickled or copied client takes a new id, because two writers with the same id could take each
     other's commits for their own.
     """
 
@@ -244,7 +244,7 @@ class Writer:
 
 
 class Slot:
-    """One segment as this client writes it: at most one commit is in flight."""
+    """A segment as this client writes it: at most a single commit is in flight."""
 
     def __init__(self, path: str, lock: Lock, turns: Turns) -> None:
         self.path = path
@@ -255,14 +255,14 @@ class Slot:
         self.may_lose: bool | None = None
         """Whether the store may lose what it acknowledges; None: nobody has asked."""
         self.is_led = False
-        """Whether one of them leads the others."""
+        """Whether a thread leads the others."""
         self.free_s = 0.0
-        """When a store that limits the writes of one file takes the next commit, by the monotonic clock."""
+        """Time of the next commit on a store that limits writes, by the monotonic clock."""
         self.done_drops: set[Drop] = set()
         self.settled: set[MergeOutcome] = set()
 
     def cleared(self, base: Loaded) -> Loaded:
-        """What was loaded, without the lines that the next commit leaves out: their work is done."""
+        """Return what was loaded, without the lines that the next commit leaves out: their work is done."""
         header = base.header
         if header is None or not (self.done_drops or self.settled or header.turn is not None):
             return base
@@ -281,7 +281,7 @@ class Slots:
     def _begin(self) -> None:
         self._slots: OrderedDict[str, Slot] = OrderedDict()
         self._in_use: weakref.WeakValueDictionary[str, Slot] = weakref.WeakValueDictionary()
-        """Also those that are forgotten while a commit has them: a segment has one slot at any time."""
+        """Slots that a commit holds stay: a segment has a single slot at any time."""
         # reentrant, as all locks that are taken without a slot: garbage collection within may log, and a handler append
         self.lock = threading.RLock()
 
@@ -291,7 +291,7 @@ class Slots:
         self._begin()
 
     def of(self, path: str) -> Slot:
-        """The one slot of a segment in this client."""
+        """Return the slot of a segment in this client."""
         with self.lock:
             slot = self._slots.get(path)
             if slot is not None:

@@ -35,13 +35,13 @@ def test_content_is_found_wrong_wherever_one_byte_is():
         data[at] ^= 1
 
 
-def test_content_that_is_misplaced_by_a_whole_number_of_mebibytes_is_found_wrong():
+def test_content_misplaced_by_whole_mebibytes_is_found_wrong():
     for mebibytes in (1, 4, 8, 64, 256):
         with pytest.raises(AssertionError):
             check(content(mebibytes * 2**20, 100), 0)
 
 
-def test_goals_are_judged_by_medians_and_not_at_all_where_a_contestant_is_missing():
+def test_goals_are_judged_by_medians_of_present_contestants():
     from benchmarks.report import judge
     from benchmarks.runner import Outcome
 
@@ -53,7 +53,7 @@ def test_goals_are_judged_by_medians_and_not_at_all_where_a_contestant_is_missin
 
 
 @pytest.mark.parametrize("count", [1, 128, 129, 256, 4224, 4225, 100_000, 1_000_000])
-def test_a_fabricated_segment_has_its_chunks_as_appends_would_have_left_them(count):
+def test_a_fabricated_segment_has_the_chunks_of_appends(count):
     counts = page_counts(count)
     assert set(counts) <= {PAGE_CHUNKS, LARGE_PAGE_CHUNKS}
     assert 0 < count - sum(counts) <= LOOSE_CHUNKS_MAX
@@ -63,7 +63,7 @@ def test_a_fabricated_segment_has_its_chunks_as_appends_would_have_left_them(cou
 @pytest.mark.s3
 @pytest.mark.usefixtures("minio")
 @pytest.mark.timeout(900)
-def test_a_quick_run_measures_every_contestant_and_compares_every_byte(tmp_path):
+def test_a_quick_run_measures_every_contestant(tmp_path):
     command = [sys.executable, "-m", "benchmarks", "--quick", "--results", str(tmp_path)]
     done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -77,7 +77,7 @@ def test_a_quick_run_measures_every_contestant_and_compares_every_byte(tmp_path)
 
 
 @pytest.mark.slow
-def test_a_store_of_the_environment_is_measured_in_a_folder_that_is_gone_afterwards(seaweed, tmp_path):
+def test_a_store_of_the_environment_is_left_clean(seaweed, tmp_path):
     bucket = new_bucket(seaweed)
     settings = {
         "AWS_ENDPOINT_URL": seaweed["endpoint_url"],

@@ -19,7 +19,7 @@ CHECKS = 3
 LINES_MAX = 40
 
 
-def test_it_fits_a_screen_and_says_what_each_step_saved_and_what_to_try(tmp_path, capsys, monkeypatch):
+def test_it_fits_a_screen_and_reports_savings(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert demo.main(["--rows", "1200"]) == 0
     printed = capsys.readouterr().out
@@ -54,7 +54,7 @@ def test_it_fails_if_a_byte_that_is_read_differs(tmp_path, monkeypatch, capsys):
     assert "0 of 1 check sums agree" in printed
 
 
-def test_it_keeps_out_of_a_folder_that_is_in_use(tmp_path, capsys):
+def test_it_refuses_a_used_folder(tmp_path, capsys):
     (tmp_path / "mine.txt").write_text("mine")
     for arguments, why in ((["--folder", str(tmp_path)], "not empty"), (["--rows", "5"], "at least 120")):
         with pytest.raises(SystemExit) as exit_:

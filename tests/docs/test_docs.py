@@ -103,9 +103,7 @@ OTHERS_WARN = pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(
     "page", [pytest.param(page, marks=OTHERS_WARN) if "integrations" in page else page for page in PAGES]
 )
-def test_the_blocks_of_a_page_run_and_print_what_they_promise(
-    page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_blocks_of_a_page_keep_their_promises(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     found = page_blocks(page)
     if absent := missing(found):
@@ -156,7 +154,7 @@ def test_the_readme_runs_twice_in_one_folder(tmp_path: Path, monkeypatch: pytest
         run(page_blocks("README.md"))
 
 
-def test_the_readme_has_the_two_commands_from_a_fresh_checkout() -> None:
+def test_the_readme_has_the_commands_for_a_checkout() -> None:
     commands = [block.code for block in page_blocks("README.md") if block.info == "bash"]
     words = [shlex.split(line) for code in commands for line in code.splitlines()]
     assert any(".[demo]" in line and "rollingfs.demo" in line for line in words)

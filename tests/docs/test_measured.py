@@ -89,7 +89,7 @@ def test_pages_quote_and_a_wrong_figure_is_found() -> None:
     assert quote(wrong) == text
 
 
-def test_each_missed_goal_has_a_reason_and_a_forgotten_one_is_found() -> None:
+def test_each_missed_goal_has_a_reason() -> None:
     text = REASONS.read_text(encoding="utf-8")
     goals = MISSED.search(text)
     rows = [cells(line) for line in goals[2].splitlines()[2:]]
@@ -115,7 +115,7 @@ def test_the_stored_goals_are_those_of_the_code() -> None:
     assert stored == {case.id: [(goal.text, goal.bound) for goal in case.goals] for case in ALL}
 
 
-def test_the_page_says_whether_its_tables_are_of_one_commit() -> None:
+def test_the_page_states_the_commit_of_its_tables() -> None:
     works = json.loads((RESULTS / "latest.json").read_text(encoding="utf-8"))["works"]
     page = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
     assert ("all tables are of one commit" in page) == (len({work["commit"] for work in works.values()}) == 1)

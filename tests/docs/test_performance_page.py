@@ -26,7 +26,7 @@ ON_S3 = (ROOT / "docs" / "on_s3.md").read_text(encoding="utf-8")
 RESULTS = ROOT / "benchmarks" / "results" / "latest.json"
 
 
-def test_each_option_that_is_to_be_tuned_is_there_with_the_default_that_is_named() -> None:
+def test_each_tuned_option_has_its_default() -> None:
     section = TEXT.partition("## What to tune")[2].partition("\n## ")[0]
     rows = dict(re.findall(r"^\| `(\w+)` \| ([^|]+) \|", section, re.MULTILINE))
     assert set(rows) <= set(inspect.signature(RollingFileSystem.__init__).parameters)
@@ -58,7 +58,7 @@ def test_the_lifecycle_is_accepted_and_touches_no_current_object(seaweed: dict[s
         assert set(rule.get("Expiration", {})) <= {"ExpiredObjectDeleteMarker"}
 
 
-def test_the_price_of_a_log_is_that_of_the_stored_requests() -> None:
+def test_the_price_of_a_log_is_from_stored_requests() -> None:
     from benchmarks.cost import stored, table
 
     found = re.search(r"<!-- money -->\n(.*?)<!-- end of money -->", TEXT, re.DOTALL)

@@ -12,7 +12,7 @@ draw = SimpleNamespace(**runpy.run_path(str(PICTURES / "draw.py")))
 
 
 @pytest.mark.parametrize("name", draw.PICTURES)
-def test_a_picture_is_as_drawn_and_says_what_it_shows(name: str) -> None:
+def test_a_picture_is_as_drawn_and_labelled(name: str) -> None:
     text = (PICTURES / f"{name}.svg").read_text(encoding="utf-8")
     assert text == draw.drawn(name), "draw it anew: python docs/pictures/draw.py"
     assert ElementTree.fromstring(text).find("{http://www.w3.org/2000/svg}title").text

@@ -47,7 +47,7 @@ def test_the_page_has_the_table() -> None:
     assert found[2] == table(), "write it anew: python -m tests.docs.test_retention_table"
 
 
-def test_no_policy_of_the_page_keeps_half_as_much_again() -> None:
+def test_no_policy_keeps_half_as_much_again() -> None:
     found = TABLE.search(PAGE.read_text(encoding="utf-8"))
     shares = [float(line.rsplit("|", 2)[1]) for line in found[2].splitlines()[2:]]
     assert len(shares) == len(ROWS)
@@ -55,7 +55,7 @@ def test_no_policy_of_the_page_keeps_half_as_much_again() -> None:
     assert max(shares[:4]) < 1.02
 
 
-def test_few_cuts_serve_a_policy_that_is_a_hundred_times_as_long(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_few_cuts_serve_a_long_policy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(retention, "CUTS_KEPT_MAX", 64)
     assert worst(20, 600, 1) < 1.2
 

@@ -35,7 +35,7 @@ def pages_of_the_reference(site: Path) -> str:
 
 
 @pytest.mark.slow
-def test_the_site_is_built_without_a_warning_and_names_every_public_name_and_verb(site: Path) -> None:
+def test_the_site_has_every_public_name_and_no_warning(site: Path) -> None:
     reference = pages_of_the_reference(site)
     for verb in VERBS:
         assert f'id="rollingfs.RollingFileSystem.{verb}"' in reference

@@ -64,6 +64,6 @@ def test_a_store_is_as_the_page_says(name: str, request: pytest.FixtureRequest) 
     assert says(cells[3]) == (YES if on_the_server == [YES, YES] else NO), (name, found)
 
 
-def test_what_no_test_measures_says_when_it_was_measured_by_hand() -> None:
+def test_stores_measured_by_hand_have_a_date() -> None:
     for store in rows():
         assert store.startswith(tuple(STORES)) or BY_HAND.search(store), store

@@ -42,7 +42,7 @@ def test_the_page_has_messages_and_each_only_once() -> None:
 
 
 @pytest.mark.parametrize("message", MESSAGES)
-def test_a_message_of_the_page_is_one_of_the_code(message: str) -> None:
+def test_a_message_of_the_page_is_in_the_code(message: str) -> None:
     assert is_in_the_code(message)
 
 
