@@ -167,7 +167,9 @@ class Turns:
 
     @property
     def believed_s(self) -> float:
-        """Return how long this writer believes a header, in seconds: later the line of a commit on it may soon be evicted.
+        """Return the seconds for which this writer believes a header.
+
+        Later the line of a commit on it may soon be evicted.
 
         A writer that has committed once does not know yet how many others there are.
         """
@@ -176,7 +178,7 @@ class Turns:
         return COMMITS_MAX / 2 / self._crowd_per_s if self._crowd_per_s else math.inf
 
     def turn_wait_s(self, header: Header | None, *, fresh: bool, prompt: bool = False) -> float | None:
-        """Return a pause, in seconds, before another look, for the writers whose turn it is; None if it is this writer's.
+        """Return the pause in seconds for the writers before this writer, or None.
 
         Parameters
         ----------
