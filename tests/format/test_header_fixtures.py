@@ -7,7 +7,7 @@ What each file says is described below by hand, and read twice: by the package, 
 """
 
 import functools
-import re
+import runpy
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from rollingfs.format.tokens import seal_text
 from rollingfs.policy import OffloadPolicy, RollingPolicy
 
 FOLDER = Path(__file__).parents[1] / "fixtures" / "headers" / "v1"
-PROTOCOL = Path(__file__).parents[2] / "docs" / "protocol" / "records.md"
+PROTOCOL = Path(__file__).parents[2] / "docs" / "protocol" / "reader.py"
 
 SEGMENT = "7b0c2f6e-4d11-4c53-9b0e-0d3a5f9c1e27"
 OTHER = "11111111-2222-4333-8444-555555555555"
@@ -283,13 +283,7 @@ def test_a_flawed_header_is_refused_for_ever_with_its_reason(name):
 
 
 def reader_of_the_docs() -> Any:
-    found = re.search(
-        r"```python\n(# a reader in forty lines\n.*?)```", PROTOCOL.read_text(encoding="utf-8"), re.DOTALL
-    )
-    assert found is not None
-    names: dict[str, Any] = {}
-    exec(found[1], names)
-    return names["read_header"]
+    return runpy.run_path(str(PROTOCOL))["read_header"]
 
 
 @pytest.mark.parametrize("name", HEADERS)
