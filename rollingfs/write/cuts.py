@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from rollingfs.commit.commits import Commits
-from rollingfs.errors import TIER_ERRORS, BadOffsetError, CorruptChunkError, WholeFileError
+from rollingfs.errors import BadOffsetError, CorruptChunkError, UnsafeBackendError, WholeFileError
 from rollingfs.format import whole_files
 from rollingfs.format.header import Header
 from rollingfs.format.parquet_chunks import gaps, groups_before
@@ -69,7 +69,7 @@ async def _ends(fetcher: Fetcher, view: Snapshot, head_bytes: int, tail_bytes: i
     for answer in answers:
         if isinstance(answer, CorruptChunkError):
             return None
-        if isinstance(answer, OSError) and not isinstance(answer, OUTDATED):
+        if isinstance(answer, OSError) and not isinstance(answer, (UnsafeBackendError, *OUTDATED)):
             raise _unread(view.path, answer) from answer
         if isinstance(answer, Exception):
             raise answer
@@ -219,7 +219,7 @@ def _unread(path: str, error: OSError) -> OSError:
         f"{path}: its first and last bytes cannot be read, so it is not known whether it is a file that joins to "
         f"others and can be cut; nothing was changed. as_bytes=True does it without this look. It said: {error}"
     )
-    return type(error)(text) if isinstance(error, TIER_ERRORS) else OSError(error.errno or errno.EIO, text)
+    return type(error)(text) if error.errno is None else OSError(error.errno, text)
 
 
 def _whole(path: str, name: str, offset: int) -> WholeFileError:
