@@ -57,6 +57,8 @@ class RollingHandler(logging.Handler):
         The filesystem to use instead of the one that `url` names.
     storage_options
         Options of the filesystem that `url` names.
+    append_via
+        The same as this option of the filesystem that `url` names: the URL of a server near this process.
     interval
         Seconds from a queued record to its commit (or text like ``"2s"``).
     queue_bytes
@@ -97,6 +99,7 @@ class RollingHandler(logging.Handler):
         block_s: float = 0.0,
         close_s: float = CLOSE_S_DEFAULT,
         encoding: str = "utf-8",
+        append_via: str | None = None,
         level: int | str = logging.NOTSET,
     ) -> None:
         self.interval_s = parse_seconds(interval)
@@ -106,7 +109,10 @@ class RollingHandler(logging.Handler):
                 raise ValueError(f"{name} is {value}: it must be at least 0 seconds")
         if self.queue_bytes < 1:
             raise ValueError(f"queue_bytes is {queue_bytes}: it must be at least 1")
-        found, path = url_to_fs(url, **(storage_options or {})) if fs is None else (fs, url)
+        if append_via is not None and fs is not None:
+            raise ValueError("append_via is an option of the filesystem: give it to the fs, not beside it")
+        options = {**(storage_options or {}), **({} if append_via is None else {"append_via": append_via})}
+        found, path = url_to_fs(url, **options) if fs is None else (fs, url)
         if not isinstance(found, RollingFileSystem):
             raise ValueError(f"{url} is not a URL of rollingfs: put rolling:: before it")
         path = core(found).strip(path)

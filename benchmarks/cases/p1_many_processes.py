@@ -1,15 +1,19 @@
-"""P1e: many processes append to one segment of the local disk; and the crowd that the cases of turns use."""
+"""P1e, P13: many processes append to one segment, of the local disk, or of a store through a server near them."""
 
 from __future__ import annotations
 
+import contextlib
+import json
 import multiprocessing
 import os
 import random
 import shutil
 import statistics
+import subprocess
+import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -34,6 +38,8 @@ class Crowd:
     processes: int
     pause_s: float = 0.0
     on_disk: bool = False
+    has_server: bool = False
+    """Whether they append through one `rollingfs serve` on this machine."""
     turns: str = ""
     """The class of `benchmarks.other_turns` by which they take turns; by default they do as the library does."""
 
@@ -47,24 +53,43 @@ def appended(crowd: Crowd, job: Job) -> None:
         finally:
             shutil.rmtree(folder)
     else:
-        _measure(crowd, job, f"{BUCKET}/p1-{job.name}")
+        with _server(job) if crowd.has_server else contextlib.nullcontext() as url:
+            _measure(crowd, job, f"{BUCKET}/p1-{job.name}", url)
 
 
-def _open(crowd: Crowd, job: Job) -> Any:
+@contextlib.contextmanager
+def _server(job: Job) -> Iterator[str]:
+    """Serve the bucket by a process of its own; gives the option `append_via`."""
+    options = job.servers.s3fs_options()
+    given = {"s3.client_kwargs": json.dumps(options.pop("client_kwargs"))} if options else {}
+    given |= {f"s3.{name}": value for name, value in options.items()}
+    words = [word for name, value in given.items() for word in ("--option", f"{name}={value}")]
+    command = [sys.executable, "-m", "rollingfs.cli", "serve", f"s3://{BUCKET}", "--port", "0", *words]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            yield f"{process.stdout.readline().split()[-1]}{BUCKET}"
+        finally:
+            process.terminate()
+
+
+def _open(crowd: Crowd, job: Job, url: str | None) -> Any:
     if crowd.on_disk:
         import fsspec
 
         return fsspec.filesystem("rolling", target_protocol="file", skip_instance_cache=True)
-    return rolling(job)
+    return rolling(job, append_via=url)
 
 
-def _measure(crowd: Crowd, job: Job, path: str) -> None:
-    fs = _open(crowd, job)
+def _measure(crowd: Crowd, job: Job, path: str, url: str | None = None) -> None:
+    fs = _open(crowd, job, url)
     fs.create(path)
     context = multiprocessing.get_context("forkserver")
     count = crowd.processes
     barrier, answers = context.Barrier(count + 1), context.Queue()
-    workers = [context.Process(target=_append, args=(crowd, job, path, nth, barrier, answers)) for nth in range(count)]
+    workers = [
+        context.Process(target=_append, args=(crowd, job, path, nth, barrier, answers, url)) for nth in range(count)
+    ]
     for worker in workers:
         worker.start()
     barrier.wait()
@@ -86,14 +111,14 @@ def _measure(crowd: Crowd, job: Job, path: str) -> None:
     } | ({"processors_busy": busy / ticks} if ticks else {})
 
 
-def _append(crowd: Crowd, job: Job, path: str, nth: int, barrier: Any, answers: Any) -> None:
+def _append(crowd: Crowd, job: Job, path: str, nth: int, barrier: Any, answers: Any, url: str | None) -> None:
     if crowd.turns:
         from benchmarks import other_turns
         from rollingfs.commit import fairness
 
         fairness.Turns = getattr(other_turns, crowd.turns)  # type: ignore[misc]
     pauses = random.Random(f"{job.nth} {nth}")  # the same for all contestants of a round
-    fs, data, latencies = _open(crowd, job), content(0, SIZE), []
+    fs, data, latencies = _open(crowd, job, url), content(0, SIZE), []
     fs.append(f"{path}-other", b"") if fs.exists(f"{path}-other") else fs.touch(f"{path}-other")  # probes the store
     barrier.wait()
     until = time.perf_counter() + (QUICK_S if job.quick else FULL_S)
@@ -120,6 +145,23 @@ def _contestants(*crowds: tuple[str, Crowd]) -> dict[str, Callable[[Job], None]]
 
 SHOWN = ("rate_per_s", "unit_s", "p99_s", "requests", "least_share", "largest_share")
 CASES = (
+    Case(
+        "P13",
+        "4 KiB appended by many processes, by turns, or through a server on the same machine",
+        _contestants(
+            ("1 process", Crowd(1)),
+            ("8 processes", Crowd(8)),
+            ("1, server", Crowd(1, has_server=True)),
+            ("8, server", Crowd(8, has_server=True)),
+            ("32, server", Crowd(32, has_server=True)),
+        ),
+        (
+            Goal("8, server / 1 process", ratio("rate_per_s", "8, server", "1 process"), at_least=4),
+            Goal("32, server / 1 process", ratio("rate_per_s", "32, server", "1 process"), at_least=8),
+            Goal("8, server: least share", figure("least_share", "8, server"), at_least=0.5),
+        ),
+        shown=SHOWN,
+    ),
     Case(
         "P1e",
         "4 KiB appended to a local disk by many processes",

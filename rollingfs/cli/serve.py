@@ -10,6 +10,7 @@ import sys
 import threading
 from pathlib import Path
 from typing import Annotated
+from urllib.parse import quote
 
 import typer
 
@@ -32,6 +33,7 @@ def serve(
     root: FolderOf,
     host: str = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535)] = 9870,
+    socket: Path | None = None,
     tokens: Path | None = None,
     certificate: Path | None = None,
     key: Path | None = None,
@@ -52,6 +54,8 @@ def serve(
     ----------
     host : HOST
         Address to listen at; all except the loopback need tokens.
+    socket : PATH
+        Unix socket to listen on, in place of the host and port.
     tokens : FILE
         Lines TOKEN [read|write] [PREFIX]; or $ROLLINGFS_SERVER_TOKEN.
     certificate : FILE
@@ -98,8 +102,12 @@ def serve(
     if until_eof:
         threading.Thread(target=_stop_at_eof, name="rollingfs-eof", daemon=True).start()
     where = f"http{'s' if certificate else ''}://{f'[{host}]' if ':' in host else host}"
-    app = guarded(app, place, expect_mark)
-    run(app, host, port, lambda bound: _say(session, f"{where}:{bound}/"), ssl_certfile=certificate, ssl_keyfile=key)
+    app, uds = guarded(app, place, expect_mark), None if socket is None else str(socket)
+
+    def started(bound: int) -> None:
+        _say(session, f"{where}:{bound}/" if uds is None else f"http+unix://{quote(uds, safe='')}/")
+
+    run(app, host, port, started, uds=uds, ssl_certfile=certificate, ssl_keyfile=key)
 
 
 def _tokens(path: Path | None) -> list[str]:

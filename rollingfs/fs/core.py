@@ -23,6 +23,7 @@ from rollingfs.runtime.bridge import Bridge
 if TYPE_CHECKING:
     from opentelemetry.metrics import Meter
 
+    from rollingfs.fs.append_via import Via
     from rollingfs.show.telemetry import Attributes
     from rollingfs.stream.states import States
 
@@ -87,6 +88,8 @@ class Core:
         """Finds the backend's own path of a URL or path, or of each in a list."""
         self.tuning = tuning or Tuning()
         """How files are read."""
+        self.via: Via | None = None
+        """The way of small appends through a server, if the user chose one."""
         self.batch_size = batch_size
         """Maximum files that one copy of several has under way."""
         self.listings = Listings(client)

@@ -86,6 +86,10 @@ class RollingFileSystem(ByPath, opening.Closing, AsyncFileSystem, ChainedFileSys
     probe_cache
         Whether processes of this user note in the user's cache folder that a store passed its probe, which holds 30
         days; or another local file or folder, of this user only.
+    append_via
+        The URL of a `rollingfs serve` near this process, and of the folder that it serves:
+        ``http://127.0.0.1:9870/bucket/logs``. Appends by path of up to 256 KiB, without conditions and attributes, go
+        through it, and share commits with those of other processes.
     max_write_memory
         The bytes (or text like ``"256MiB"``) that all open writers and appends hold together; at least 8 MiB.
     clock
@@ -133,6 +137,7 @@ class RollingFileSystem(ByPath, opening.Closing, AsyncFileSystem, ChainedFileSys
         sync: bool = True,
         single_writer: bool = False,
         probe_cache: str | os.PathLike[str] | bool = True,
+        append_via: str | None = None,
         max_write_memory: int | str = WRITE_MEMORY_BYTES_DEFAULT,
         clock: Clock = time.time,
         max_concurrency: int | None = None,
@@ -177,6 +182,10 @@ class RollingFileSystem(ByPath, opening.Closing, AsyncFileSystem, ChainedFileSys
         self._client = Client(self._backend, rolling, **choices)
         self._bridge = Bridge(self._backend, on_fork=self._client.after_fork)
         self._core = Core(self._client, self._bridge, self, tuning, batch_size)
+        if append_via is not None:
+            from rollingfs.fs.append_via import Via
+
+            self._core.via = Via(append_via, self._client, commit_timeout_s)
         # the class has these two as well, for callers that know no target (fsspec's URLs, UPath)
         self._strip = self._strip_protocol = self._core.strip  # type: ignore[method-assign]
         self._parent = lambda path: self._core.folders.above(self._strip(path))

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from rollingfs.commit.chunk_files import Staged
-from rollingfs.format.transitions import MISSING
+from rollingfs.format.transitions import MISSING, NO_GUARD
 from rollingfs.fs import arguments
 from rollingfs.fs.arguments import Attrs
 from rollingfs.fs.binding import Binding
@@ -70,6 +70,10 @@ async def append(
     guard = at.guard(expected_offset, expected_attrs)
     if attrs is not None:
         arguments.check_attrs(at.path, attrs)
+    if at.core.via is not None and guard is NO_GUARD and attrs is None and type(data) is bytes:
+        offset = await at.core.via.append(at.path, data)
+        if offset is not None:
+            return offset
     try:
         written = await at.client.segments.extend(at.path, data, attrs=attrs, guard=guard)
     except FileNotFoundError as error:

@@ -13,6 +13,7 @@ from starlette.responses import JSONResponse
 
 from rollingfs import errors
 from rollingfs.errors import RollingError, visible
+from rollingfs.format.append_keys import ForgottenError
 
 logger = logging.getLogger("rollingfs.server")
 
@@ -23,7 +24,7 @@ UNCHANGED, UNKNOWN = "nothing was changed", "it is not known whether anything wa
 STATUSES: tuple[tuple[int, tuple[type[Exception], ...]], ...] = (
     (504, (errors.AppendOutcomeUnknown,)),
     (409, (errors.SegmentSealedError, errors.SegmentNotSealedError, errors.SegmentReplacedError)),
-    (409, (FileExistsError, IsADirectoryError)),
+    (409, (FileExistsError, IsADirectoryError, ForgottenError)),
     (410, (errors.SegmentTruncatedError, errors.StagedExpiredError)),
     (412, (errors.AttributeMismatchError, errors.BadOffsetError)),
     (422, (errors.WholeFileError, errors.UnknownTierError)),

@@ -46,7 +46,8 @@ class Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         if self._on_start is not None and self.servers:
-            self._on_start(self.servers[0].sockets[0].getsockname()[1])
+            bound = self.servers[0].sockets[0].getsockname()
+            self._on_start(bound[1] if isinstance(bound, tuple) else 0)
 
     async def on_tick(self, counter: int) -> bool:
         if counter % TICKS == 0:
@@ -72,13 +73,23 @@ class Server(uvicorn.Server):
         await super().shutdown(sockets)
 
 
-def serve(app: Limited, host: str, port: int, started: Callable[[int], None] | None = None, **tls: Path | None) -> None:
+def serve(
+    app: Limited,
+    host: str,
+    port: int,
+    started: Callable[[int], None] | None = None,
+    *,
+    uds: str | None = None,
+    **tls: Path | None,
+) -> None:
     """Serve until SIGTERM or Ctrl-C; what was acknowledged by then is committed. Then the process ends.
 
     Parameters
     ----------
     started
-        Called with the port, once it listens.
+        Called with the port, once it listens; with 0 for a Unix socket.
+    uds
+        The path of a Unix socket, in place of the host and the port.
     tls
         uvicorn's `ssl_certfile` and `ssl_keyfile`.
     """
@@ -88,5 +99,5 @@ def serve(app: Limited, host: str, port: int, started: Callable[[int], None] | N
     options |= {"http": Protocol, "h11_max_incomplete_event_size": HEAD_BYTES_MAX, "server_header": False}
     options |= {"timeout_keep_alive": KEEP_ALIVE_S, "timeout_graceful_shutdown": int(app.limits.stop_s)}
     options |= {"access_log": False, "log_config": None}  # a URL of WebHDFS may have a token
-    config = uvicorn.Config(app, host=host, port=port, **options)
+    config = uvicorn.Config(app, host=host, port=port, uds=uds, **options)
     Server(config, app, started).run()

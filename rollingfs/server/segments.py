@@ -11,10 +11,10 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response, StreamingResponse
 
 from rollingfs.errors import SegmentTruncatedError
+from rollingfs.format.append_keys import AlreadyAppended, Writer
 from rollingfs.policy import RollingPolicy
 from rollingfs.read.snapshot import Snapshot
 from rollingfs.read.spot import Spot
-from rollingfs.server.keys import AlreadyAppended
 from rollingfs.server.kinds import OFFLOAD, POLICY, Age, Count, Offset, Paths, Size, Text, Wait
 from rollingfs.server.operations import EVENTS, JSON, OCTETS, Call, operation
 from rollingfs.server.problems import PROBLEM, Json, problem_fields
@@ -31,7 +31,11 @@ _RANGE = re.compile(r"bytes=(?!-$)([0-9]{0,18})-([0-9]{0,18})")
 
 @operation("POST", "/v1/segments/{path}", is_upload=True)
 async def append(
-    call: Call, create: bool = False, expected_offset: Offset | None = None, idempotency_key: Text | None = None
+    call: Call,
+    create: bool = False,
+    expected_offset: Offset | None = None,
+    idempotency_key: Text | None = None,
+    append_writer: Text | None = None,
 ) -> Any:
     """Append the body, all or nothing, in a single commit.
 
@@ -43,10 +47,13 @@ async def append(
         The offset at which the data must begin, else 412.
     idempotency_key
         A repeat with the same key appends no byte, and has the same answer.
+    append_writer
+        In place of a key: name, number, entries that had gone, incarnation.
     """
     place, body = call.place(), call.request.stream()
+    writer = None if append_writer is None else Writer.parse(append_writer)
     try:
-        written, size = await call.store.append(place, body, expected_offset, idempotency_key, create=create)
+        written, size = await call.store.append(place, body, expected_offset, idempotency_key, writer, create=create)
         offset, after, again = written.offset, cast(Any, written.header), False
     except AlreadyAppended as before:
         offset, size, after, again = before.offset, before.size, await call.look(), True

@@ -10,9 +10,9 @@ from fsspec.implementations.memory import MemoryFileSystem
 
 from rollingfs import RollingFileSystem
 from rollingfs.backend.values import FileInfo
+from rollingfs.format.append_keys import ATTRIBUTE, KEYS_MAX
 from rollingfs.read.snapshot import Snapshot
 from rollingfs.server import make_app
-from rollingfs.server.keys import ATTRIBUTE, KEYS_MAX
 from rollingfs.server.limits import Limits
 from rollingfs.server.store import etag
 from tests.server.conftest import Client, talk

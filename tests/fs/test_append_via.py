@@ -1,0 +1,250 @@
+"""`append_via`: small appends go through a server, once each, whatever is lost on the way; all else goes directly."""
+
+import contextlib
+import json
+import logging
+import signal
+import socket
+import threading
+import uuid
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+import pytest
+
+from rollingfs import AppendOutcomeUnknown, CommitTimeoutError, RollingFileSystem, SegmentSealedError
+from rollingfs.format.append_keys import WRITERS
+from rollingfs.fs.append_via import VIA_BYTES_MAX
+from rollingfs.logging import RollingHandler
+from tests.server.conftest import Process, serving
+from tests.support.forks import is_so_in_child, needs_fork
+from tests.support.servers import new_bucket
+
+
+def options_of(seaweed: dict[str, Any]) -> list[str]:
+    given = {**seaweed, "client_kwargs": json.dumps(seaweed.get("client_kwargs", {}))}
+    return [word for name, value in given.items() for word in ("--option", f"s3.{name}={value}")]
+
+
+@pytest.fixture(scope="module")
+def bucket(seaweed: dict[str, Any]) -> str:
+    return new_bucket(seaweed)
+
+
+@pytest.fixture(scope="module")
+def server(seaweed: dict[str, Any], bucket: str) -> Iterator[Process]:
+    with serving(f"s3://{bucket}/logs", *options_of(seaweed)) as process:
+        yield process
+
+
+@pytest.fixture
+def path(bucket: str) -> str:
+    return f"{bucket}/logs/{uuid.uuid4().hex[:8]}"
+
+
+def opened(seaweed: dict[str, Any], url: str | None, **options: Any) -> RollingFileSystem:
+    return RollingFileSystem("s3", target_options=seaweed, append_via=url, skip_instance_cache=True, **options)
+
+
+class Relay:
+    """Passes bytes to the server; for each request that it still has a plan for, it loses something."""
+
+    def __init__(self, url: str) -> None:
+        parts = urlsplit(url)
+        self.plans: list[Any]
+        self.to, self.plans = (parts.hostname, parts.port), []
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self.listener.getsockname()[1]}"
+        self.requests = 0
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                client, _ = self.listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._pass, args=(client,), daemon=True).start()
+
+    def _pass(self, client: socket.socket) -> None:
+        with client:
+            while request := client.recv(1 << 20):
+                self.requests += 1
+                plan = self.plans.pop(0) if self.plans else ""
+                if callable(plan):
+                    plan()
+                if plan == "request lost":
+                    return
+                with socket.create_connection(self.to, 60) as onward:
+                    onward.sendall(request.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n", 1))
+                    answer = b"".join(iter(lambda sock=onward: sock.recv(1 << 16), b""))
+                if plan == "answer lost":
+                    return
+                client.sendall(answer.replace(b"connection: close\r\n", b""))
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):  # it is closed already
+            self.listener.shutdown(socket.SHUT_RDWR)
+        self.listener.close()
+
+
+@pytest.fixture
+def relay(server: Process) -> Iterator[Relay]:
+    with closing(Relay(server.url)) as found:
+        yield found
+
+
+@pytest.mark.parametrize("plan", ["request lost", "answer lost"])
+def test_what_is_lost_on_the_way_is_sent_again_and_appended_once(seaweed, bucket, path, relay, plan):
+    fs = opened(seaweed, f"{relay.url}/{bucket}/logs")
+    fs.create(path)
+    relay.plans = ["", plan, "", plan, plan, ""]
+    assert [fs.append(path, b"%d" % number) for number in range(4)] == [0, 1, 2, 3]
+    assert (fs.cat_file(path), relay.requests) == (b"0123", 7)
+    assert len(fs.segment(path).attrs[WRITERS].split()) == 2, "one writer"
+
+
+def test_threads_share_commits_and_have_writers_of_their_own(seaweed, bucket, path, server):
+    fs = opened(seaweed, f"{server.url}/{bucket}/logs", header_cache_s=60)
+    fs.create(path)
+    with ThreadPoolExecutor(16) as pool:
+        offsets = list(pool.map(lambda number: fs.append(path, b"%03d" % number), range(64)))
+    assert sorted(offsets) == list(range(0, 192, 3))
+    data = fs.cat_file(path)  # within the cache time: a client sees its own commits
+    assert all(data[offset : offset + 3] == b"%03d" % number for number, offset in enumerate(offsets))
+    assert fs.segment(path).version < 64
+    assert fs.metrics().append.count == 64
+    assert "request.replace" not in fs.metrics().calls
+
+
+DIRECT = {
+    "large": lambda fs, path: fs.append(path, bytes(VIA_BYTES_MAX + 1)),
+    "offset": lambda fs, path: fs.append(path, b"x", expected_offset=0),
+    "attributes": lambda fs, path: fs.append(path, b"x", attrs={"k": "v"}),
+    "a handle": lambda fs, path: fs.segment(path).append(b"x"),
+    "outside": lambda fs, path: fs.append(path.replace("/logs/", "/other/"), b"x"),
+}
+
+
+@pytest.mark.parametrize("way", DIRECT)
+def test_all_else_goes_to_the_store_directly(seaweed, bucket, path, relay, way):
+    fs = opened(seaweed, f"{relay.url}/{bucket}/logs")
+    for one in (path, path.replace("/logs/", "/other/")):
+        fs.create(one)
+    assert DIRECT[way](fs, path) == 0
+    assert relay.requests == 0
+
+
+def test_a_missing_and_a_sealed_segment_are_refused_as_always_and_a_new_one_of_the_name_is_found(
+    seaweed, bucket, path, server
+):
+    fs, other = opened(seaweed, f"{server.url}/{bucket}/logs"), opened(seaweed, None)
+    with pytest.raises(FileNotFoundError, match="create it first"):
+        fs.append(path, b"x")
+    fs.create(path)
+    assert fs.append(path, b"x") == 0
+    other.seal(path)
+    with pytest.raises(SegmentSealedError, match="nothing was written"):
+        fs.append(path, b"x")
+    other.rm(path)
+    other.create(path)
+    assert [fs.append(path, b"yz"), fs.append(path, b"yz")] == [0, 2]
+    assert fs.cat_file(path) == b"yzyz"
+
+
+def test_a_repeat_after_a_seal_has_its_offset_and_after_a_rename_an_unknown_outcome(seaweed, bucket, path, relay):
+    fs, other = opened(seaweed, f"{relay.url}/{bucket}/logs"), opened(seaweed, None)
+    fs.create(path)
+    relay.plans = ["answer lost", lambda: other.seal(path)]
+    assert (fs.append(path, b"once"), other.cat_file(path)) == (0, b"once")
+    other.rm(path)
+    other.create(path)
+    relay.plans = ["", "answer lost", lambda: other.mv(path, f"{path}-moved")]
+    with pytest.raises(AppendOutcomeUnknown, match="read the segment"):
+        fs.append(path, b"once")
+    assert other.cat_file(f"{path}-moved") == b"once"
+
+
+def test_without_a_server_an_append_fails_after_its_time_and_never_goes_another_way(seaweed, bucket, path, relay):
+    fs = opened(seaweed, f"{relay.url}/{bucket}/logs", commit_timeout_s=1)
+    fs.create(path)
+    relay.plans = ["request lost"] * 100
+    with pytest.raises(AppendOutcomeUnknown, match="read the segment"):
+        fs.append(path, b"x")
+    relay.close()
+    with pytest.raises(CommitTimeoutError, match="nothing was written"):
+        opened(seaweed, fs._core.via.url, commit_timeout_s=1).append(path, b"x")
+    assert opened(seaweed, None).cat_file(path) == b""
+
+
+def test_a_server_that_dies_is_replaced_by_another_on_its_socket(seaweed, bucket, path, tmp_path):
+    place = tmp_path / "s"
+    url = f"http+unix://{quote(str(place), safe='')}/{bucket}/logs"
+    words = (f"s3://{bucket}/logs", "--socket", str(place), *options_of(seaweed))
+    fs = opened(seaweed, url)
+    fs.create(path)
+    with serving(*words) as first:
+        assert first.url == url.removesuffix(f"/{bucket}/logs")
+        assert fs.append(path, b"one") == 0
+        first.stop(signal.SIGKILL)
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(fs.append, path, b"two")
+        with serving(*words):
+            assert waiting.result(60) == 3
+    assert fs.cat_file(path) == b"onetwo"
+
+
+def test_a_token_comes_from_the_environment_and_a_wrong_one_is_refused(seaweed, bucket, path, monkeypatch):
+    token = "a-token-of-many-characters"
+    env = {"ROLLINGFS_SERVER_TOKEN": token}
+    with serving(f"s3://{bucket}", *options_of(seaweed), env=env) as process:
+        fs = opened(seaweed, f"{process.url}/{bucket}")
+        fs.create(path)
+        with pytest.raises(PermissionError, match="nothing was written"):
+            fs.append(path, b"x")
+        monkeypatch.setenv("ROLLINGFS_SERVER_TOKEN", token)
+        assert fs.append(path, b"x") == 0
+        assert token not in fs.to_json() + repr(vars(fs._core.via))
+
+
+@needs_fork
+def test_a_child_process_has_writers_and_connections_of_its_own(seaweed, bucket, path, relay):
+    fs = opened(seaweed, f"{relay.url}/{bucket}/logs")
+    fs.create(path)
+    assert fs.append(path, b"parent ") == 0
+    assert is_so_in_child(lambda: fs.append(path, b"child ") == 7)
+    assert fs.append(path, b"parent") == 13
+    assert fs.cat_file(path) == b"parent child parent"
+
+
+def test_log_records_go_through_the_server_and_flush_waits_for_them(seaweed, bucket, path, relay):
+    handler = RollingHandler(
+        f"rolling+s3://{path}", storage_options={"s3": seaweed}, append_via=f"{relay.url}/{bucket}/logs"
+    )
+    handler.handle(handler_record("first"))
+    relay.plans = ["answer lost"]
+    handler.flush()
+    handler.close()
+    assert handler.fs.cat_file(path) == b"first\n"
+    assert (handler.lost, handler.unknown, relay.requests) == (0, 0, 2)
+
+
+def handler_record(text: str) -> Any:
+    return logging.LogRecord("x", logging.INFO, __file__, 1, text, None, None)
+
+
+@pytest.mark.parametrize("url", ["https://host/x", "127.0.0.1:9870", "http://", "http://user:secret@host/x"])
+def test_another_url_is_refused(seaweed, url):
+    with pytest.raises(ValueError, match="append_via"):
+        opened(seaweed, url)
+
+
+def test_a_disk_and_a_handler_with_a_filesystem_refuse_it(tmp_path: Path):
+    with pytest.raises(ValueError, match="need no server"):
+        RollingFileSystem("file", append_via="http://127.0.0.1:1/x")
+    with pytest.raises(ValueError, match="option of the filesystem"):
+        RollingHandler(f"{tmp_path}/log", fs=RollingFileSystem("file"), append_via="http://127.0.0.1:1/x")
