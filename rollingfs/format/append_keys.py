@@ -1,6 +1,6 @@
 """Idempotency keys: an attribute that is set in the commit of an append, and that refuses the same append twice.
 
-A client that numbers its appends, one after the other, is a *writer*: its newest append alone is remembered, and a
+A client that numbers its appends is a *writer*: its newest append alone is remembered, and a
 repeat that may have been forgotten is refused. `rollingfs.fs.append_via` is such a client.
 """
 
@@ -110,7 +110,7 @@ class Writer:
         AlreadyAppended
             The append took place before.
         ForgottenError
-            It may have, or a later one of this writer did.
+            It may have, or a later append of this writer did.
         """
         gone, *entries = attrs.get(WRITERS, "0").split()
         before = next((entry for entry in entries if entry.startswith(self._own)), None)

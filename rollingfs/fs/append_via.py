@@ -68,7 +68,7 @@ class Via:
     ----------
     url
         ``http://HOST:PORT/FOLDER``, or ``http+unix://SOCKET/FOLDER`` with ``%2F`` for the slashes of the socket's path.
-        FOLDER is the one that the server serves; an append outside of it goes to the store directly.
+        The server serves FOLDER; an append outside of it goes to the store directly.
     timeout_s
         An append gives up after this many seconds.
 

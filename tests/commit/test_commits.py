@@ -208,7 +208,7 @@ def test_no_header_names_an_index_page_that_was_collected_while_a_process_slept(
 # -- what an older release left ----------------------------------------------------------------------------------
 
 
-def test_a_commit_voids_the_asks_of_an_older_release_and_keeps_where_the_asked_bytes_lie(site: Site) -> None:
+def test_a_commit_voids_asks_of_older_releases(site: Site) -> None:
     """So a client of that release asks again, or appends itself, and knows the offset of what was appended for it."""
     path = "/carried"
     older = (Path(__file__).parents[1] / "fixtures/headers/v1/carried.header").read_bytes()

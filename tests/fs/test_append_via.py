@@ -99,7 +99,7 @@ def relay(server: Process) -> Iterator[Relay]:
 
 
 @pytest.mark.parametrize("plan", ["request lost", "answer lost"])
-def test_what_is_lost_on_the_way_is_sent_again_and_appended_once(seaweed, bucket, path, relay, plan):
+def test_a_lost_request_or_answer_is_sent_again(seaweed, bucket, path, relay, plan):
     fs = opened(seaweed, f"{relay.url}/{bucket}/logs")
     fs.create(path)
     relay.plans = ["", plan, "", plan, plan, ""]
@@ -108,7 +108,7 @@ def test_what_is_lost_on_the_way_is_sent_again_and_appended_once(seaweed, bucket
     assert len(fs.segment(path).attrs[WRITERS].split()) == 2, "one writer"
 
 
-def test_threads_share_commits_and_have_writers_of_their_own(seaweed, bucket, path, server):
+def test_threads_share_commits_with_writers_of_their_own(seaweed, bucket, path, server):
     fs = opened(seaweed, f"{server.url}/{bucket}/logs", header_cache_s=60)
     fs.create(path)
     with ThreadPoolExecutor(16) as pool:
@@ -139,9 +139,7 @@ def test_all_else_goes_to_the_store_directly(seaweed, bucket, path, relay, way):
     assert relay.requests == 0
 
 
-def test_a_missing_and_a_sealed_segment_are_refused_as_always_and_a_new_one_of_the_name_is_found(
-    seaweed, bucket, path, server
-):
+def test_refusals_are_the_usual_errors(seaweed, bucket, path, server):
     fs, other = opened(seaweed, f"{server.url}/{bucket}/logs"), opened(seaweed, None)
     with pytest.raises(FileNotFoundError, match="create it first"):
         fs.append(path, b"x")
@@ -156,7 +154,7 @@ def test_a_missing_and_a_sealed_segment_are_refused_as_always_and_a_new_one_of_t
     assert fs.cat_file(path) == b"yzyz"
 
 
-def test_a_repeat_after_a_seal_has_its_offset_and_after_a_rename_an_unknown_outcome(seaweed, bucket, path, relay):
+def test_a_repeat_after_a_seal_or_a_rename(seaweed, bucket, path, relay):
     fs, other = opened(seaweed, f"{relay.url}/{bucket}/logs"), opened(seaweed, None)
     fs.create(path)
     relay.plans = ["answer lost", lambda: other.seal(path)]
@@ -169,7 +167,7 @@ def test_a_repeat_after_a_seal_has_its_offset_and_after_a_rename_an_unknown_outc
     assert other.cat_file(f"{path}-moved") == b"once"
 
 
-def test_without_a_server_an_append_fails_after_its_time_and_never_goes_another_way(seaweed, bucket, path, relay):
+def test_without_a_server_nothing_goes_another_way(seaweed, bucket, path, relay):
     fs = opened(seaweed, f"{relay.url}/{bucket}/logs", commit_timeout_s=1)
     fs.create(path)
     relay.plans = ["request lost"] * 100
@@ -181,7 +179,7 @@ def test_without_a_server_an_append_fails_after_its_time_and_never_goes_another_
     assert opened(seaweed, None).cat_file(path) == b""
 
 
-def test_a_server_that_dies_is_replaced_by_another_on_its_socket(seaweed, bucket, path, tmp_path):
+def test_another_server_takes_over_a_socket(seaweed, bucket, path, tmp_path):
     place = tmp_path / "s"
     url = f"http+unix://{quote(str(place), safe='')}/{bucket}/logs"
     words = (f"s3://{bucket}/logs", "--socket", str(place), *options_of(seaweed))
@@ -198,7 +196,7 @@ def test_a_server_that_dies_is_replaced_by_another_on_its_socket(seaweed, bucket
     assert fs.cat_file(path) == b"onetwo"
 
 
-def test_a_token_comes_from_the_environment_and_a_wrong_one_is_refused(seaweed, bucket, path, monkeypatch):
+def test_the_token_comes_from_the_environment(seaweed, bucket, path, monkeypatch):
     token = "a-token-of-many-characters"
     env = {"ROLLINGFS_SERVER_TOKEN": token}
     with serving(f"s3://{bucket}", *options_of(seaweed), env=env) as process:
@@ -212,7 +210,7 @@ def test_a_token_comes_from_the_environment_and_a_wrong_one_is_refused(seaweed, 
 
 
 @needs_fork
-def test_a_child_process_has_writers_and_connections_of_its_own(seaweed, bucket, path, relay):
+def test_a_child_process_has_connections_of_its_own(seaweed, bucket, path, relay):
     fs = opened(seaweed, f"{relay.url}/{bucket}/logs")
     fs.create(path)
     assert fs.append(path, b"parent ") == 0
@@ -221,7 +219,7 @@ def test_a_child_process_has_writers_and_connections_of_its_own(seaweed, bucket,
     assert fs.cat_file(path) == b"parent child parent"
 
 
-def test_log_records_go_through_the_server_and_flush_waits_for_them(seaweed, bucket, path, relay):
+def test_flush_waits_for_log_records(seaweed, bucket, path, relay):
     handler = RollingHandler(
         f"rolling+s3://{path}", storage_options={"s3": seaweed}, append_via=f"{relay.url}/{bucket}/logs"
     )
@@ -243,7 +241,7 @@ def test_another_url_is_refused(seaweed, url):
         opened(seaweed, url)
 
 
-def test_a_disk_and_a_handler_with_a_filesystem_refuse_it(tmp_path: Path):
+def test_a_disk_refuses_the_option(tmp_path: Path):
     with pytest.raises(ValueError, match="need no server"):
         RollingFileSystem("file", append_via="http://127.0.0.1:1/x")
     with pytest.raises(ValueError, match="option of the filesystem"):

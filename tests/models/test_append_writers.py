@@ -88,7 +88,7 @@ def room_for_two(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(append_keys, "_room", lambda *_: 2)
 
 
-def test_no_append_takes_place_twice_or_after_a_refusal() -> None:
+def test_no_append_takes_place_twice() -> None:
     known, _, wrong = explore(World(), steps, lambda world: world.wrong)
     assert not wrong
     assert len(known) > 5_000

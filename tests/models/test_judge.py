@@ -32,7 +32,7 @@ def few_lines(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("name", WORLDS)
-def test_each_append_takes_place_once_or_its_outcome_is_unknown(name: str) -> None:
+def test_each_append_takes_place_once_or_is_unknown(name: str) -> None:
     appends, others, faults = WORLDS[name]
     worlds, why = explore(RULES, appends, *others, faults=faults)
     assert not why
@@ -40,6 +40,6 @@ def test_each_append_takes_place_once_or_its_outcome_is_unknown(name: str) -> No
 
 
 @pytest.mark.parametrize("rule", BREAKS)
-def test_without_a_rule_an_append_takes_place_twice_or_its_caller_is_misled(rule: str) -> None:
+def test_without_a_rule_a_world_breaks(rule: str) -> None:
     appends, others, faults = WORLDS[BREAKS[rule]]
     assert explore(RULES - {rule}, appends, *others, faults=faults)[1]

@@ -73,6 +73,36 @@ def test_a_repeat_with_its_key_appends_nothing_and_is_answered_alike(client: Cli
     assert client.get("/v1/segments/a:info").json()["attributes"] == {}
 
 
+def test_a_key_costs_no_request(client: Client, fs: RollingFileSystem) -> None:
+    client.put("/v1/segments/a")
+    counts = []
+    for headers in ({}, {}, {"Idempotency-Key": "k"}):
+        before = sum(calls.count for calls in fs.metrics().requests.values())
+        assert client.post("/v1/segments/a", content=b"x", headers=headers).status_code == 200
+        counts.append(sum(calls.count for calls in fs.metrics().requests.values()) - before)
+    assert counts[1] == counts[2]
+
+
+def test_a_numbered_append_takes_place_once(client: Client, fs: RollingFileSystem, root: str) -> None:
+    client.put("/v1/segments/a")
+    segment = fs.segment(f"{root}/a")._binding.segment
+
+    def sent(number: object, gone: int = 0, meant: str = segment, name: str = "w") -> tuple[int, Any, Any]:
+        headers = {"Append-Writer": f"{name} {number} {gone} {meant}"}
+        answer = client.post("/v1/segments/a", content=b"xy", headers=headers)
+        found = answer.json()
+        return answer.status_code, found.get("offset", found.get("title")), found.get("repeated", found.get("changed"))
+
+    assert [sent(1), sent(1), sent(2)] == [(200, 0, False), (200, 0, True), (200, 2, False)]
+    assert [sent(1), sent(1, 7, name="other")] == [(409, "Forgotten", NOTHING)] * 2
+    assert sent(3, meant="b7c1a5de-0000-4000-8000-000000000000") == (404, "FileNotFound", NOTHING)
+    assert [sent(0)[0], sent("x")[0], sent(2**40)[0]] == [400, 400, 400]
+    client.post("/v1/segments/a:seal")
+    assert [sent(2), sent(3)] == [(200, 2, True), (409, "SegmentSealed", NOTHING)]
+    assert client.get("/v1/segments/a").content == b"xyxy"
+    assert client.get("/v1/segments/a:info").json()["attributes"] == {}
+
+
 def test_a_key_also_counts_for_an_append_that_makes_the_segment(client: Client) -> None:
     headers = {"Idempotency-Key": "k"}
     assert not client.post("/v1/segments/a?create=true", content=b"x", headers=headers).json()["repeated"]
