@@ -38,7 +38,7 @@ REQUEST_SHARE = 1 / 3
 
 @value_class
 class Change:
-    """A change of one segment, before its commit."""
+    """A change of a segment, before its commit."""
 
     path: str
     """The segment."""
@@ -62,7 +62,7 @@ class Change:
 
 @dataclass(eq=False, repr=False)
 class Attempt:
-    """The attempts to commit one operation, one after another.
+    """The attempts to commit an operation, in their order.
 
     It refers neither to the change nor to the slot: a step that keeps its attempt must not keep these from being freed.
     """

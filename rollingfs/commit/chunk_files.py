@@ -81,7 +81,7 @@ class Staged:
 
 
 class Chunks:
-    """The chunk files of one backend."""
+    """The chunk files of a backend."""
 
     def __init__(self, backend: Backend, clock: Clock = time.time) -> None:
         self.backend = backend
