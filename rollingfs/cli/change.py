@@ -162,6 +162,7 @@ def concat(
     create: bool = False,
     as_bytes: bool = False,
     as_format: str | None = None,
+    newline: bool = False,
 ) -> None:
     """Append sealed segments to another, in this order, moving no bytes; they are gone afterwards.
 
@@ -179,11 +180,13 @@ def concat(
         Also join files of formats that do not join, like Parquet and zip.
     as_format : FORMAT
         parquet: make a single Parquet file of all, by a new footer.
+    newline
+        Add a line feed to text that has none at its end, before the next part.
     """
     session.interrupted = "interrupted; run it again with the sources that are still there"
     fs, (to, *sources) = session.places([target, *source])
     with session.progress(f"joining {count_text(len(sources), 'segment')}"):
-        offset = fs.concat(to, sources, as_bytes=as_bytes, as_format=as_format, create=create)
+        offset = fs.concat(to, sources, as_bytes=as_bytes, as_format=as_format, create=create, newline=newline)
     session.report(
         {"name": core(fs).strip(to), "offset": offset, "sources": len(sources)},
         f"{target}: {count_text(len(sources), 'segment')} joined at offset {offset:,}",

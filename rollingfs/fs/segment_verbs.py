@@ -175,6 +175,7 @@ async def concat(
     as_bytes: bool = False,
     as_format: str | None = None,
     create: bool = False,
+    newline: bool = False,
 ) -> int:
     """Append sealed segments to another without moving bytes; the sources are gone afterwards.
 
@@ -183,13 +184,15 @@ async def concat(
     sources
         Paths, or handles on segments: then only the segment that the handle is bound to.
     as_bytes
-        Also join sources of formats that do not join, like Parquet, ORC and zip: the bytes are there, but a reader
-        of the format finds only one of the files.
+        Also join files of formats that do not join, like Parquet, ORC and zip: the bytes are there, but a reader
+        of the format finds only one of the files. Also join text whose last line has no line feed.
     as_format
         ``"parquet"`` makes one Parquet file of the target, which may be empty, and the sources: the same commit puts a
         footer behind them that names all of their row groups. All must have the same columns. No row group moves.
     create
         Make the target if it is not there, in the commit of the first sources: a concat that is refused leaves none.
+    newline
+        Add a line feed to text that has none at its end, before the next part.
 
     Returns
     -------
@@ -205,7 +208,8 @@ async def concat(
     SegmentSealedError, FencedError, AttributeMismatchError
         The same as in `append`.
     WholeFileError
-        A source is a file of a format that does not join; nothing was joined.
+        The target or a source is a file of a format that does not join, or text without a line feed at its end;
+        nothing was joined. One whole file joins an empty target.
     MalformedFooterError
         With `as_format`: the target or a source is not Parquet, or they have different columns; nothing was joined.
     ValueError
@@ -215,11 +219,13 @@ async def concat(
         raise TypeError(f"{at.path}: concat takes a list of sources, not one path; nothing was changed")
     arguments.check_attrs(at.path, expected_attrs, "expected_attrs")
     arguments.check_attrs(at.path, attrs)
-    arguments.check_switches(as_bytes=as_bytes, create=create)
+    arguments.check_switches(as_bytes=as_bytes, create=create, newline=newline)
     if as_format not in (None, PARQUET) or (as_format and as_bytes):
         raise ValueError(
             f"{at.path}: as_format is {as_format!r}: it must be {PARQUET!r}, and without as_bytes; nothing was changed"
         )
+    if newline and (as_bytes or as_format):
+        raise ValueError(f"{at.path}: newline=True goes with neither as_bytes nor as_format; nothing was changed")
     paths, meant = [], {}
     for source in sources:
         handle: Binding | None = getattr(source, "_binding", None)
@@ -236,6 +242,7 @@ async def concat(
         meant=meant,
         as_bytes=as_bytes,
         as_parquet=as_format == PARQUET,
+        newline=newline,
         create=create,
     )
     at.advance()

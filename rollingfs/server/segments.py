@@ -292,7 +292,9 @@ async def truncate(call: Call, offset: Offset, erase: bool = False, as_bytes: bo
 
 
 @operation("POST", "/v1/segments/{path}:concat")
-async def concat(call: Call, sources: Paths, as_bytes: bool = False, as_format: Text | None = None) -> Any:
+async def concat(
+    call: Call, sources: Paths, as_bytes: bool = False, as_format: Text | None = None, newline: bool = False
+) -> Any:
     """Append sealed segments without moving bytes; they are gone afterwards.
 
     Parameters
@@ -301,9 +303,15 @@ async def concat(call: Call, sources: Paths, as_bytes: bool = False, as_format: 
         Also join formats that do not join, like Parquet.
     as_format
         `parquet` makes a single Parquet file of the target and the sources.
+    newline
+        Add a line feed to text that has none at its end, before the next part.
     """
     places = [call.place(path) for path in sources]
-    return {"offset": await call.store.fs._concat(call.place(), places, as_bytes=as_bytes, as_format=as_format)}
+    return {
+        "offset": await call.store.fs._concat(
+            call.place(), places, as_bytes=as_bytes, as_format=as_format, newline=newline
+        )
+    }
 
 
 @operation("POST", "/v1/segments/{path}:rename")

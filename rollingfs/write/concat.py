@@ -9,11 +9,10 @@ from __future__ import annotations
 import logging
 import re
 import uuid
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain
-from typing import TypeVar
 
 from rollingfs.backend.tier_marks import moved_lines
 from rollingfs.commit.attempt import Attempt
@@ -22,26 +21,25 @@ from rollingfs.commit.drop_files import try_drops
 from rollingfs.commit.header_cache import NOTHING, Loaded
 from rollingfs.commit.shadowing import shadow
 from rollingfs.commit.tier_checks import check_there
-from rollingfs.errors import AppendInterrupted, RollingError, WholeFileError, interrupted
+from rollingfs.errors import AppendInterrupted, RollingError, interrupted
 from rollingfs.format import merging, names, placement, tokens, transitions
 from rollingfs.format.drops import with_hints
 from rollingfs.format.header import MARKS_MAX, Header, Phase
+from rollingfs.format.joins import LINE_FEED
 from rollingfs.format.placement import Item
 from rollingfs.format.plain_file import Adopted
 from rollingfs.format.transitions import NO_GUARD, Guard
 from rollingfs.read.ranges import Fetcher
-from rollingfs.read.revalidate import OUTDATED, SNAPSHOTS_MAX
+from rollingfs.read.revalidate import OUTDATED
 from rollingfs.read.snapshot import Snapshot
-from rollingfs.write.cuts import format_of
 from rollingfs.write.grow import grow
+from rollingfs.write.join_looks import JoinLooks, seen
 from rollingfs.write.moves import Marked, MarkLostError, Moves
 from rollingfs.write.parquet_footers import one_footer
 from rollingfs.write.segment_operations import Segments
 from rollingfs.write.whole import take_all
 
 logger = logging.getLogger("rollingfs")
-
-T = TypeVar("T")
 
 BATCH_PATH_BYTES_MAX = 24 * 1024
 """Maximum bytes of source names in the marks of one commit."""
@@ -71,6 +69,7 @@ class Concats:
         meant: Mapping[str, str | None] | None = None,
         as_bytes: bool = True,
         as_parquet: bool = False,
+        newline: bool = False,
         create: bool = False,
         sealed: bool = True,
     ) -> int:
@@ -84,9 +83,12 @@ class Concats:
         meant
             The incarnations of sources, by path; of a source without one, any is taken.
         as_bytes
-            Join bytes, whatever they are; otherwise a source of a format that does not join is refused.
+            Join bytes, whatever they are. Otherwise files of formats that do not join are refused, and so is text
+            without a line feed at the end of each part but the last.
         as_parquet
             Put a footer behind the sources of each commit that makes one Parquet file of them and the target.
+        newline
+            Add that line feed.
         create
             Make a target that is missing in the first of these commits.
         sealed
@@ -102,7 +104,8 @@ class Concats:
         ValueError
             The target is among the sources, or one source comes twice.
         WholeFileError
-            A source is a Parquet file, a zip, or of another such format.
+            The target or a source is a Parquet file, a zip, or of another such format, or text without its last line
+            feed.
         MalformedFooterError
             With `as_parquet`: the target or a source is not Parquet, or they have different columns.
         FileNotFoundError
@@ -118,18 +121,18 @@ class Concats:
         if len(set(sources)) != len(sources):
             raise ValueError(f"{target}: a source comes twice; each can be given away only once; nothing was changed")
         transitions.check_attrs(attrs or {}, target)
-        is_checked = not as_bytes and not as_parquet
-        if is_checked:
-            await self._check_joinable(sources)
+        looks = None if as_bytes or as_parquet else JoinLooks(self.store, self.fetcher, adds_line_feeds=newline)
+        if looks is not None:  # before the marks
+            await looks.first(target, sources)
         batches = _batches(target, sources)
         if as_parquet and len(batches) > 1:  # all are looked at before any is joined
-            await self._seen(sources, partial(one_footer, self.fetcher))
+            await seen(self.store, self.fetcher.lookup, sources, partial(one_footer, self.fetcher))
         offset = -1
         for index, batch in enumerate(batches):
             last = attrs if index == len(batches) - 1 else None
             try:
                 begins, segment = await self._concat(
-                    target, batch, last or {}, guard, meant or {}, as_parquet, create, sealed, is_checked and not sealed
+                    target, batch, last or {}, guard, meant or {}, as_parquet, create, sealed, looks
                 )
             except AppendInterrupted as interrupt:
                 if index == {"not committed": 0, "committed": len(batches) - 1}.get(interrupt.outcome):
@@ -146,27 +149,6 @@ class Concats:
             guard, create = replace(guard, expected_offset=None, segment=segment), False
         return offset
 
-    async def _seen(self, paths: Sequence[str], look: Callable[[Sequence[Snapshot]], Awaitable[T]]) -> T:
-        """What a look into sources shows; a new look, if others have changed them before it was over."""
-        for number in range(SNAPSHOTS_MAX):
-            views = await self.store.each([partial(self.segments.lookup.view, path, fresh=True) for path in paths])
-            try:
-                return await look(views)
-            except OUTDATED:
-                if number == SNAPSHOTS_MAX - 1:
-                    raise
-        raise AssertionError("the last look returns or raises")
-
-    async def _check_joinable(self, paths: Sequence[str]) -> None:
-        """Refuse formats whose readers would find only one of the files; reads both ends of each source.
-
-        It looks before the marks: a sealed source does not grow, and who replaces one meanwhile has other worries.
-        """
-        _check_formats(paths, await self.store.each([partial(self._seen, [path], self._format) for path in paths]))
-
-    async def _format(self, views: Sequence[Snapshot]) -> str | None:
-        return await format_of(self.fetcher, views[0])
-
     async def _concat(
         self,
         target: str,
@@ -177,7 +159,7 @@ class Concats:
         as_parquet: bool,
         create: bool,
         sealed: bool,
-        checks_again: bool,
+        looks: JoinLooks | None,
     ) -> tuple[int, str]:
         """One commit; returns where the sources begin, and the incarnation of the target."""
         offset, fresh = -1, str(uuid.uuid4())
@@ -196,16 +178,19 @@ class Concats:
             merging.check_marks(found, marks)
             frozen = await self.moves.frozen(base, marked)
             offset = found.length
-            items = [item for path, header in zip(paths, frozen, strict=True) for item in _items(path, header, target)]
-            views = [Snapshot(path, header, None) for path, header in zip(paths, frozen, strict=True)]
-            if checks_again:  # an open source may have grown since
-                _check_formats(paths, await self.store.each([partial(self._format, [view]) for view in views]))
-            if as_parquet:
-                try:
-                    footer = await one_footer(self.fetcher, [Snapshot(target, found, None), *views])
-                except OUTDATED as error:  # of the target alone: the sources are marked
-                    raise MarkLostError(f"{target} has changed since its header was read: {error}") from error
-                items += [footer] if footer else []
+            views = [
+                Snapshot(path, header, None) for path, header in zip([target, *paths], [found, *frozen], strict=True)
+            ]
+            try:
+                open_ended = [] if looks is None else await looks.again(views)
+                footer = await one_footer(self.fetcher, views) if as_parquet else None
+            except OUTDATED as error:  # of the target alone: the sources are marked
+                raise MarkLostError(f"{target} has changed since its header was read: {error}") from error
+            items: list[Item] = [LINE_FEED] if target in open_ended else []
+            for path, header in zip(paths, frozen, strict=True):
+                items += [*_items(path, header, target), *([LINE_FEED] if path in open_ended else [])]
+            items += [footer] if footer else []
+            offset += target in open_ended
             lines = [
                 moved_lines(self.store.backend, one.tiers, path, target)
                 for path, one in zip(paths, frozen, strict=True)
@@ -321,17 +306,6 @@ class Concats:
         found = merging.renamed(source_header, entries, base.header, source.mark, marked.incarnation, adopted, now_ms)
         hints = await self.store.pages.hints(target, base.header.entries) if base.header else []
         return merging.with_waiting(with_hints(found, hints, now_ms), target, [(path, frozen)], now_ms)
-
-
-def _check_formats(paths: Sequence[str], formats: Sequence[str | None]) -> None:
-    """Refuse formats whose readers would find only one of the files."""
-    for path, name in zip(paths, formats, strict=True):
-        if name is not None:
-            one_file = ", and as_format='parquet' makes one file of all" if name == "Parquet" else ""
-            raise WholeFileError(
-                f"{path} is a {name} file, and such files do not join: a reader would find only one of them. "
-                f"Nothing was joined; as_bytes=True joins the bytes all the same{one_file}"
-            )
 
 
 def _items(path: str, frozen: Header, target: str) -> list[Item]:

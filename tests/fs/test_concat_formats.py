@@ -1,5 +1,6 @@
 """`concat` refuses formats that do not join, by every face, and changes nothing; `as_bytes` joins them."""
 
+import contextlib
 import io
 from functools import partial
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import pytest
 
 from rollingfs import RollingFileSystem, RollingPolicy
+from rollingfs.errors import WholeFileError
 from rollingfs.format.thrift import MalformedFooterError
 from rollingfs.write import concat as concats
 from tests.support.backends import Scripted, private_memory
@@ -63,6 +65,40 @@ def test_no_source_is_refused_by_a_header_that_was_seen_before() -> None:
     other.overwrite("/log", TEXT)
     other.seal("/log")
     assert fs.concat("/all", ["/log"]) == 0
+
+
+@pytest.mark.parametrize("before", [b"rows\n", PARQUET, b""])
+def test_a_target_that_changes_before_the_commit_is_looked_at_again(before: bytes) -> None:
+    store = Scripted(private_memory())
+    fs, other = (RollingFileSystem(backend=one, max_bytes=10, inline_bytes=0) for one in (store, store.inner))
+    for index in range(20):
+        fs.overwrite("/all", before)
+        fs.overwrite("/part", b"more\n")
+        fs.seal("/part")
+        after = TEXT if before == PARQUET else PARQUET
+        store.plan(before=lambda content=after: other.overwrite("/all", content), skips=index)
+        with contextlib.suppress(WholeFileError):
+            fs.concat("/all", ["/part"])
+        store.plan()
+        found = fs.cat_file("/all")
+        assert found in (before, after) or (found.endswith(b"more\n") and not found.startswith(PARQUET)), index
+        assert found.endswith(b"more\n") != fs.exists("/part") or found == after
+
+
+def test_a_line_feed_is_added_where_a_part_needs_one(folder: Any) -> None:
+    fs, root = folder
+    for name, data in (("x", b"1,2"), ("y", b"3,4\n"), ("z", b"5,6")):
+        fs.pipe_file(f"{root}/{name}", data)
+        fs.seal(f"{root}/{name}")
+    fs.append(f"{root}/all", b"a\nb")
+    with pytest.raises(WholeFileError, match=r"is text without a line feed at its end.*newline=True"):
+        fs.concat(f"{root}/all", [f"{root}/x"])
+    assert fs.info(f"{root}/x")["type"] == "file"
+    with pytest.raises(ValueError, match="newline=True goes with neither"):
+        fs.concat(f"{root}/all", [f"{root}/x"], as_bytes=True, newline=True)
+    assert fs.concat(f"{root}/all", [f"{root}/x", f"{root}/y"], newline=True) == len(b"a\nb\n")
+    done("concat", "--newline", f"{root}/all", f"{root}/z")
+    assert fs.cat_file(f"{root}/all") == b"a\nb\n1,2\n3,4\n5,6"
 
 
 def test_the_command_refuses_and_leaves_no_target(folder: Any) -> None:

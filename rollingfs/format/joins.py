@@ -1,0 +1,94 @@
+"""Decide whether the files of a concat join, by the ends of each. Pure.
+
+A reader of the result must find what it finds in the parts. So files of whole formats do not join, and lines of text
+need a line feed between two parts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rollingfs.errors import WholeFileError
+from rollingfs.format import whole_files
+from rollingfs.format.whole_files import AVRO, AVRO_MARKER_BYTES
+from rollingfs.runtime.values import value_class
+
+NOTHING = "Nothing was joined; as_bytes=True joins the bytes all the same"
+LINE_FEED = b"\n"
+_CONTROLS = frozenset(range(32)) - frozenset(b"\t\n\f\r\x1b") | {127}
+
+
+@value_class
+class Part:
+    """The target or a source of a concat: its two ends."""
+
+    path: str
+    incarnation: str | None
+    extent: tuple[int, int]
+    """Start and end, in segment offsets."""
+    head: bytes
+    tail: bytes
+
+    @property
+    def is_empty(self) -> bool:
+        return self.extent[0] == self.extent[1]
+
+
+def unended(parts: Sequence[Part], *, adds_line_feeds: bool) -> list[str]:
+    """Return the paths of parts that need a line feed before the next part.
+
+    Parameters
+    ----------
+    parts
+        The target, if it is there, and the sources, in order.
+    adds_line_feeds
+        The caller adds these line feeds. Otherwise such a part is refused.
+
+    Raises
+    ------
+    WholeFileError
+        A reader of the result would not find what it finds in the parts.
+    """
+    parts = [part for part in parts if not part.is_empty]
+    if len(parts) < 2:  # the result is the one part
+        return []
+    for part in parts:
+        name = whole_files.unjoinable(part.head, part.tail)
+        if name is not None and not (part is parts[0] and name == AVRO and _are_blocks(parts)):
+            raise _whole(part.path, name)
+    open_ended = [part.path for part in parts[:-1] if _is_text(part.tail) and not part.tail.endswith(LINE_FEED)]
+    if open_ended and not adds_line_feeds:
+        if not any(_is_of_lines(part) for part in parts):
+            return []  # pieces of one text, maybe
+        raise WholeFileError(
+            f"{open_ended[0]} is text without a line feed at its end, so its last line and the first of the next file "
+            f"would become one. {NOTHING}, and newline=True adds the line feed"
+        )
+    return open_ended
+
+
+def _are_blocks(parts: Sequence[Part]) -> bool:
+    """Return whether all parts after an Avro file are blocks of it: they end with its marker, and begin no file."""
+    marker = parts[0].tail[-AVRO_MARKER_BYTES:]
+    return all(
+        part.tail.endswith(marker) and whole_files.unjoinable(part.head, part.tail) is None for part in parts[1:]
+    )
+
+
+def _is_of_lines(part: Part) -> bool:
+    """Return whether a part is text in lines, or a JSON record."""
+    ends = (part.head, part.tail)
+    return all(map(_is_text, ends)) and (any(LINE_FEED in end for end in ends) or part.head[:1] in (b"{", b"["))
+
+
+def _is_text(data: bytes) -> bool:
+    """Return whether bytes are without control characters, in any encoding that has ASCII in it."""
+    return _CONTROLS.isdisjoint(data)
+
+
+def _whole(path: str, name: str) -> WholeFileError:
+    more = {"Parquet": ", and as_format='parquet' makes one file of all"}
+    return WholeFileError(
+        f"{path} is a {name} file, and such files do not join: a reader would find only one of them. "
+        f"{NOTHING}{more.get(name, '')}"
+    )

@@ -1,0 +1,105 @@
+"""Look at the ends of what a concat joins: the target and its sources."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import TypeVar
+
+from rollingfs.commit.store import Store
+from rollingfs.errors import CorruptChunkError, WholeFileError
+from rollingfs.format import joins, whole_files
+from rollingfs.format.joins import Part
+from rollingfs.read.ranges import Fetcher
+from rollingfs.read.revalidate import OUTDATED, SNAPSHOTS_MAX
+from rollingfs.read.snapshot import Lookup, Snapshot
+
+T = TypeVar("T")
+
+
+async def seen(
+    store: Store,
+    lookup: Lookup,
+    paths: Sequence[str],
+    look: Callable[[Sequence[Snapshot]], Awaitable[T]],
+) -> T:
+    """Return what a look into segments shows, and look again if others change them during the look."""
+    for number in range(SNAPSHOTS_MAX):
+        views = await store.each([partial(lookup.view, path, fresh=True) for path in paths])
+        try:
+            return await look(views)
+        except OUTDATED:
+            if number == SNAPSHOTS_MAX - 1:
+                raise
+    raise AssertionError("the last look returns or raises")
+
+
+class JoinLooks:
+    """The ends of the files of one concat. Each is read once, and again only if its segment has changed since.
+
+    Parameters
+    ----------
+    adds_line_feeds
+        The concat adds a line feed to text without one at its end; otherwise such text is refused.
+    """
+
+    def __init__(self, store: Store, fetcher: Fetcher, *, adds_line_feeds: bool) -> None:
+        self._store = store
+        self._fetcher = fetcher
+        self._adds_line_feeds = adds_line_feeds
+        self._parts: dict[str, Part] = {}
+
+    async def first(self, target: str, sources: Sequence[str]) -> None:
+        """Look at the sources, and at the target as last seen; raise `WholeFileError` if they do not join.
+
+        The commit looks again at a target of which this client had seen nothing, or something else.
+        """
+        await self._store.each([partial(self._seen, path) for path in sources])
+        known = self._store.headers.seen(target)
+        if known is not None and known.live and known.header is not None:
+            with contextlib.suppress(*OUTDATED):
+                await self._look([Snapshot(target, known.header, known.token)])
+        try:
+            self._unended([*self._parts.keys() & {target}, *sources])
+        except WholeFileError:
+            if self._parts.pop(target, None) is None:
+                raise
+            with contextlib.suppress(FileNotFoundError):
+                await self._seen(target)
+            self._unended([*self._parts.keys() & {target}, *sources])
+
+    async def again(self, views: Sequence[Snapshot]) -> list[str]:
+        """Return the paths of parts that need a line feed before the next part, as the commit joins them."""
+        await self._store.each([partial(self._look, [view]) for view in views])
+        return self._unended([view.path for view in views])
+
+    def _unended(self, paths: Sequence[str]) -> list[str]:
+        return joins.unended([self._parts[path] for path in paths], adds_line_feeds=self._adds_line_feeds)
+
+    async def _seen(self, path: str) -> None:
+        await seen(self._store, self._fetcher.lookup, [path], self._look)
+
+    async def _look(self, views: Sequence[Snapshot]) -> None:
+        (view,) = views
+        incarnation = view.header.segment if view.header else None
+        known, extent = self._parts.get(view.path), (view.start, view.length)
+        if known is None or (known.incarnation, known.extent) != (incarnation, extent):
+            head, tail = await self._ends(view) if view.size else (b"", b"")
+            self._parts[view.path] = Part(view.path, incarnation, extent, head, tail)
+
+    async def _ends(self, view: Snapshot) -> tuple[bytes, bytes]:
+        """Return what is looked at; nothing of a segment whose ends are damaged: it is no file of any format."""
+        near, far = view.start + whole_files.HEAD_BYTES, view.length - whole_files.TAIL_BYTES
+        ends = [(view, view.start, near), (view, far, view.length)] if near < far else [(view, view.start, view.length)]
+        answers = await self._fetcher.read_many(ends)
+        found = [answer for answer in answers if not isinstance(answer, Exception)]
+        if len(found) == len(ends):
+            needed = min(whole_files.head_bytes(found[0]), view.size)
+            if len(found[0]) < needed:
+                found[0] = await self._fetcher.read(view, view.start, view.start + needed)
+            return found[0], found[-1][-whole_files.TAIL_BYTES :]
+        for answer in answers:
+            if isinstance(answer, Exception) and not isinstance(answer, CorruptChunkError):
+                raise answer
+        return b"", b""

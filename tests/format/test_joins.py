@@ -1,0 +1,110 @@
+"""What may be joined: whole files, blocks of Avro, compressed archives, lines."""
+
+import bz2
+import gzip
+import io
+import lzma
+import tarfile
+
+import pytest
+
+from rollingfs.errors import WholeFileError
+from rollingfs.format.joins import Part, unended
+from rollingfs.format.whole_files import HEAD_BYTES, TAIL_BYTES, format_of, head_bytes, unjoinable
+from tests.support.servers import require_module
+
+require_module("zstandard")
+
+import zstandard
+
+MARKER = b"m" * 16
+PIECES = (b"abc", b"def")
+"""Text without any line feed may be pieces of one line."""
+AVRO = b"Obj\x01" + b"schema\0" * 99 + MARKER + b"\2\2block" + MARKER
+
+
+def archive() -> bytes:
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode="w") as tar:
+        member = tarfile.TarInfo("numbers")
+        data = b"".join(b"%d" % number for number in range(100_000))
+        member.size = len(data)
+        tar.addfile(member, io.BytesIO(data))
+    return file.getvalue()
+
+
+def part(path: str, data: bytes) -> Part:
+    head = data[: max(HEAD_BYTES, head_bytes(data[:HEAD_BYTES]))]
+    return Part(path, None, (0, len(data)), head, data[-TAIL_BYTES:])
+
+
+def joined(*contents: bytes, newline: bool = False) -> list[str]:
+    return unended([part(f"/{nth}", data) for nth, data in enumerate(contents)], adds_line_feeds=newline)
+
+
+@pytest.mark.parametrize("compress", [gzip.compress, bz2.compress, lzma.compress, zstandard.compress])
+def test_a_compressed_tar_is_found_and_compressed_lines_join(compress) -> None:
+    with pytest.raises(WholeFileError, match="/1 is a compressed tar file"):
+        joined(b"text\n", compress(archive()))
+    lines = compress(b"".join(b"line %d\n" % number for number in range(100_000)))
+    assert joined(lines, lines) == []
+    assert joined(b"", compress(archive())) == []
+
+
+@pytest.mark.parametrize(
+    ("data", "name"),
+    [
+        (b"\xd4\xc3\xb2\xa1\x02\0\x04\0" + bytes(16), "pcap"),
+        (b"\x89MCAP0\r\n" + bytes(30), "MCAP"),
+        (b"RIFF\x24\x08\0\0WAVEfmt " + bytes(20), "RIFF (WAV, AVI, WebP)"),
+        (b"\x10\0\0\0\0\0\0\0" + b'{"a":1}       ', "safetensors"),
+        (bytes(8) + b"DUCK\x40" + bytes(60), "DuckDB"),
+        (bytes(128) + b"DICM" + bytes(9), "DICOM"),
+        (gzip.compress(b"BAM\x01" + bytes(99)), "BAM"),
+        (b"\xff\xff\xff\xff\xf0\x01\0\0" + bytes(99), "Arrow stream"),
+        (b"\x80\x04\x95\x0b\0\0\0\0\0\0\0}\x94.", "pickle"),
+        (b"item_no,DUCK\n1,2\n", None),
+        (b"CRAMER,LASF\n", None),
+        (b"GGUFF\n", None),
+        (b"\x1f\x8bno gzip\n", None),
+    ],
+)
+def test_a_format_is_told_by_its_marks(data: bytes, name: str | None) -> None:
+    assert unjoinable(data[:HEAD_BYTES], data[-TAIL_BYTES:]) == name
+
+
+def test_streams_of_records_may_lose_their_heads() -> None:
+    assert format_of(b"\xff\xff\xff\xff\xf0\x01\0\0" + bytes(99), bytes(8)) is None
+
+
+@pytest.mark.parametrize("contents", [(AVRO, b"text\n"), (b"text\n", AVRO), (AVRO, AVRO), (AVRO, b"\2\2blockXXXX" * 9)])
+def test_the_target_counts_like_a_source(contents: tuple[bytes, bytes]) -> None:
+    with pytest.raises(WholeFileError, match="Avro file"):
+        joined(*contents)
+
+
+def test_blocks_of_the_same_avro_file_and_one_file_alone_join() -> None:
+    assert joined(AVRO, b"\2\2block" + MARKER, b"\2\2other" + MARKER) == []
+    assert joined(b"", AVRO, b"") == []
+
+
+@pytest.mark.parametrize(
+    ("contents", "ends"),
+    [
+        ((b"a,b\n1,2", b"3,4\n"), ["/0"]),
+        ((b"a,b\n1,2", b"", b"3,4", b"5,6\n"), ["/0", "/2"]),
+        ((b'{"a":1}', b'{"a":2}'), ["/0"]),
+        ((b"1,2", b"3,4\n"), ["/0"]),
+        ((b"a,b\n1,2\n", b"3,4"), []),
+        (PIECES, ["/0"]),
+        ((b"\0\1", b"text\n"), []),
+        (("sépärät\n".encode("latin-1") * 900 + b"x", b"y\n"), ["/0"]),
+    ],
+)
+def test_lines_need_a_line_feed_between_parts(contents: tuple[bytes, ...], ends: list[str]) -> None:
+    assert joined(*contents, newline=True) == ends
+    if ends and contents != PIECES:
+        with pytest.raises(WholeFileError, match=f"^{ends[0]} is text without a line feed"):
+            joined(*contents)
+    else:
+        assert joined(*contents) == []
