@@ -181,7 +181,7 @@ def concat(
     as_format : FORMAT
         parquet: make a single Parquet file of all, by a new footer.
     newline
-        Add a line feed to text that has none at its end, before the next part.
+        End text with a line feed before the next part.
     """
     session.interrupted = "interrupted; run it again with the sources that are still there"
     fs, (to, *sources) = session.places([target, *source])

@@ -192,7 +192,7 @@ async def concat(
     create
         Make the target if it is not there, in the commit of the first sources: a concat that is refused leaves none.
     newline
-        Add a line feed to text that has none at its end, before the next part.
+        End text with a line feed before the next part.
 
     Returns
     -------

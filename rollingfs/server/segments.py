@@ -304,7 +304,7 @@ async def concat(
     as_format
         `parquet` makes a single Parquet file of the target and the sources.
     newline
-        Add a line feed to text that has none at its end, before the next part.
+        End text with a line feed before the next part.
     """
     places = [call.place(path) for path in sources]
     return {

@@ -43,7 +43,7 @@ def joined(*contents: bytes, newline: bool = False) -> list[str]:
 
 
 @pytest.mark.parametrize("compress", [gzip.compress, bz2.compress, lzma.compress, zstandard.compress])
-def test_a_compressed_tar_is_found_and_compressed_lines_join(compress) -> None:
+def test_a_compressed_tar_is_found(compress) -> None:
     with pytest.raises(WholeFileError, match="/1 is a compressed tar file"):
         joined(b"text\n", compress(archive()))
     lines = compress(b"".join(b"line %d\n" % number for number in range(100_000)))
@@ -83,7 +83,7 @@ def test_the_target_counts_like_a_source(contents: tuple[bytes, bytes]) -> None:
         joined(*contents)
 
 
-def test_blocks_of_the_same_avro_file_and_one_file_alone_join() -> None:
+def test_blocks_of_an_avro_file_join_it() -> None:
     assert joined(AVRO, b"\2\2block" + MARKER, b"\2\2other" + MARKER) == []
     assert joined(b"", AVRO, b"") == []
 

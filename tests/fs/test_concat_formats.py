@@ -68,7 +68,7 @@ def test_no_source_is_refused_by_a_header_that_was_seen_before() -> None:
 
 
 @pytest.mark.parametrize("before", [b"rows\n", PARQUET, b""])
-def test_a_target_that_changes_before_the_commit_is_looked_at_again(before: bytes) -> None:
+def test_a_target_that_changes_is_looked_at_again(before: bytes) -> None:
     store = Scripted(private_memory())
     fs, other = (RollingFileSystem(backend=one, max_bytes=10, inline_bytes=0) for one in (store, store.inner))
     for index in range(20):
@@ -85,7 +85,7 @@ def test_a_target_that_changes_before_the_commit_is_looked_at_again(before: byte
         assert found.endswith(b"more\n") != fs.exists("/part") or found == after
 
 
-def test_a_line_feed_is_added_where_a_part_needs_one(folder: Any) -> None:
+def test_newline_ends_the_lines_of_parts(folder: Any) -> None:
     fs, root = folder
     for name, data in (("x", b"1,2"), ("y", b"3,4\n"), ("z", b"5,6")):
         fs.pipe_file(f"{root}/{name}", data)

@@ -1,0 +1,98 @@
+"""Join two files of each format, read them, and write what readers find: `python -m tests.formats.joining [--page]`."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from importlib.metadata import version
+from pathlib import Path
+
+from rollingfs.errors import WholeFileError
+from rollingfs.format.joins import Part, unended
+from rollingfs.format.whole_files import HEAD_BYTES, TAIL_BYTES, head_bytes
+from tests.formats.parts import MAKE
+from tests.formats.readers import READERS, SUFFIX
+
+FIRST, SECOND = [1, 2, 3], [4, 5, 6]
+PAGE = Path(__file__).parents[2] / "docs" / "joining.md"
+BEGIN, END = "<!-- made by python -m tests.formats.joining --page -->\n", "<!-- end -->\n"
+ANSWERS = {(*FIRST, *SECOND): "all rows", tuple(FIRST): "first only", tuple(SECOND): "last only"}
+PACKAGES = {
+    "HF datasets": "datasets",
+    "DuckDB": "duckdb",
+    "chDB": "chdb",
+    "vortex": "vortex-data",
+    "Pillow": "pillow",
+    "mcap, streaming": "mcap",
+    "astropy, all units": "astropy",
+    "tarfile, streaming": "",
+} | dict.fromkeys(("tarfile", "zipfile", "wave", "pickle"), "")
+
+
+def outcome(kind: str, reader: str) -> str:
+    """Return what a reader finds in two files in a row."""
+    with tempfile.TemporaryDirectory() as work:
+        path = Path(work) / f"joined{SUFFIX.get(kind, '')}"
+        path.write_bytes(MAKE[kind](FIRST) + MAKE[kind](SECOND))
+        try:
+            found = tuple(READERS[kind][reader](path))
+        except ModuleNotFoundError:
+            raise
+        except BaseException as error:  # Rust libraries panic by other classes
+            if isinstance(error, KeyboardInterrupt) or type(error).__name__ == "Skipped":
+                raise
+            return "error"
+    return ANSWERS.get(found, "other rows")
+
+
+def joins(kind: str) -> str:
+    """Return what `concat` does with two such files."""
+    parts = []
+    for name, rows in (("first", FIRST), ("second", SECOND)):
+        data = MAKE[kind](rows)
+        head = data[: max(HEAD_BYTES, head_bytes(data[:HEAD_BYTES]))]
+        parts.append(Part(name, None, (0, len(data)), head, data[-TAIL_BYTES:]))
+    try:
+        unended(parts, adds_line_feeds=False)
+    except WholeFileError:
+        return "refused"
+    return "joins"
+
+
+def tool(reader: str) -> str:
+    package = PACKAGES.get(reader, reader)
+    return f"{reader} {version(package) if package else '.'.join(map(str, sys.version_info[:2]))}"
+
+
+def table() -> str:
+    """Return the table of the page."""
+    rows = ["| format | `concat` | readers of two files in a row |", "|---|---|---|"]
+    for kind, readers in READERS.items():
+        found: dict[str, list[str]] = {}
+        for reader in readers:
+            found.setdefault(outcome(kind, reader), []).append(tool(reader))
+        cell = "; ".join(f"{answer}: {', '.join(names)}" for answer, names in found.items())
+        rows.append(f"| {kind} | {joins(kind)} | {cell} |")
+    return "\n".join(rows) + "\n"
+
+
+def cells() -> dict[tuple[str, str], str]:
+    """Return what the page says of each format and reader, and of `concat` as the reader ``""``."""
+    found = {}
+    for line in PAGE.read_text().partition(BEGIN)[2].partition(END)[0].splitlines()[2:]:
+        kind, verdict, outcomes = (cell.strip() for cell in line.strip("|").split("|"))
+        found[kind, ""] = verdict
+        for group in outcomes.split("; "):
+            answer, _, names = group.partition(": ")
+            for reader in READERS[kind]:
+                if f", {reader} " in f", {names}":
+                    found[kind, reader] = answer
+    return found
+
+
+if __name__ == "__main__":
+    if "--page" in sys.argv:
+        before, _, rest = PAGE.read_text().partition(BEGIN)
+        PAGE.write_text(before + BEGIN + table() + END + rest.partition(END)[2])
+    else:
+        print(table())
