@@ -39,7 +39,7 @@ def folder(request: Any, tmp_path: Any) -> tuple[RollingFileSystem, str]:
 
 
 @pytest.mark.parametrize("index", range(4))
-def test_a_source_that_changes_while_its_ends_are_read_is_looked_at_again(index: int) -> None:
+def test_a_changed_source_is_looked_at_again(index: int) -> None:
     store = Scripted(private_memory())
     fs, other = (RollingFileSystem(backend=one, max_bytes=10, inline_bytes=0) for one in (store, store.inner))
     for name in ("/all", "/erased", "/replaced"):
@@ -55,7 +55,7 @@ def test_a_source_that_changes_while_its_ends_are_read_is_looked_at_again(index:
     assert fs.cat_file("/all").endswith((TEXT + b"new", TEXT * 4 + b"new"))
 
 
-def test_no_source_is_refused_by_a_header_that_was_seen_before() -> None:
+def test_no_old_header_refuses_a_source() -> None:
     store = private_memory()
     fs, other = RollingFileSystem(backend=store, header_cache_s=60), RollingFileSystem(backend=store)
     other.create("/all")
