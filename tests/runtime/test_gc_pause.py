@@ -10,7 +10,7 @@ from tests.support.schedules import held_elsewhere
 
 
 @pytest.mark.parametrize("is_on", [True, False])
-def test_nothing_is_collected_inside_and_all_as_before_after_it(is_on):
+def test_collection_pauses_inside_and_resumes_after(is_on):
     if not is_on:
         gc.disable()  # as a user may have done
     try:
@@ -36,7 +36,7 @@ def test_the_last_of_several_threads_turns_it_on():
 
 
 @needs_fork
-def test_a_child_of_a_fork_collects_though_another_thread_was_inside():
+def test_a_forked_child_collects_again():
     def is_on_outside_alone() -> bool:
         is_on = gc.isenabled()
         with collected_later():

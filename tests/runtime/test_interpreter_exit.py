@@ -94,7 +94,7 @@ atexit.register(first)
 @pytest.mark.exhaustive
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("store", ["memory", *nightly("file")])
-def test_a_program_that_reads_parquet_ends_with_its_own_exit_code(store: str, tmp_path: Path) -> None:
+def test_reading_parquet_keeps_the_exit_code(store: str, tmp_path: Path) -> None:
     require_module("pyarrow")
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -107,18 +107,18 @@ def test_a_program_that_reads_parquet_ends_with_its_own_exit_code(store: str, tm
     assert ended == {0: RUNS}
 
 
-def test_a_loop_goes_on_without_executors_after_the_main_threads_end() -> None:
+def test_a_loop_outlives_the_main_thread() -> None:
     ended = subprocess.run([sys.executable, "-c", LATE], capture_output=True, text=True, timeout=300)
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "here True\n", "")
 
 
-def test_a_call_waits_for_obstore_that_is_first_used_while_the_program_ends() -> None:
+def test_a_call_at_exit_waits_for_obstore() -> None:
     require_module("obstore")
     ended = subprocess.run([sys.executable, "-c", FIRST_AT_EXIT], capture_output=True, text=True, timeout=300)
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "True\n", "")
 
 
-def test_a_verb_after_the_end_of_the_interpreter_is_an_error_at_once() -> None:
+def test_a_verb_after_the_interpreter_fails() -> None:
     command = [sys.executable, "-c", AFTER_THE_END]
     root = str(Path(__file__).parents[2])
     ended = subprocess.run(command, capture_output=True, timeout=300, check=True, text=True, cwd=root)

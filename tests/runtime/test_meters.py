@@ -19,7 +19,7 @@ from tests.support.schedules import Caller, beside, in_threads
 THREADS, CALLS = 8, 500
 
 
-def test_buckets_follow_each_other_without_a_gap_and_are_a_quarter_wide_at_most():
+def test_buckets_have_no_gap_and_bounded_width():
     bounds = [bounds_ns(index) for index in range(3 * STEPS, BUCKETS)]
     assert bounds[0][0] == NS_MIN
     for before, after in itertools.pairwise(bounds):
@@ -28,7 +28,7 @@ def test_buckets_follow_each_other_without_a_gap_and_are_a_quarter_wide_at_most(
 
 
 @given(st.integers(NS_MIN, 2**62))
-def test_a_call_is_counted_in_the_bucket_of_its_time(ns):
+def test_a_call_counts_in_its_bucket(ns):
     counted = Meters()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(meters, "perf_counter_ns", lambda: ns + 7)
@@ -70,7 +70,7 @@ def test_threads_lose_no_count_while_others_ask():
     assert (total.count, total.errors, total.refusals, total.bytes) == (2 * calls, calls, 0, 3 * calls)
 
 
-def test_what_ended_threads_have_counted_stays_and_takes_no_room():
+def test_counts_of_ended_threads_stay():
     counted = Meters()
     for _ in range(3 * LEFT_MAX):
         in_threads(lambda: counted.note("x"))
@@ -80,7 +80,7 @@ def test_what_ended_threads_have_counted_stays_and_takes_no_room():
     assert not counted._threads
 
 
-def test_a_question_within_a_question_neither_waits_nor_loses_a_count():
+def test_a_nested_question_loses_no_count():
     """As in the handler of a signal."""
     counted = Meters()
     for _ in range(3):
@@ -99,7 +99,7 @@ def test_a_question_within_a_question_neither_waits_nor_loses_a_count():
     assert counted.total()["x"].count == 3 + len(within)
 
 
-def test_coroutines_of_one_loop_are_all_counted_with_how_they_ended():
+def test_coroutines_of_a_loop_are_all_counted():
     counted = Meters()
 
     async def call(error: BaseException | None) -> None:

@@ -101,7 +101,7 @@ def test_two_values_differ_by_the_fields_that_compare() -> None:
         assert plain(1).c is not plain(1).c, "each gets a default of its own from a factory"
 
 
-def test_a_value_without_slots_has_a_dictionary_and_is_frozen_all_the_same() -> None:
+def test_a_value_without_slots_is_frozen() -> None:
     @value_class(slots=False)
     class Loose:
         """Has a dictionary."""

@@ -40,7 +40,7 @@ def test_bytes_and_calls_by_verb(fs):
     assert metrics.read == Calls()  # a value does not change
 
 
-def test_a_lost_race_is_a_conflict_and_both_commits_are_counted():
+def test_a_lost_race_counts_as_a_conflict():
     below = Scripted(private_memory())
     fs, other = filesystem(below), filesystem(below)
     fs.pipe_file(PATH, b"")
@@ -55,7 +55,7 @@ def test_a_lost_race_is_a_conflict_and_both_commits_are_counted():
     assert other.metrics().commits.count == 1
 
 
-def test_an_append_of_which_nobody_knows_is_counted_as_unknown():
+def test_an_unknown_append_is_counted():
     below = Scripted(private_memory())
     fs = filesystem(below, commit_timeout_s=0.05)
     fs.pipe_file(PATH, b"")
@@ -76,7 +76,7 @@ def test_reads_that_fail_are_errors(fs):
     assert fs.metrics().read.errors == 1
 
 
-def test_the_value_can_be_pickled_compared_and_written_as_json(fs):
+def test_metrics_can_be_pickled_compared_and_written(fs):
     fs.pipe_file(PATH, b"123")
     metrics = fs.metrics()
     assert pickle.loads(pickle.dumps(metrics)) == metrics
@@ -107,7 +107,7 @@ def test_quantiles_are_the_bounds_of_their_buckets(share, expected):
     assert Timing(1000, 5.0, ((0.001, 500), (0.002, 490), (4.0, 10))).quantile_s(share) == expected
 
 
-def test_quantiles_of_nothing_are_zero_and_a_share_is_checked():
+def test_empty_quantiles_are_zero_and_shares_checked():
     assert Timing().median_s == Timing().p99_s == Timing().mean_s == 0.0
     with pytest.raises(ValueError, match="from 0 to 1"):
         Timing().quantile_s(1.5)

@@ -71,7 +71,7 @@ def test_calls_bytes_and_times_are_those_of_the_filesystem(reader, meter):
     assert at(exported(reader)["rollingfs.bytes"], call="overwrite", target="memory") == 8
 
 
-def test_filesystems_of_one_meter_are_apart_by_attributes_and_added_up_without(reader, meter):
+def test_filesystems_of_a_meter_differ_by_attributes(reader, meter):
     one, two, three = filesystem(), filesystem(), filesystem()
     for fs, attributes in ((one, None), (two, None), (three, {"job": "x"}), (three, {"job": "again"})):
         observe(fs, meter, attributes)
@@ -81,7 +81,7 @@ def test_filesystems_of_one_meter_are_apart_by_attributes_and_added_up_without(r
     assert not any(("job", "again") in key for key in found)
 
 
-def test_what_a_filesystem_has_done_stays_counted_when_it_is_gone(reader, meter):
+def test_counts_outlive_their_filesystem(reader, meter):
     observe(filesystem(), meter)
     assert at(exported(reader)["rollingfs.bytes"], call="overwrite", target="memory") == 5
 
@@ -94,7 +94,7 @@ def test_events_are_counted_from_their_first(reader, meter):
     assert at(exported(reader)["rollingfs.events"], event="conflict", target="memory") == 1
 
 
-def test_buckets_count_the_calls_that_took_no_longer_than_their_bound():
+def test_buckets_count_calls_within_their_bound():
     tally = Tally()
     for power in (10, 18, 18, 25, 60):  # times from 2 ** (power - 1) to 2 ** power
         tally.buckets[power << STEP_BITS] += 1
