@@ -15,12 +15,13 @@ import pytest
 
 from rollingfs.backend.local import disk
 from rollingfs.backend.local.backend import LocalBackend
+from rollingfs.errors import AppendOutcomeUnknown
 from rollingfs.format import names
 from rollingfs.runtime.concurrency import drive
 from rollingfs.write.moves import Source
 from tests.support.backends import raises
 from tests.support.examples import some
-from tests.support.faults import CLOCK, Faulty, Store
+from tests.support.faults import CLOCK, Fault, Faulty, Store
 from tests.support.life import CHUNKS, World
 
 pytestmark = pytest.mark.usefixtures("hurried")
@@ -103,6 +104,18 @@ def test_a_delete_that_meets_an_adoption_is_not_undone(verb, is_within, delete_i
         is_moved = bool(did) if is_within else not did
         assert is_there(store, MOVED) == (verb == "rename" and is_moved), index
         assert not is_there(store), index
+
+
+def test_no_error_of_a_delete_says_that_nothing_was_written_once_the_file_is_gone():
+    told = []
+    for index in calls(delete, DATA, 1):
+        store, world = with_plain(DATA, 1)
+        world.backend.prepare({index: Fault.REFUSED})
+        try:
+            delete(world)
+        except OSError as error:
+            told.append((LOG in store.files(), isinstance(error, AppendOutcomeUnknown)))
+    assert set(told) == {(True, False), (False, True)}
 
 
 def test_what_another_adopts_and_deletes_within_an_adoption_stays_deleted_though_the_hidden_file_stays():
