@@ -7,146 +7,83 @@ from typing import TYPE_CHECKING, Any
 from fsspec import register_implementation
 
 if TYPE_CHECKING:
-    from rollingfs.commit.chunk_files import Staged
+    from rollingfs.commit.chunk_files import Staged as Staged
     from rollingfs.errors import (
-        AppendInterrupted,
-        AppendOutcomeUnknown,
-        AttributeMismatchError,
-        BadOffsetError,
-        CommitTimeoutError,
-        ConflictError,
-        CorruptChunkError,
-        CorruptHeaderError,
-        CorruptLedgerError,
-        FencedError,
-        FolderOccupiedError,
-        LockedError,
-        LostCommitError,
-        MissingTierError,
-        RollingError,
-        SegmentNotSealedError,
-        SegmentReplacedError,
-        SegmentSealedError,
-        SegmentTruncatedError,
-        StagedExpiredError,
-        TierFailedError,
-        UnknownTierError,
-        UnsafeBackendError,
-        WholeFileError,
+        AppendInterrupted as AppendInterrupted,
+        AppendOutcomeUnknown as AppendOutcomeUnknown,
+        AttributeMismatchError as AttributeMismatchError,
+        BadOffsetError as BadOffsetError,
+        CommitTimeoutError as CommitTimeoutError,
+        ConflictError as ConflictError,
+        CorruptChunkError as CorruptChunkError,
+        CorruptHeaderError as CorruptHeaderError,
+        CorruptLedgerError as CorruptLedgerError,
+        FencedError as FencedError,
+        FolderOccupiedError as FolderOccupiedError,
+        LockedError as LockedError,
+        LostCommitError as LostCommitError,
+        MissingTierError as MissingTierError,
+        RollingError as RollingError,
+        SegmentNotSealedError as SegmentNotSealedError,
+        SegmentReplacedError as SegmentReplacedError,
+        SegmentSealedError as SegmentSealedError,
+        SegmentTruncatedError as SegmentTruncatedError,
+        StagedExpiredError as StagedExpiredError,
+        TierFailedError as TierFailedError,
+        UnknownTierError as UnknownTierError,
+        UnsafeBackendError as UnsafeBackendError,
+        WholeFileError as WholeFileError,
     )
-    from rollingfs.fs.core import Core, core, observe
-    from rollingfs.fs.filesystem import RollingFileSystem
-    from rollingfs.fs.follower import Follower
-    from rollingfs.fs.segment_handle import Segment
-    from rollingfs.fs.stream_handle import Stream
-    from rollingfs.maintenance.collected import Collected
-    from rollingfs.maintenance.erased import Erased
-    from rollingfs.maintenance.export import Exported
-    from rollingfs.maintenance.offload import Offloaded
-    from rollingfs.maintenance.rebuild import Rebuilt
-    from rollingfs.maintenance.state import SegmentState
-    from rollingfs.policy import OffloadPolicy, RollingPolicy
-    from rollingfs.show.metrics import Metrics
-    from rollingfs.stream.blocks import OffloadStatus
-    from rollingfs.stream.cut import StreamCut
-    from rollingfs.stream.retention import RetentionPolicy
-
-__all__ = [
-    "RollingFileSystem",
-    "RollingPolicy",
-    "OffloadPolicy",
-    "RetentionPolicy",
-    "Segment",
-    "Stream",
-    "StreamCut",
-    "Staged",
-    "core",
-    "Core",
-    "Collected",
-    "Erased",
-    "Exported",
-    "Offloaded",
-    "SegmentState",
-    "Metrics",
-    "observe",
-    "Follower",
-    "OffloadStatus",
-    "Rebuilt",
-    "AppendInterrupted",
-    "AppendOutcomeUnknown",
-    "AttributeMismatchError",
-    "BadOffsetError",
-    "CommitTimeoutError",
-    "ConflictError",
-    "CorruptChunkError",
-    "CorruptHeaderError",
-    "CorruptLedgerError",
-    "FencedError",
-    "FolderOccupiedError",
-    "LockedError",
-    "LostCommitError",
-    "MissingTierError",
-    "RollingError",
-    "SegmentNotSealedError",
-    "SegmentReplacedError",
-    "SegmentSealedError",
-    "SegmentTruncatedError",
-    "StagedExpiredError",
-    "TierFailedError",
-    "UnknownTierError",
-    "UnsafeBackendError",
-    "WholeFileError",
-]
+    from rollingfs.fs.core import Core as Core, core as core, observe as observe
+    from rollingfs.fs.filesystem import RollingFileSystem as RollingFileSystem
+    from rollingfs.fs.follower import Follower as Follower
+    from rollingfs.fs.segment_handle import Segment as Segment
+    from rollingfs.fs.stream_handle import Stream as Stream
+    from rollingfs.maintenance.collected import Collected as Collected
+    from rollingfs.maintenance.erased import Erased as Erased
+    from rollingfs.maintenance.export import Exported as Exported
+    from rollingfs.maintenance.offload import Offloaded as Offloaded
+    from rollingfs.maintenance.rebuild import Rebuilt as Rebuilt
+    from rollingfs.maintenance.state import SegmentState as SegmentState
+    from rollingfs.policy import OffloadPolicy as OffloadPolicy, RollingPolicy as RollingPolicy
+    from rollingfs.show.metrics import Metrics as Metrics
+    from rollingfs.stream.blocks import OffloadStatus as OffloadStatus
+    from rollingfs.stream.cut import StreamCut as StreamCut
+    from rollingfs.stream.retention import RetentionPolicy as RetentionPolicy
 
 _MODULES = {
-    "Staged": "commit.chunk_files",
-    "StreamCut": "stream.cut",
-    "AppendInterrupted": "errors",
-    "AppendOutcomeUnknown": "errors",
-    "AttributeMismatchError": "errors",
-    "BadOffsetError": "errors",
-    "CommitTimeoutError": "errors",
-    "ConflictError": "errors",
-    "CorruptChunkError": "errors",
-    "CorruptHeaderError": "errors",
-    "CorruptLedgerError": "errors",
-    "FencedError": "errors",
-    "FolderOccupiedError": "errors",
-    "LockedError": "errors",
-    "LostCommitError": "errors",
-    "MissingTierError": "errors",
-    "RollingError": "errors",
-    "SegmentNotSealedError": "errors",
-    "SegmentReplacedError": "errors",
-    "SegmentSealedError": "errors",
-    "SegmentTruncatedError": "errors",
-    "StagedExpiredError": "errors",
-    "TierFailedError": "errors",
-    "UnknownTierError": "errors",
-    "UnsafeBackendError": "errors",
-    "WholeFileError": "errors",
-    "RollingFileSystem": "fs.filesystem",
-    "Segment": "fs.segment_handle",
-    "Core": "fs.core",
-    "core": "fs.core",
-    "Collected": "maintenance.collected",
-    "Erased": "maintenance.erased",
-    "Exported": "maintenance.export",
-    "Offloaded": "maintenance.offload",
-    "SegmentState": "maintenance.state",
-    "Metrics": "show.metrics",
-    "observe": "fs.core",
-    "Follower": "fs.follower",
-    "OffloadStatus": "stream.blocks",
-    "OffloadPolicy": "policy",
-    "Rebuilt": "maintenance.rebuild",
-    "RollingPolicy": "policy",
-    "RetentionPolicy": "stream.retention",
-    "Stream": "fs.stream_handle",
+    name: module
+    for module, names in {
+        "commit.chunk_files": "Staged",
+        "errors": (
+            "AppendInterrupted AppendOutcomeUnknown AttributeMismatchError BadOffsetError CommitTimeoutError "
+            "ConflictError CorruptChunkError CorruptHeaderError CorruptLedgerError FencedError FolderOccupiedError "
+            "LockedError LostCommitError MissingTierError RollingError SegmentNotSealedError SegmentReplacedError "
+            "SegmentSealedError SegmentTruncatedError StagedExpiredError TierFailedError UnknownTierError "
+            "UnsafeBackendError WholeFileError"
+        ),
+        "fs.core": "Core core observe",
+        "fs.filesystem": "RollingFileSystem",
+        "fs.follower": "Follower",
+        "fs.segment_handle": "Segment",
+        "fs.stream_handle": "Stream",
+        "maintenance.collected": "Collected",
+        "maintenance.erased": "Erased",
+        "maintenance.export": "Exported",
+        "maintenance.offload": "Offloaded",
+        "maintenance.rebuild": "Rebuilt",
+        "maintenance.state": "SegmentState",
+        "policy": "OffloadPolicy RollingPolicy",
+        "show.metrics": "Metrics",
+        "stream.blocks": "OffloadStatus",
+        "stream.cut": "StreamCut",
+        "stream.retention": "RetentionPolicy",
+    }.items()
+    for name in names.split()
 }
 """The module of each public name. A name is imported at its first use, because `fsspec` may import this package and use
 no name of it."""
-
+__all__ = [*_MODULES]
 
 __version__ = "0.2.0"
 

@@ -1,8 +1,7 @@
 """The rolling policy: what callers write, and what a header can hold."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from rollingfs.format.header import TAIL_BYTES_MAX
 from rollingfs.format.line_codec import format_policy, parse_policy

@@ -9,20 +9,22 @@ import abc
 import inspect
 from collections.abc import Mapping, Sequence
 
-from rollingfs.backend.values import Adapt as Adapt
-from rollingfs.backend.values import Blob as Blob
-from rollingfs.backend.values import Buffer as Buffer
-from rollingfs.backend.values import FileInfo as FileInfo
-from rollingfs.backend.values import Link as Link
-from rollingfs.backend.values import Listing as Listing
-from rollingfs.backend.values import ListingPage as ListingPage
-from rollingfs.backend.values import Metadata as Metadata
-from rollingfs.backend.values import Over as Over
-from rollingfs.backend.values import Part as Part
-from rollingfs.backend.values import PendingUpload as PendingUpload
-from rollingfs.backend.values import Upload as Upload
-from rollingfs.backend.values import finished as finished
-from rollingfs.backend.values import frozen as frozen
+from rollingfs.backend.values import (
+    Adapt as Adapt,
+    Blob as Blob,
+    Buffer as Buffer,
+    FileInfo as FileInfo,
+    Link as Link,
+    Listing as Listing,
+    ListingPage as ListingPage,
+    Metadata as Metadata,
+    Over as Over,
+    Part as Part,
+    PendingUpload as PendingUpload,
+    Upload as Upload,
+    finished as finished,
+    frozen as frozen,
+)
 
 
 class Backend(abc.ABC):

@@ -8,8 +8,20 @@ from typing import Annotated
 
 import typer
 
-from rollingfs.cli import change, doctor, jars, policy, read, serve, show, streams, tiers, top, upkeep
-from rollingfs.cli import run as run_command
+from rollingfs.cli import (
+    change,
+    doctor,
+    jars,
+    policy,
+    read,
+    run as run_command,
+    serve,
+    show,
+    streams,
+    tiers,
+    top,
+    upkeep,
+)
 from rollingfs.cli.command import Commands, Groups
 
 EPILOG = (

@@ -80,8 +80,7 @@ def serve(
         Clients that follow segments; more get 429.
     """
     try:
-        from rollingfs.server import make_app
-        from rollingfs.server import serve as run
+        from rollingfs.server import make_app, serve as run
         from rollingfs.server.access import loopback_hosts
         from rollingfs.server.limits import Limits
     except ImportError as error:

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from rollingfs.backend.contract import Backend
-from rollingfs.backend.race import RACERS as RACERS_MANY
-from rollingfs.backend.race import race
+from rollingfs.backend.race import RACERS as RACERS_MANY, race
 from rollingfs.errors import ConflictError
 from rollingfs.format.codec import format_header
 from rollingfs.format.header import Header

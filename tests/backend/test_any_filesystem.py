@@ -24,8 +24,7 @@ BIG = os.urandom(600_000)
 
 def _folder_over_arrow(folder: Path) -> AbstractFileSystem:
     arrow = pytest.importorskip("fsspec.implementations.arrow")
-    from pyarrow.fs import LocalFileSystem as ArrowDisk
-    from pyarrow.fs import SubTreeFileSystem
+    from pyarrow.fs import LocalFileSystem as ArrowDisk, SubTreeFileSystem
 
     (folder / "below").mkdir()
     return DirFileSystem("below", arrow.ArrowFSWrapper(SubTreeFileSystem(str(folder), ArrowDisk())))

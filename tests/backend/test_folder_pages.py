@@ -1,7 +1,6 @@
 """Whether a folder exists, page by page: the answer is the same wherever the pages end."""
 
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 
 from rollingfs.backend.contract import Backend, ListingPage
 from rollingfs.backend.memory import MemoryBackend

@@ -11,8 +11,7 @@ from typing import ClassVar
 import pytest
 
 from rollingfs.backend.contract import Backend, Link
-from rollingfs.backend.local import backend as local
-from rollingfs.backend.local import disk, record_lock
+from rollingfs.backend.local import backend as local, disk, record_lock
 from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.errors import ConflictError, UnsafeBackendError
 from rollingfs.testing import BackendContract, Factory

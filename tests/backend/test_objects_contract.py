@@ -15,8 +15,7 @@ from urllib.parse import quote
 import pytest
 
 from rollingfs.backend.contract import Backend
-from rollingfs.backend.objects import backend as backend_of_objects
-from rollingfs.backend.objects import open_azure, open_google, open_s3
+from rollingfs.backend.objects import backend as backend_of_objects, open_azure, open_google, open_s3
 from rollingfs.backend.objects.backend import ObjectBackend
 from rollingfs.testing import BackendContract, Factory
 from tests.support.clouds import ARGUMENTS, PROJECT, blob_service, new_container, new_google_bucket

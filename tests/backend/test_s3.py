@@ -21,11 +21,8 @@ from fsspec.asyn import sync
 from s3fs import S3FileSystem
 from s3fs.utils import ParamKwargsHelper
 
-from rollingfs.backend.objects import backend as objects_backend
-from rollingfs.backend.objects import open_s3
-from rollingfs.backend.objects.s3 import backend as s3_backend
-from rollingfs.backend.objects.s3 import bucket as s3_bucket
-from rollingfs.backend.objects.s3 import parts as s3_parts
+from rollingfs.backend.objects import backend as objects_backend, open_s3
+from rollingfs.backend.objects.s3 import backend as s3_backend, bucket as s3_bucket, parts as s3_parts
 from rollingfs.backend.objects.s3.backend import S3Backend
 from rollingfs.backend.objects.s3.botocore import decoded, read_listing, timestamp_of
 from rollingfs.backend.objects.upload import PART_BYTES

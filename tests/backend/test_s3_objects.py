@@ -30,8 +30,7 @@ from fsspec.asyn import get_lock, sync
 from obstore.exceptions import GenericError
 from s3fs import S3FileSystem
 
-from rollingfs.backend.objects.obstores import objects as obstore_objects
-from rollingfs.backend.objects.obstores import requests
+from rollingfs.backend.objects.obstores import objects as obstore_objects, requests
 from rollingfs.backend.objects.obstores.answers import from_obstore
 from rollingfs.backend.objects.upload import PART_BYTES
 from rollingfs.errors import ConflictError

@@ -4,8 +4,7 @@ import dataclasses
 import uuid
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from rollingfs.errors import CorruptHeaderError
 from rollingfs.format.codec import format_header, format_text, is_surely_short, parse_header

@@ -4,8 +4,7 @@ import dataclasses
 import uuid
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from rollingfs.format.codec import format_text
 from rollingfs.format.drops import drop_line, dropped_chunks, drops_of, is_deletable, is_due, merge_drops, shed_drops

@@ -5,8 +5,7 @@ import zlib
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from rollingfs.format import listing_codec
 from rollingfs.format.header import Adopted, Header, Merge, Phase

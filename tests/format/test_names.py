@@ -3,8 +3,7 @@
 import posixpath
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from rollingfs.errors import CorruptHeaderError
 from rollingfs.format import names

@@ -6,8 +6,7 @@ import math
 import uuid
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from rollingfs.format import names, placement
 from rollingfs.format.codec import format_header, format_text

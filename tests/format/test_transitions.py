@@ -4,8 +4,7 @@ import dataclasses
 import uuid
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from rollingfs.errors import FencedError
 from rollingfs.format import invariants, merging, transitions

@@ -16,8 +16,7 @@ from functools import partial
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from rollingfs import CorruptChunkError, RollingFileSystem, RollingPolicy, SegmentTruncatedError
 from rollingfs.format import names

@@ -6,8 +6,7 @@ import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from rollingfs import RollingPolicy
 from rollingfs.fs import read_buffer

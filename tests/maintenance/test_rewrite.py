@@ -4,8 +4,7 @@ import contextlib
 import random
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from rollingfs.errors import CorruptChunkError
 from rollingfs.format import names

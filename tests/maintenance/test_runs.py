@@ -6,8 +6,7 @@ Rules of the protocol: P9.5 to P9.10.
 import math
 from dataclasses import dataclass, replace
 
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from rollingfs import RollingPolicy
 from rollingfs.format.header import Chunk, Header, Merge, Phase

@@ -1,7 +1,6 @@
 """`SegmentState.of` against a model that looks at every byte."""
 
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from rollingfs.format.header import Chunk, Drop, Header, Page, Phase
 from rollingfs.maintenance.offload import Chosen

@@ -9,8 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from rollingfs.format.parquet_chunks import chunk_spans
 from rollingfs.format.thrift import I64, LIST, STRUCT, Decoder, Encoder, MalformedFooterError

@@ -3,8 +3,7 @@
 import concurrent.futures
 
 import pytest
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
+from hypothesis import example, given, settings, strategies as st
 
 from rollingfs.read import prefetch
 from rollingfs.read.prefetch import Bounds, Prefetch, range_bytes

@@ -7,8 +7,7 @@ import threading
 from time import perf_counter_ns
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from rollingfs.errors import ConflictError
 from rollingfs.runtime import meters

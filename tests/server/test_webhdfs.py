@@ -10,8 +10,7 @@ import pytest
 
 from rollingfs import RollingFileSystem
 from rollingfs.format.crc import crc32c
-from rollingfs.server import make_app
-from rollingfs.server import webhdfs as webhdfs_server
+from rollingfs.server import make_app, webhdfs as webhdfs_server
 from rollingfs.server.store import SEND_BYTES, Store
 from tests.server.conftest import Client, Process
 from tests.support.examples import slowly

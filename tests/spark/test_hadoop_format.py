@@ -17,8 +17,7 @@ from rollingfs.format.header import Header
 from rollingfs.format.tokens import seal_text
 from rollingfs.policy import RollingPolicy
 from tests.format.test_header_fixtures import FLAWED, FOLDER, RECORDED
-from tests.support import spark as world
-from tests.support import strategies
+from tests.support import spark as world, strategies
 from tests.support.examples import MANY
 from tests.support.life import World
 from tests.support.mutants import KINDS, mutant

@@ -9,8 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from rollingfs.spark.source import partitions
 from rollingfs.spark.source.formats import arrow_streams, lines, parquet, text

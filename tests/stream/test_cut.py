@@ -4,8 +4,7 @@ import json
 import pickle
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from rollingfs.format.header import OFFSET_MAX
 from rollingfs.policy import RollingPolicy

@@ -6,8 +6,7 @@ Rules of the protocol: P13.10 to P13.15.
 import itertools
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from rollingfs.policy import RollingPolicy
 from rollingfs.stream.cut import StreamCut

@@ -4,8 +4,7 @@ import asyncio
 from collections import Counter
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from benchmarks.fabricate import chunk_data, fabricate, page_counts
 from rollingfs import RollingPolicy

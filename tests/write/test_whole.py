@@ -15,9 +15,7 @@ from pathlib import Path
 import pytest
 
 from rollingfs import RollingFileSystem
-from rollingfs.backend.local import backend as local
-from rollingfs.backend.local import record_lock as record_locks
-from rollingfs.backend.local import removing
+from rollingfs.backend.local import backend as local, record_lock as record_locks, removing
 from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.backend.local.record_lock import record_lock
 from rollingfs.client import Client

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 from rollingfs.errors import SegmentTruncatedError
 from rollingfs.policy import RollingPolicy
 from rollingfs.runtime.values import value_class
-from rollingfs.spark.source import formats
-from rollingfs.spark.source import option as of
+from rollingfs.spark.source import formats, option as of
 from rollingfs.spark.source.formats import compression
 from rollingfs.spark.source.option import BATCH, BOTH, READ, STREAM, WRITE, option
 from rollingfs.spark.source.positions import EARLIEST, LATEST, Position, parse_position
