@@ -20,15 +20,27 @@ if TYPE_CHECKING:
     from rollingfs.folders.collect_tree import Progress
     from rollingfs.maintenance.collected import Collected
 
+MODE = 0o777
+"""The rights of a folder before the umask, as pathlib and `os.mkdir` have them."""
 
-async def mkdir(core: Core, path: str, create_parents: bool = True, **kwargs: Any) -> None:
+
+async def mkdir(core: Core, path: str, create_parents: bool = True, mode: int = MODE, **kwargs: Any) -> None:
     """Make a folder; on an object store only a bucket is really made.
+
+    Parameters
+    ----------
+    mode
+        `UPath.mkdir` and pathlib have it. A folder has the rights that the umask leaves, so no other value is taken.
 
     Raises
     ------
     FileExistsError
         Something of this name is there.
+    ValueError
+        Another mode is given; nothing was made.
     """
+    if mode != MODE:
+        raise ValueError(f"{path}: mkdir takes no mode but {MODE:#o}: the umask decides the rights; nothing was made")
     await core.folders.make(core.strip(path), parents=create_parents)
 
 

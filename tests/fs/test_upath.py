@@ -63,6 +63,26 @@ def test_a_path_appends_renames_seals_truncates_and_is_pickled(root: Any) -> Non
     assert not renamed.exists()
 
 
+def test_every_verb_of_upath_passes_options_that_the_filesystem_takes(root: Any) -> None:
+    folder = root / "made" / "below"
+    folder.mkdir(parents=True, exist_ok=True)
+    with pytest.raises(ValueError, match="umask decides"):
+        (root / "private").mkdir(mode=0o700)
+    file = folder / "file"
+    file.touch()
+    file.touch(exist_ok=True)
+    file.write_bytes(b"bytes")
+    assert file.open(buffering=-1, encoding="utf-8", errors="strict", newline="").read() == "bytes"
+    assert file.rename(folder / "third").read_bytes() == b"bytes"
+    assert (folder / "third").copy(root / "copied").read_text() == "bytes"
+    assert (root / "copied").copy_into(folder).move(root / "moved").read_text() == "bytes"
+    assert [path.name for path, _, _ in folder.walk()] == ["below"]
+    assert (root / "moved").stat(follow_symlinks=True).st_size == 5
+    (root / "moved").unlink(missing_ok=True)
+    (root / "made").rmdir(recursive=True)
+    assert sorted(path.name for path in root.iterdir()) == ["copied"]
+
+
 def test_options_go_to_the_filesystem_and_to_children() -> None:
     path = UPath("rolling+memory:///options", header_cache_s=0, max_bytes=100)
     assert (path / "a").storage_options == {"header_cache_s": 0, "max_bytes": 100}
