@@ -8,7 +8,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 CHAPTERS = sorted((ROOT / "docs" / "protocol").glob("*.md"))
 CHAPTER_WORDS_MAX = 2000
-DOCS_WORDS_MAX = 60_300
+DOCS_WORDS_MAX = 60_000
 """The goal is 60,000. The bound may only go down."""
 RULE = re.compile(r"\*\*P(\d+)\.(\d+)\*\*")
 CITED = re.compile(r"\bP\d+\.\d+\b")
