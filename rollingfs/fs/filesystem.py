@@ -242,7 +242,7 @@ class RollingFileSystem(ByPath, opening.Closing, AsyncFileSystem, ChainedFileSys
     _copy = in_order(_copy, "path1", "path2", "recursive", "on_error", "maxdepth", "batch_size")
     _put = in_order(_put, "lpath", "rpath", "recursive", "callback", "batch_size", "maxdepth")
 
-    transaction_type = in_transaction.Transaction
+    transaction_type, start_transaction = in_transaction.Transaction, in_transaction.start_transaction
     # the blocking forms wait for the end of a transaction; what takes place at once refuses within it
     pipe, pipe_file, touch = in_transaction.pipe, in_transaction.pipe_file, in_transaction.touch
     put_file, put = in_transaction.put_file, in_transaction.put

@@ -21,6 +21,11 @@ from rollingfs.fs.sync_async import PASSED_OVER
 class Transaction(fsspec.transaction.Transaction):
     """fsspec's transaction, whose error at the end names the files that were not written."""
 
+    def start(self) -> None:
+        """Begin, unless another transaction of the filesystem is under way."""
+        check_ended(self.fs)
+        super().start()
+
     def complete(self, commit: bool = True) -> None:
         """Commit or discard the files, and end the transaction."""
         files: list[Any] = list(self.files)
@@ -43,6 +48,27 @@ class Transaction(fsspec.transaction.Transaction):
                     file.discard()
             finally:
                 super().complete(commit)
+
+
+def check_ended(fs: AbstractFileSystem) -> None:
+    """Refuse a transaction within another: fsspec would forget the files of the outer transaction.
+
+    Raises
+    ------
+    RuntimeError
+        Neither transaction has written anything.
+    """
+    if fs._intrans:
+        raise RuntimeError(
+            "a transaction of this filesystem is under way, and another cannot begin within it (or in another thread: "
+            "use a filesystem with skip_instance_cache=True there); this one has written nothing"
+        )
+
+
+def start_transaction(self: Any) -> Any:
+    """Begin a transaction, which `end_transaction` commits."""
+    check_ended(self)
+    return AbstractFileSystem.start_transaction(self)
 
 
 def outside(*methods: Callable[..., Any]) -> tuple[Any, ...]:

@@ -110,6 +110,19 @@ def test_each_method_of_fsspec_is_tried_or_changes_no_file():
     assert {f"_{name}" for name in tried} & awaited <= set(AWAITED)
 
 
+@pytest.mark.parametrize("begin", ["with", "start_transaction"])
+def test_a_transaction_within_another_is_refused_and_the_outer_goes_on(memory, begin):
+    fs, folder = memory.fs, memory.root
+    with fs.transaction:
+        fs.pipe_file(f"{folder}/outer", b"outer")
+        with pytest.raises(RuntimeError, match="has written nothing"):
+            fs.transaction.__enter__() if begin == "with" else fs.start_transaction()
+        fs.pipe_file(f"{folder}/later", b"later")
+    assert [fs.cat_file(path) for path in fs.find(folder)] == [b"later", b"outer"]
+    fs.start_transaction()
+    fs.end_transaction()
+
+
 @pytest.mark.parametrize("method", WAIT)
 def test_what_writes_a_file_waits_for_the_end(old, local, method):
     def write(then=None):
