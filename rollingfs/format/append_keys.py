@@ -1,6 +1,6 @@
 """Idempotency keys: an attribute that is set in the commit of an append, and that refuses the same append twice.
 
-A client that numbers its appends is a *writer*: its newest append alone is remembered, and a
+A client that numbers its appends is a *writer*: only its newest append is remembered, and a
 repeat that may have been forgotten is refused. `rollingfs.fs.append_via` is such a client.
 """
 
@@ -68,7 +68,7 @@ def remembering(key: str, size: int) -> Callable[[Mapping[str, str], int], Mappi
 
 
 class ForgottenError(RollingError):
-    """Nobody knows whether this append took place before: later ones took its place. Nothing was written now."""
+    """It is unknown whether this append took place before: later appends took its place. No byte was written now."""
 
 
 @value_class
@@ -77,9 +77,9 @@ class Writer:
 
     name: str
     number: int
-    """Its writer numbers its appends from 1 on, and sends an append once the one before is known."""
+    """Its writer numbers its appends from 1 on, and sends them in order."""
     gone: int
-    """How many entries had gone when the writer first sent it."""
+    """Number of entries that had gone when the writer first sent it."""
     segment: str
     """The incarnation that is meant."""
 
@@ -99,7 +99,7 @@ class Writer:
 
     @property
     def _own(self) -> str:
-        """How its entry begins."""
+        """Return the begin of its entry."""
         return urlsafe_b64encode(_digest(self.name)).decode()
 
     def check(self, attrs: Mapping[str, str]) -> str | None:
@@ -127,7 +127,7 @@ class Writer:
         return before
 
     def attributes(self, size: int) -> Callable[[Mapping[str, str], int], Mapping[str, str | None]]:
-        """The attributes of the append, as `remembering`."""
+        """Return the attributes of the append, as `remembering`."""
         if size >= 256**_WRITTEN_BYTES:
             raise ValueError(f"Append-Writer: {size} bytes are too many for a numbered append; nothing was written")
 
@@ -142,13 +142,13 @@ class Writer:
 
 
 def _room(present: Mapping[str, str], attribute: str) -> int:
-    """Maximum entries of an attribute beside the others that a segment has."""
+    """Return the maximum entries of an attribute, by the segment's other attributes."""
     others = sum(len(name.encode()) + len(text.encode()) for name, text in present.items() if name != attribute)
     return max(1, 3 * (ATTRS_BYTES_MAX - others) // 4 // KEY_CHARS)
 
 
 def gone_of(attrs: Mapping[str, str]) -> int:
-    """How many entries of writers have gone."""
+    """Return the number of entries of writers that have gone."""
     return int(attrs.get(WRITERS, "0").partition(" ")[0])
 
 

@@ -38,7 +38,7 @@ _texts: dict[int, tuple[tuple[Entry, ...], str, bool]] = {}
 
 
 def _known_text(entries: tuple[Entry, ...]) -> tuple[str, bool]:
-    """The text of entries, and whether one of them names a tier."""
+    """Return the text of entries, and whether any entry names a tier."""
     kept = _texts.get(id(entries))
     if kept is not None and kept[0] is entries:
         return kept[1], kept[2]
@@ -59,11 +59,14 @@ PLAIN_LINES_BYTES_MAX = 2048
 PLAIN_LINE_BYTES_MAX = 128
 """A line of an attribute or a commit, without such words."""
 QUOTED_BYTES_MAX = 8
-"""What one character takes at most: ``%10ffff``, or four bytes."""
+"""Maximum bytes of a character: ``%10ffff``, or four bytes."""
 
 
 def is_surely_short(header: Header, room: int) -> bool:
-    """Whether the header's text leaves this much room below its limit; False if only the text itself tells."""
+    """Return whether the header's text surely leaves this much room.
+
+    False: only the text itself shows it.
+    """
     if header.merge or header.merges or header.aborts or header.drops or header.unknown:
         return False
     entries = _known_text(header.entries)[0] if header.entries else ""
@@ -79,7 +82,10 @@ def is_surely_short(header: Header, room: int) -> bool:
 
 
 def format_text(header: Header) -> bytes:
-    """The header's text without the inline tail, of any length; the caller moves entries to pages if it is too long."""
+    """Return the header's text without the inline tail, of any length.
+
+    The caller moves entries to pages if it is too long.
+    """
     times = f"created={tokens.format_time(header.created_ms)} modified={tokens.format_time(header.modified_ms)}"
     lines = [
         FORMAT,
@@ -123,13 +129,13 @@ def format_text(header: Header) -> bytes:
 
 
 def format_commit(line: Commit) -> str:
-    """The line of a writer's last operation."""
+    """Return the line of a writer's last operation."""
     offset = f" {line.offset}" if line.offset is not None else ""
     return f"commit {tokens.quote(line.writer)} {line.number} {line.version}{offset}"
 
 
 def format_header(header: Header) -> bytes:
-    """The header file's content: text, blank line, inline tail.
+    """Return the header file's content: text, blank line, inline tail.
 
     Raises
     ------
@@ -146,7 +152,10 @@ def format_header(header: Header) -> bytes:
 
 
 def within_text(header: Header) -> Header:
-    """The header without its oldest commit lines, as many as its text is too long; those of its version stay."""
+    """Return the header without its oldest commit lines, until its text fits.
+
+    Lines of its version stay.
+    """
     if is_surely_short(header, 0) or (over := len(format_text(header)) - TEXT_BYTES_MAX) <= 0:
         return header
     count = 0
@@ -190,7 +199,7 @@ def _parse_mark(parts: Sequence[str]) -> MergeOutcome:
 
 
 def _word(name: str, parse: Callable[[str], Any]) -> Callable[[Sequence[str]], dict[str, Any]]:
-    """The parser of a line of one word, which is this field of the header."""
+    """Return the parser of a line with a single word for a field of the header."""
     return lambda parts: {name: parse(*tokens.exactly(parts, 1))}
 
 
@@ -294,7 +303,7 @@ def _check_pages(header: Header, name: str) -> None:
 
 
 def parse_header(data: bytes, name: str) -> Header | None:
-    """The header of `parse_file`."""
+    """Return the header of `parse_file`."""
     return parse_file(data, name)[0]
 
 
@@ -311,9 +320,9 @@ def parse_file(data: bytes, name: str) -> tuple[Header | None, int]:
     Returns
     -------
     header : Header or None
-        With the records folded in. None for an empty file: an interrupted create, which made no segment.
+        With the records folded in. None for an empty file, the rest of an interrupted create.
     room : int
-        The number of records that it can still take; 0 if the rest of a torn one is in their way.
+        The number of records that it can still take; 0 if the rest of a torn record is in their way.
 
     Raises
     ------
@@ -340,7 +349,7 @@ def parse_file(data: bytes, name: str) -> tuple[Header | None, int]:
 
 
 def parse_more(header: Header, room: int, data: bytes, name: str) -> tuple[Header, int]:
-    """`parse_file` for what was put behind a file since its header and room were parsed."""
+    """Parse the bytes that a file got since its header and room were parsed."""
     try:
         return _with_records(header, data, 0, room)
     except ValueError as error:
@@ -348,12 +357,12 @@ def parse_more(header: Header, room: int, data: bytes, name: str) -> tuple[Heade
 
 
 def _with_records(header: Header, data: bytes, start: int = 0, room: int = RECORDS_MAX) -> tuple[Header, int]:
-    """A header with the records folded in that lie from a position on, and the room that they leave.
+    """Return a header with the records from a position on folded in, and its room.
 
     Raises
     ------
     ValueError
-        No writer writes them.
+        No writer writes such records.
     """
     found, end = records.parse(data, start, header.segment)
     if len(found) > room:

@@ -1,4 +1,4 @@
-"""Which commit lines of a header stay in its successor. Pure.
+"""The commit lines of a header that stay in its successor. Pure.
 
 A writer recognises its operation by its line, whoever committed it. Rules P5.4, P5.5 of the protocol.
 """
@@ -11,12 +11,12 @@ from rollingfs.format.header import CARRIED_LINES_MAX, COMMITS_MAX, VERSION, WRI
 
 
 def following(before: Sequence[Commit], evicted: int, own: Commit) -> tuple[tuple[Commit, ...], int]:
-    """The commit lines of a header that replaces another, and the newest version among those that had to go.
+    """Return the commit lines of the next header, and the newest version that had to go.
 
     Parameters
     ----------
     before, evicted
-        Those of the header that is replaced.
+        The lines and the version of the header that is replaced.
     own
         The line of the writer that commits.
     """
@@ -29,7 +29,7 @@ def following(before: Sequence[Commit], evicted: int, own: Commit) -> tuple[tupl
 
 
 def without_oldest(lines: Sequence[Commit], count: int) -> tuple[list[Commit], int]:
-    """The lines without the oldest ones, and the newest version among those."""
+    """Return the lines without the oldest, and the newest version among the oldest."""
     if not count:
         return list(lines), 0
     gone = sorted(lines, key=VERSION)[:count]

@@ -8,14 +8,14 @@ from itertools import accumulate
 import google_crc32c
 
 STEP_BYTES = 256 * 1024
-"""The library takes nothing but `bytes`: other buffers are copied in steps."""
+"""The library takes only `bytes`: other buffers are copied in steps."""
 _POLYNOMIAL = 0x82F63B78
 """Castagnoli's polynomial (RFC 3720), bits reversed."""
 _ONE = 1 << 31
 
 
 def crc32c(data: bytes | bytearray | memoryview, before: int = 0) -> int:
-    """The checksum of some bytes.
+    """Return the checksum of some bytes.
 
     Parameters
     ----------
@@ -33,7 +33,7 @@ def crc32c(data: bytes | bytearray | memoryview, before: int = 0) -> int:
 
 
 def _multiply(left: int, right: int) -> int:
-    """The product of two polynomials over GF(2), modulo `_POLYNOMIAL`; the highest bit is the constant term."""
+    """Return the product of two polynomials over GF(2), modulo `_POLYNOMIAL`; the highest bit is the constant term."""
     product = 0
     while left:
         if left & _ONE:
@@ -45,9 +45,9 @@ def _multiply(left: int, right: int) -> int:
 
 @cache
 def _of_zeros() -> tuple[int, ...]:
-    """The polynomials x to the power of 8, 16, 32, …, which stand for 1, 2, 4, … bytes of zeros.
+    """Return the polynomials x to the power of 8, 16, 32, …, which stand for 1, 2, 4, … bytes of zeros.
 
-    There is one for each bit of a size; sizes are at most 2^63 - 1.
+    There is a polynomial for each bit of a size; sizes are at most 2^63 - 1.
     """
     squares = accumulate(range(62), lambda square, _: _multiply(square, square), initial=1 << 23)
     return tuple(squares)
@@ -55,7 +55,7 @@ def _of_zeros() -> tuple[int, ...]:
 
 @lru_cache(maxsize=256)  # pieces have few sizes; a dozen products cost more than a checksum of 256 KiB
 def _shift(size: int) -> int:
-    """The polynomial that stands for `size` bytes of zeros: x to the power of 8 times `size`."""
+    """Return the polynomial that stands for `size` bytes of zeros: x to the power of 8 times `size`."""
     power = _ONE  # x to the 0
     for bit, factor in enumerate(_of_zeros()[: size.bit_length()]):
         if size >> bit & 1:
@@ -64,7 +64,7 @@ def _shift(size: int) -> int:
 
 
 def combined(first: int, second: int, second_size: int) -> int:
-    """The CRC-32C of two runs of bytes, one behind the other.
+    """Return the CRC-32C of two runs of bytes in a row.
 
     Parameters
     ----------

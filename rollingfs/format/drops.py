@@ -1,7 +1,7 @@
-"""Drop lines: what a segment does not refer to any more, and who deletes it. Pure.
+"""Drop lines: files that a segment does not refer to any more, and their deletion. Pure.
 
 A client deletes a file in the segment's own folder as soon as its drop line is due. A file in another segment's folder,
-or one that was staged, is left to the collection of its folder: a hint leads there, a drop line that names the folder.
+or a staged file, is left to the collection of its folder: a hint leads there, a drop line that names the folder.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ Pages = Mapping[Page, Sequence[Chunk]]
 
 
 def is_own(file: str) -> bool:
-    """Whether a reference names a file in the segment's own chunk folder."""
+    """Return whether a reference names a file in the segment's own chunk folder."""
     return "/" not in file
 
 
 def is_deletable(file: str) -> bool:
-    """Whether the segment itself deletes the chunk of this reference: the chunk is its own, and was not staged."""
+    """Return whether the segment itself deletes a chunk: its own, not staged."""
     return is_own(file) and not names.is_staged(file)
 
 
 def pages_to_truncate(header: Header, offset: int) -> list[Page]:
-    """The pages that a truncation must see: those with chunks that this segment may not delete itself."""
+    """Return the pages that a truncation must see: those with chunks that this segment may not delete itself."""
     return [
         entry
         for entry in header.entries
@@ -39,7 +39,7 @@ def pages_to_truncate(header: Header, offset: int) -> list[Page]:
 
 
 def is_due(drop: Drop, now_ms: int) -> bool:
-    """Whether a drop line has done its service once the segment has deleted now what it may delete itself.
+    """Return whether a drop line has done its service once the segment has deleted now what it may delete itself.
 
     A line of a file that others delete protects the file until its time has come.
     """
@@ -49,17 +49,23 @@ def is_due(drop: Drop, now_ms: int) -> bool:
 
 
 def has_protected(drop: Drop, now_ms: int) -> bool:
-    """Whether a line protected files, until now, that the segment itself does not delete; a page may list some."""
+    """Return whether a line protected foreign files until now.
+
+    The segment itself does not delete them; a page may list some.
+    """
     return protects(drop) and is_due(drop, now_ms)
 
 
 def protects(drop: Drop) -> bool:
-    """Whether a line keeps files for a time that the segment itself does not delete; a page may list some."""
+    """Return whether a line keeps files for a time that the segment itself does not delete; a page may list some."""
     return drop.after_ms > 0 and not drop.is_hint and (drop.is_page or not is_deletable(drop.file))
 
 
 def dropped_chunks(segment: str, drop: Drop, listed: Sequence[Chunk] = ()) -> list[str]:
-    """The paths that the segment itself deletes for a drop line; of a page, those of chunks that it has `listed`."""
+    """Return the paths that the segment itself deletes for a drop line.
+
+    Of a page, they are the paths of its `listed` chunks.
+    """
     lines: Sequence[Chunk | Drop] = [drop]
     if drop.is_page:
         within = placement.overlapping(listed, drop.start, drop.end)
@@ -68,7 +74,7 @@ def dropped_chunks(segment: str, drop: Drop, listed: Sequence[Chunk] = ()) -> li
 
 
 def drop_all(header: Header, now_ms: int) -> tuple[Drop, ...]:
-    """The drop lines once the whole content is gone; pages with foreign chunks are left to collection."""
+    """Return the drop lines once the whole content is gone; pages with foreign chunks are left to collection."""
     drops: list[Drop] = []
     for entry in header.entries:
         if isinstance(entry, Chunk) or (not entry.foreign and is_own(entry.file)):
@@ -78,7 +84,7 @@ def drop_all(header: Header, now_ms: int) -> tuple[Drop, ...]:
 
 
 def drops_of(entry: Entry, old_start: int, offset: int, now_ms: int, pages: Pages) -> Iterable[Drop]:
-    """The drop lines of an entry when the start moves from `old_start` to `offset`."""
+    """Yield the drop lines of an entry when the start moves from `old_start` to `offset`."""
     if isinstance(entry, Chunk):
         if entry.end <= offset:
             yield drop_line(entry, now_ms)
@@ -99,16 +105,16 @@ def drops_of(entry: Entry, old_start: int, offset: int, now_ms: int, pages: Page
 
 
 def drop_line(entry: Entry, now_ms: int) -> Drop:
-    """The drop line for the file of an entry; a hint where the collection of its folder deletes it."""
+    """Return the drop line for the file of an entry; a hint where the collection of its folder deletes it."""
     if is_deletable(entry.file):
         return Drop(entry.file, now_ms, tier=entry.tier if isinstance(entry, Chunk) else "")
     return Drop(f"{names.parent(entry.file) or '.'}/", now_ms, size=entry.size)
 
 
 def merge_drops(old: Sequence[Drop], new: Iterable[Drop]) -> tuple[Drop, ...]:
-    """Join drop lines: one hint for each folder, and no more lines than a header has room for.
+    """Join drop lines: a hint for each folder, within the limit of a header.
 
-    Other lines are left out: nothing refers to these files, and the collection of their folder finds them.
+    Other lines are left out: the collection of their folder finds these files.
     """
     hints: dict[str, Drop] = {}
     rest: list[Drop] = []
@@ -133,7 +139,10 @@ def with_hints(header: Header, folders: Iterable[str], now_ms: int) -> Header:
 
 
 def hinted(segment: str, header: Header) -> dict[str, Drop]:
-    """The chunk folders of other segments to which a header has hints; one that climbs above the root leads nowhere."""
+    """Return the chunk folders of other segments to which a header has hints.
+
+    A hint that climbs above the root is left out.
+    """
     found = {}
     for drop in header.drops:
         if drop.is_hint and drop.file != OWN_HINT:
@@ -144,7 +153,7 @@ def hinted(segment: str, header: Header) -> dict[str, Drop]:
 
 
 def led_to(segment: str, header: Header) -> set[str]:
-    """The chunk folders to which something else than its entries leads: files of the segment may wait there.
+    """Return the chunk folders to which something else than its entries leads: files of the segment may wait there.
 
     Its hints lead to other folders. Dropped files, a hidden plain file and asks lead to its own.
     """

@@ -14,25 +14,25 @@ Place = tuple[str, str]
 
 
 def place(chunk: Chunk) -> Place:
-    """The file that a chunk names."""
+    """Return the file that a chunk names."""
     return chunk.tier, chunk.file
 
 
 def parts(chunks: Iterable[Chunk], cut: int) -> list[Chunk]:
-    """The retained parts of the chunks that this cut, or an earlier one, has cut through."""
+    """Return the retained parts of chunks that a cut has cut through."""
     kept = (clipped(chunk, cut) for chunk in chunks if chunk.end > cut)
     return [chunk for chunk in kept if chunk.length < chunk.size]
 
 
 def clipped(chunk: Chunk, cut: int) -> Chunk:
-    """What a cut leaves of a chunk that ends behind it."""
+    """Return the rest of a chunk that ends after a cut."""
     part = placement.clip(chunk, cut, chunk.end)
     assert isinstance(part, Chunk)
     return part
 
 
 def to_rewrite(parts: Iterable[Chunk]) -> list[Chunk]:
-    """Of the partial chunks of a whole map, those whose files have bytes that none of them uses."""
+    """Return the partial chunks whose files have unused bytes."""
     files: dict[Place, list[Chunk]] = {}
     for chunk in parts:
         files.setdefault(place(chunk), []).append(chunk)
@@ -40,7 +40,7 @@ def to_rewrite(parts: Iterable[Chunk]) -> list[Chunk]:
 
 
 def _is_covered(group: Sequence[Chunk]) -> bool:
-    """Whether the chunks of one file use all of its bytes."""
+    """Return whether the chunks of a file use all of its bytes."""
     end = 0
     for chunk in sorted(group, key=lambda chunk: chunk.offset):
         if chunk.offset > end:

@@ -1,4 +1,4 @@
-"""What of Arrow's flatbuffers must be known without Arrow: kinds and sizes of messages, units of durations. Pure."""
+"""Parts of Arrow's flatbuffers, read without Arrow: kinds and sizes of messages, units of durations. Pure."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ class Table:
 
     @classmethod
     def root(cls, data: bytes | memoryview) -> Table:
-        """The table of a whole flatbuffer."""
+        """Return the table of a whole flatbuffer."""
         return cls(data, 0)._at(0)
 
     def number(self, nth: int, form: str, default: int = 0) -> int:
-        """The number in a field, in a form of `struct`."""
+        """Return the number in a field, in a form of `struct`."""
         place = self._place(nth)
         return int(struct.unpack_from(form, self.data, place)[0]) if place else default
 
     def table(self, nth: int) -> Table:
-        """The table in a field that is there."""
+        """Return the table in a field that is there."""
         return self._at(self._place(nth))
 
     def tables(self, nth: int) -> list[Table]:
-        """The tables in a field; none if it is missing."""
+        """Return the tables in a field, if it is there."""
         if not (place := self._place(nth)):
             return []
         first = self._at(place).at + 4
@@ -60,7 +60,7 @@ class Table:
 
 
 def duration_units(schema: bytes) -> list[str | None]:
-    """The units of the durations in the Arrow schema of a Parquet file, for each leaf of its columns; else None.
+    """Yield the units of the durations in the Arrow schema of a Parquet file, for each leaf of its columns; else None.
 
     Raises
     ------

@@ -19,9 +19,10 @@ from rollingfs.runtime.values import value_class
 TEXT_BYTES_MAX = 64 * 1024
 TAIL_BYTES_MAX = 1024 * 1024
 RECORDS_MAX = 128
-"""Maximum records of a header file: a new reader folds them in within a millisecond, and one commit of 128 replaces."""
+"""Maximum records of a header file: a new reader folds them in within a millisecond, and a single commit of 128
+replaces."""
 RECORD_LINE_BYTES_MAX = 256
-"""Maximum bytes of a record's line; a writer's id is 32 characters, and a longer one makes no record."""
+"""Maximum bytes of a record's line; a writer's id is 32 characters, and a longer id makes no record."""
 HEADER_BYTES_MAX = TEXT_BYTES_MAX + TAIL_BYTES_MAX + RECORDS_MAX * RECORD_LINE_BYTES_MAX
 """Maximum bytes of a header file."""
 LOOSE_CHUNKS_MAX = 128
@@ -37,18 +38,19 @@ some 4 MiB."""
 ATTRS_MAX = 64
 ATTRS_BYTES_MAX = 4096
 COMMITS_MAX = 64
-"""Commit lines of this number of last versions stay; older ones go if there are more lines than this."""
+"""Commit lines of this number of last versions stay; older lines go if there are more lines than this."""
 CARRIED_LINES_MAX = 256
 """Maximum lines with an offset, of an older release, among those of the last `COMMITS_MAX` versions."""
 MARKS_MAX = 128
 MARKS_BYTES_MAX = 32 * 1024
-"""The limit for the text of `Merged` and `Aborted` lines. A header without any may take those of one commit."""
+"""The limit for the text of `Merged` and `Aborted` lines. A header without any may take the lines of a single
+commit."""
 OFFSET_MAX = 2**63 - 1
 
 AGE_S_MAX = 3600
 """D: a chunk whose upload began earlier is not committed but written again first."""
 GRACE_S = 24 * 3600
-"""G: collection leaves unreferenced files alone that are younger."""
+"""G: collection keeps unreferenced files that are younger."""
 
 
 class Phase(StrEnum):
@@ -62,7 +64,7 @@ class Phase(StrEnum):
 
 @value_class
 class Chunk:
-    """A run of the segment's bytes that lies in one chunk file."""
+    """A run of the segment's bytes in a chunk file."""
 
     start: int
     """Segment offset of the first byte used (in an index page: offset within the page)."""
@@ -71,7 +73,7 @@ class Chunk:
     file: str
     """Reference, relative to the header's folder (see `names`)."""
     crc32c: int | None
-    """Checksum of the whole file; None if nobody has read the file (an adopted plain file)."""
+    """Checksum of the whole file; None if no client has read the file (an adopted plain file)."""
     at_ms: int
     """Time when the file was written, in milliseconds since 1970."""
     offset: int = 0
@@ -79,7 +81,7 @@ class Chunk:
     size: int = -1
     """Bytes of the whole file; by default `length`."""
     tier: str = ""
-    """Alias of the tier that the file lies in; empty for the hot store."""
+    """Alias of the tier that the file is in; empty for the hot store."""
     moved_ms: int = 0
     """Time when the file was written in the tier, in milliseconds since 1970; 0 in the hot store."""
     pieces: tuple[tuple[int, int], ...] = ()
@@ -153,7 +155,7 @@ class Drop:
     after_ms: int = 0
     """Do not delete before this time, for readers of older snapshots; 0 for at once."""
     tier: str = ""
-    """Alias of the tier that the file lies in; empty for the hot store."""
+    """Alias of the tier that the file is in; empty for the hot store."""
 
     @property
     def is_hint(self) -> bool:
@@ -174,7 +176,7 @@ class Tier:
     at_ms: int
     """When an offload last began, in milliseconds since 1970."""
     id: str = ""
-    """What the mark at the root of the tier says; empty in lines of older releases."""
+    """Id of the mark at the root of the tier; empty in lines of older releases."""
     path: str = ""
     """The path of the segment by which its files were put there; empty if it is not known."""
 
@@ -187,7 +189,7 @@ class Commit:
     number: int
     version: int
     offset: int | None = None
-    """Where its data begins, in a line that an older release wrote for another writer. A commit copies it."""
+    """Begin of its data, in a line that an older release wrote for another writer. A commit copies it."""
 
 
 WRITER = attrgetter("writer")
@@ -203,7 +205,7 @@ class Merge:
     target: str
     """Path of the target segment, relative to the source's folder."""
     target_segment: str
-    """The target's incarnation (for a rename: its future one)."""
+    """The target's incarnation (for a rename: its future incarnation)."""
     prior: Phase
     at_ms: int
 
@@ -251,9 +253,9 @@ class Header:
     adopted: Adopted | None = None
     origin: Origin | None = None
     root: str | None = None
-    """The incarnation from which renames have made this one; None if there was none. Offsets mean the same in both."""
+    """The incarnation from which renames have made this one; or None. Offsets mean the same in both."""
     rewritten: int = 0
-    """Bytes that consolidations have written anew since the incarnation began."""
+    """Bytes that consolidations have written again since the incarnation began."""
     merges: tuple[MergeOutcome, ...] = ()
     aborts: tuple[MergeOutcome, ...] = ()
     created_ms: int = 0
@@ -273,12 +275,12 @@ class Header:
 
     @property
     def size(self) -> int:
-        """Bytes retained."""
+        """Return bytes retained."""
         return self.length - self.start
 
     @property
     def written_ms(self) -> int | None:
-        """When the newest byte was written; None if there is none, or if an index page says it."""
+        """Return the time of the newest byte; None without bytes, or if an index page has it."""
         if self.tail:
             return self.tail_at_ms if self.tail_until_ms is None else self.tail_until_ms
         last = self.entries[-1] if self.entries else None
@@ -286,7 +288,7 @@ class Header:
 
     @property
     def sealed(self) -> bool:
-        """Whether the segment takes no more bytes; for readers, a merging source has its state from before."""
+        """Return whether the segment takes no more bytes; for readers, a merging source has its state from before."""
         return self.phase is Phase.SEALED or (self.merge is not None and self.merge.prior is Phase.SEALED)
 
     @property
@@ -295,12 +297,12 @@ class Header:
 
     @property
     def origin_ms(self) -> int | None:
-        """The date of the plain file that became this segment; None if there was none."""
+        """Return the date of the plain file that became this segment, or None."""
         return self.origin.modified_ms if self.origin is not None and self.origin.segment == self.segment else None
 
     @property
     def incarnations(self) -> tuple[str, ...]:
-        """The segment's incarnation, the one before renames, and that of the plain file that became it.
+        """Return the incarnations of the segment, also before renames and adoption.
 
         Offsets mean the same in all of them.
         """
@@ -310,17 +312,20 @@ class Header:
 
     @property
     def lineage(self) -> str:
-        """The incarnation that the segment had before all renames."""
+        """Return the incarnation that the segment had before all renames."""
         return self.root or self.segment
 
     @property
     def was_plain(self) -> bool:
-        """Whether a plain file became this segment, so that a reader of that file may continue with the segment."""
+        """Return whether a plain file became this segment.
+
+        A reader of that file may continue with the segment.
+        """
         return self.origin_ms is not None
 
     @property
     def must_settle(self) -> bool:
-        """Whether merge marks must be settled before the segment may disappear or change its incarnation."""
+        """Return whether merge marks must be settled before the segment may disappear or change its incarnation."""
         return bool(self.merges or self.aborts)
 
     @property
@@ -333,7 +338,7 @@ class Header:
 
     @property
     def cut_pages(self) -> tuple[Page, ...]:
-        """The pages that begin before the retained bytes: a truncation may have dropped chunks of them."""
+        """Return the pages that begin before the retained bytes: a truncation may have dropped chunks of them."""
         if self.loose_count == len(self.entries):
             return ()
         pages = (entry for entry in self.entries if isinstance(entry, Page))
@@ -345,15 +350,15 @@ class Header:
 
     @property
     def waiting_bytes(self) -> int:
-        """Bytes that wait for the collection of their folders."""
+        """Return bytes that wait for the collection of their folders."""
         return sum(drop.size for drop in self.drops if drop.is_hint)
 
     def tier(self, alias: str) -> Tier | None:
-        """The line of a tier."""
+        """Return the line of a tier."""
         return next((tier for tier in self.tiers if tier.alias == alias), None)
 
     def commit_of(self, writer: str) -> Commit | None:
-        """The commit line of a writer."""
+        """Return the commit line of a writer."""
         for line in self.commits:
             if line.writer == writer:
                 return line
@@ -361,7 +366,7 @@ class Header:
 
     @property
     def carried(self) -> tuple[Commit, ...]:
-        """The lines of operations that another writer's commit has carried, in an older release."""
+        """Return the lines of operations that another writer's commit has carried, in an older release."""
         return tuple(line for line in self.commits if line.offset is not None)
 
 

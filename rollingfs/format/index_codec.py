@@ -58,7 +58,7 @@ class ListedChunks(Sequence[Chunk]):
 
 
 def format_page(chunks: Sequence[Chunk]) -> bytes:
-    """An index page's content. The chunks' offsets begin at 0; references are relative to the page's folder."""
+    """Return an index page's content. The chunks' offsets begin at 0; references are relative to the page's folder."""
     assert chunks[0].start == 0
     assert len(chunks) <= LARGE_PAGE_CHUNKS
     text = "\n".join([PAGE_FORMAT, *map(line_codec.format_chunk, chunks)]).encode() + b"\n"
@@ -74,7 +74,7 @@ def parse_page(data: bytes, page: Page | None, name: str) -> ListedChunks:
     Raises
     ------
     CorruptHeaderError
-        The page is malformed, or not the one that the header names.
+        The page is malformed, or not the page that the header names.
     """
     position, line = 0, ""
     try:

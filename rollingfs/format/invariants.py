@@ -1,4 +1,4 @@
-"""What is true of every header. Pure."""
+"""Invariants of every header. Pure."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def check(header: Header, known: Header | None = None) -> None:
     Raises
     ------
     ValueError
-        An invariant does not hold; the message says which.
+        An invariant does not hold; the message names it.
     """
     problem = _problem(header) or _limit_problem(header)
     if header.entries and (known is None or known.entries is not header.entries or known.start != header.start):

@@ -47,7 +47,7 @@ ENTRY_KINDS = ("Chunk ", "Page ")
 
 @lru_cache(maxsize=1024)  # a header that is read again has nearly the same lines
 def parse_entry_line(line: str) -> Chunk | Page | None:
-    """An entry in the form that nearly all entries have, several times as fast; None for any other line."""
+    """Return an entry in the form that nearly all entries have, several times as fast; None for any other line."""
     if line.startswith("Page ") and (found := re.fullmatch(_OWN_PAGE, line)):
         start, length, file, crc, count, size, offset, foreign = found.groups("0")
         return Page(int(start), int(length), file, int(count), int(crc, 16), int(size), int(offset), int(foreign))
@@ -63,7 +63,7 @@ def parse_entry_line(line: str) -> Chunk | Page | None:
 
 
 def parse_chunk_line(line: str) -> Chunk:
-    """The inverse of `format_chunk`."""
+    """Return the inverse of `format_chunk`."""
     found = parse_entry_line(line)
     if isinstance(found, Chunk):
         return found

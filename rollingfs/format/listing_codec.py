@@ -1,6 +1,6 @@
-"""The rows of a folder: what its headers said, as the text of the segment `$listing`. Pure.
+"""The rows of a folder: facts of its headers, as the text of the segment `$listing`. Pure.
 
-A row is bound to the token of its header. It says what the header says, wherever a store shows this very token.
+A row is bound to the token of its header. It replaces the header, if a store shows this very token.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ _LEVEL = 1  # of zlib: tokens and uuids are random, so more effort gains little
 
 @value_class
 class Row:
-    """What a listing needs to know of a header."""
+    """Facts of a header that a listing needs."""
 
     name: str
     """The segment's name within the folder."""
     token: str
-    """The token of the header that says this."""
+    """The token of the header with these facts."""
     segment: str
     """The incarnation."""
     version: int
@@ -53,7 +53,7 @@ class Row:
 
     @property
     def live(self) -> bool:
-        """Whether the segment exists."""
+        """Return whether the segment exists."""
         return self.state != DELETED
 
     @property
@@ -69,7 +69,7 @@ _SHAPES = tuple((*_TYPES, *[str] * others) for others in range(OTHERS_MAX + 1))
 
 
 def row_of(name: str, header: Header, token: str) -> Row | None:
-    """The row of a header; None where a listing must look at the header itself."""
+    """Return the row of a header; None where a listing must look at the header itself."""
     if header.cut_pages or header.merge is not None or (header.deleted and header.adopted is not None):
         return None
     return Row(
@@ -88,7 +88,7 @@ def row_of(name: str, header: Header, token: str) -> Row | None:
 
 
 def format_rows(rows: Iterable[Row]) -> bytes:
-    """The content of `$listing`: at most `ROWS_MAX` rows, the first by name."""
+    """Return the content of `$listing`: at most `ROWS_MAX` rows, the first by name."""
     listed = [_dump([*astuple(row)[:-1], *row.others]) for row in sorted(rows, key=lambda row: row.name)[:ROWS_MAX]]
     sizes = accumulate(len(row) + 1 for row in listed)
     listed = [row for row, size in zip(listed, sizes, strict=True) if size <= TEXT_BYTES_MAX // 2]
@@ -101,12 +101,12 @@ _dump = json.JSONEncoder(separators=(",", ":")).encode
 
 @collected_later()
 def parse_rows(data: bytes) -> dict[str, Row]:
-    """The rows by name.
+    """Return the rows by name.
 
     Raises
     ------
     ValueError
-        This is not a text of rows, or one of another version; the message is the rest of a sentence.
+        This is not a text of rows, or a text of another version; the message is the rest of a sentence.
     """
     unpacked = zlib.decompressobj()
     try:

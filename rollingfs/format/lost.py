@@ -18,7 +18,7 @@ class Acknowledged:
     segment: str
     """The incarnation."""
     base: str
-    """That of the header which was replaced; another if the commit was an overwrite."""
+    """The incarnation of the header which was replaced; another if the commit was an overwrite."""
     writer: str
     number: int
     version: int
@@ -30,7 +30,7 @@ class Acknowledged:
 
     @classmethod
     def of(cls, base: Header | None, header: Header, writer: str, number: int) -> Acknowledged:
-        """The commit that replaced `base` by `header`."""
+        """Return the commit that replaced `base` by `header`."""
         before = base.commit_of(writer) if base is not None else None
         replaced = base.segment if base is not None else header.segment
         start = base.length if base is not None and replaced == header.segment else header.start
@@ -38,7 +38,7 @@ class Acknowledged:
 
 
 class Trace(Enum):
-    """What a header that was read after a commit was acknowledged shows of that commit."""
+    """Evidence of a later header on an acknowledged commit."""
 
     KEPT = "its line is there, or may have gone as lines do"
     LOST = "another commit has taken its place"
@@ -46,7 +46,7 @@ class Trace(Enum):
 
 
 def trace(own: Acknowledged, seen: Header, found: Header) -> Trace:
-    """What `found` shows of a commit.
+    """Return the evidence of `found` on a commit.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ def trace(own: Acknowledged, seen: Header, found: Header) -> Trace:
 
 
 def _is_of_base(own: Acknowledged, line: Commit | None, found: Header) -> bool:
-    """Whether the writer's line is that of the header which the commit replaced."""
+    """Return whether the writer's line is from the header which the commit replaced."""
     if line is None and own.before is not None:
         return found.evicted >= own.before.version
     return line == own.before

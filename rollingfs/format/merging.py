@@ -1,4 +1,4 @@
-"""How concat and rename change the headers of their sources and of their target. Pure."""
+"""Changes of concat and rename to the headers of sources and target. Pure."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ def with_tiers(header: Header, tiers: Iterable[Tier]) -> Header:
 
 
 def check_source(header: Header | None, name: str, *, sealed: bool, segment: str | None = None) -> Header:
-    """The header, if it may be merged into another; with `segment`, if it is of this incarnation.
+    """Return the header, if it may be merged into another; with `segment`, if it is of this incarnation.
 
     Raises
     ------
     SegmentNotSealedError
-        It is open, and `sealed` asks for a sealed one.
+        It is open, and `sealed` asks for a sealed segment.
     """
     found = check(header, Guard(segment), name)
     if sealed and found.phase is not Phase.SEALED:
@@ -42,7 +42,9 @@ def check_source(header: Header | None, name: str, *, sealed: bool, segment: str
 
 
 def check_other(header: Header | None, txns: Set[str], name: str) -> None:
-    """Refuse a segment that the move under way has marked under another name: a link, say, leads to its folder.
+    """Refuse a segment that the move has marked under another name.
+
+    For instance, a link leads to its folder.
 
     Raises
     ------
@@ -54,7 +56,7 @@ def check_other(header: Header | None, txns: Set[str], name: str) -> None:
 
 
 def not_sealed(name: str) -> SegmentNotSealedError:
-    """The error for a source that still takes bytes."""
+    """Return the error for a source that still takes bytes."""
     return SegmentNotSealedError(
         f"{name} is not sealed; seal() it before concat, so that no append is lost; nothing was joined"
     )
@@ -66,7 +68,7 @@ def mark_merging(header: Header, merge: Merge) -> Header:
 
 
 def is_merging(header: Header | None, txn: str) -> bool:
-    """Whether this is the header of a source that is still bound to a transaction."""
+    """Return whether this is the header of a source that is still bound to a transaction."""
     return header is not None and header.merge is not None and header.merge.txn == txn
 
 
@@ -77,7 +79,7 @@ def unmark(header: Header) -> Header:
 
 
 def bury(header: Header, txn: str) -> Header:
-    """The tombstone of a source whose content another segment has taken; its own drops are still to be deleted."""
+    """Return the tombstone of a merged source; its own drops stay."""
     return replace(tombstone(header, merged=txn), drops=header.drops)
 
 
@@ -93,14 +95,16 @@ def renamed(
     adopted: Adopted | None,
     now_ms: int,
 ) -> Header:
-    """The header of a rename's target: a new incarnation with all fields of the source, except those of its own file.
+    """Return the header of a rename's target: a new incarnation with the source's fields.
+
+    It lacks the fields of the source's own file.
 
     Parameters
     ----------
     entries
-        Those of the source, as the target refers to them.
+        Entries of the source, as the target refers to them.
     base
-        What the target's path has now. Its content becomes `Drop`.
+        The present header of the target's path. Its content becomes `Drop`.
     adopted
         The plain file that the target hides.
     """
@@ -129,10 +133,12 @@ def renamed(
 
 
 def with_waiting(header: Header, target: str, sources: Iterable[tuple[str, Header]], now_ms: int) -> Header:
-    """Note in a target where files of its sources may wait, so that an erase of the target looks there.
+    """Note in a target the folders of its sources' waiting files.
+
+    An erase of the target looks there.
 
     A folder that an entry names needs no note: it gets one when the entry goes. The target's own folder, in which files
-    may wait because the segment had this name before, needs one for when it has another name again.
+    may wait because the segment had this name before, needs a note for another rename.
     """
     base = names.parent(target)
     named = {names.climb(base, names.parent(entry.file)) for entry in header.entries if not is_own(entry.file)}
@@ -144,12 +150,12 @@ def with_waiting(header: Header, target: str, sources: Iterable[tuple[str, Heade
 
 
 def check_marks(header: Header, more: Sequence[MergeOutcome]) -> None:
-    """Refuse marks for which a header has no room beside those that it has.
+    """Refuse marks for which a header has no room.
 
     Raises
     ------
     MarksFullError
-        They must be settled first.
+        Present marks must be settled first.
     """
     old = (*header.merges, *header.aborts)
     count = len(old) + len(more)
@@ -179,7 +185,7 @@ def with_aborted(header: Header, mark: MergeOutcome) -> Header:
 
 
 def has_merged(header: Header, merge: Merge) -> bool:
-    """Whether the header of a target says that this merge took place: the very incarnation that its mark names."""
+    """Return whether the header of a target has this merge, in the marked incarnation."""
     return header.segment == merge.target_segment and any(mark.txn == merge.txn for mark in header.merges)
 
 

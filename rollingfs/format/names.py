@@ -20,9 +20,9 @@ SHARED = "shared"
 TIER_SCHEME = "tier:"
 """Begins the path of a file in a tier, as the core writes it: ``tier:cold/bucket/events$chunks/...``."""
 TIER_MARK = "$tier"
-"""The file at the root of a tier that says: the root is there, and has this id."""
+"""The mark at the root of a tier, with its id."""
 TIER_ID = "$tier-id"
-"""Beside an empty mark of an older release: the id that all clients take, because it is written over nothing only."""
+"""Id for an empty mark of an older release; it is written over nothing only, so that all clients take the same id."""
 PROBE_PREFIX = "probe-"
 RESERVE_PREFIX = "reserve-"
 """On a disk that is nearly full: begins the names of files that are given up once it is full."""
@@ -47,59 +47,62 @@ _CONTROLS = frozenset("\n\r\0")
 
 
 def header_path(segment: str) -> str:
-    """The header file of a segment."""
+    """Return the header file of a segment."""
     return segment + HEADER_SUFFIX
 
 
 def chunks_folder(segment: str) -> str:
-    """The folder of a segment's own chunks."""
+    """Return the folder of a segment's own chunks."""
     return segment + CHUNKS_SUFFIX
 
 
 def segment_of_header(path: str) -> str:
-    """The segment whose header file this is."""
+    """Return the segment whose header file this is."""
     assert path.endswith(HEADER_SUFFIX), path
     return path[: -len(HEADER_SUFFIX)]
 
 
 def segment_of_folder(folder: str) -> str:
-    """The segment whose chunk folder this is."""
+    """Return the segment whose chunk folder this is."""
     assert folder.endswith(CHUNKS_SUFFIX), folder
     return folder[: -len(CHUNKS_SUFFIX)]
 
 
 def ledger_path(folder: str) -> str:
-    """The hidden segment with the memory of the stream in a folder."""
+    """Return the hidden segment with the memory of the stream in a folder."""
     return f"{folder.rstrip('/')}/{LEDGER_NAME}"
 
 
 def is_ledger(path: str) -> bool:
-    """Whether this segment holds the memory of a stream."""
+    """Return whether this segment holds the memory of a stream."""
     return path.rpartition("/")[2] == LEDGER_NAME
 
 
 def listing_path(folder: str) -> str:
-    """The hidden segment with the rows of a folder."""
+    """Return the hidden segment with the rows of a folder."""
     return f"{folder.rstrip('/')}/{LISTING_NAME}" if folder else LISTING_NAME
 
 
 def is_listing(path: str) -> bool:
-    """Whether this segment holds the rows of a folder."""
+    """Return whether this segment holds the rows of a folder."""
     return path.rpartition("/")[2] == LISTING_NAME
 
 
 def is_hidden_segment(path: str) -> bool:
-    """Whether listings hide this segment, and a folder with nothing else in it is empty."""
+    """Return whether listings hide this segment.
+
+    A folder of hidden segments is empty.
+    """
     return path.rpartition("/")[2] in (LEDGER_NAME, LISTING_NAME)
 
 
 def lock_path(header: str) -> str:
-    """The lock file (on a disk) of the segment with this header file."""
+    """Return the lock file (on a disk) of the segment with this header file."""
     return f"{chunks_folder(segment_of_header(header))}/{LOCK_NAME}"
 
 
 def temporary_path(path: str) -> str:
-    """A new name for a temporary file in the chunk folder to which a path (segment, header or chunk) belongs."""
+    """Return a new name for a temporary file in the chunk folder to which a path (segment, header or chunk) belongs."""
     folder = parent(path)
     if path.endswith(HEADER_SUFFIX):
         folder = chunks_folder(segment_of_header(path))
@@ -111,13 +114,13 @@ def temporary_path(path: str) -> str:
 
 
 def temporary_folder(path: str) -> str:
-    """The chunk folder for temporary files of a plain file; of a shorter name, where its own has no room."""
+    """Return the chunk folder for temporary files of a plain file; of a shorter name, where its own has no room."""
     folder, slash, name = path.rpartition("/")
     return chunks_folder(folder + slash + name.encode(errors="replace")[:HEADED_BYTES_MAX].decode(errors="ignore"))
 
 
 def export_path(target: str) -> str:
-    """A new name for a file that an export writes before there is one under `target`; hidden, as chunks are."""
+    """Return a new hidden name for the file of an export to `target`."""
     return f"{temporary_folder(target)}/{EXPORT_PREFIX}{uuid.uuid4().hex}"
 
 
@@ -126,32 +129,32 @@ def _random() -> str:
 
 
 def new_chunk_name(start: int) -> str:
-    """A new name for a chunk file: the start offset when written, then a random part."""
+    """Return a new name for a chunk file: the start offset when written, then a random part."""
     return f"{start:0{OFFSET_DIGITS}d}-{_random()}"
 
 
 def new_staged_name() -> str:
-    """A new name for a staged chunk. The prefix marks it, because only collection may delete a staged chunk."""
+    """Return a new name for a staged chunk. The prefix marks it, because only collection may delete a staged chunk."""
     return f"{STAGED_PREFIX}{uuid.uuid4().hex}"
 
 
 def new_tier_key() -> str:
-    """A new key, which the names of a segment's chunks in a tier have."""
+    """Return a new key, which the names of a segment's chunks in a tier have."""
     return _random()
 
 
 def new_tier_name(key: str, start: int) -> str:
-    """A new name for a chunk file in a tier."""
+    """Return a new name for a chunk file in a tier."""
     return f"{TIER_PREFIX}{key}-{new_chunk_name(start)}"
 
 
 def new_shared_tier_name(key: str) -> str:
-    """A new name for a chunk file in a tier that several entries name; only collection may delete it."""
+    """Return a new name for a chunk file in a tier that several entries name; only collection may delete it."""
     return f"{TIER_PREFIX}{key}-{SHARED}-{uuid.uuid4().hex}"
 
 
 def renewed(name: str) -> str:
-    """A new name of the same kind for a copy of a chunk."""
+    """Return a new name of the same kind for a copy of a chunk."""
     if name.startswith(STAGED_PREFIX):
         return new_staged_name()
     if not name.startswith(TIER_PREFIX):
@@ -161,13 +164,13 @@ def renewed(name: str) -> str:
 
 
 def key_of(name: str) -> str | None:
-    """The key in the name of a chunk in a tier; None for another name."""
+    """Return the key in the name of a chunk in a tier; None for another name."""
     parts = name.split("-")
     return parts[1] if name.startswith(TIER_PREFIX) and len(parts) == 4 else None
 
 
 def offset_of(name: str) -> int | None:
-    """The offset that the writer of a chunk expected, by its name; None if the name does not say it."""
+    """Return the offset that the writer of a chunk expected, by its name, or None."""
     digits, dash, rest = name.partition("-")
     if digits == TIER_PREFIX[:-1]:
         digits, dash, rest = rest.partition("-")[2].partition("-")
@@ -176,29 +179,29 @@ def offset_of(name: str) -> int | None:
 
 
 def new_index_name(start: int) -> str:
-    """A new name for an index page: the segment offset at which it begins, then a random part."""
+    """Return a new name for an index page: the segment offset at which it begins, then a random part."""
     return f"{INDEX_PREFIX}{start}-{_random()}"
 
 
 def index_start(path: str) -> int | None:
-    """The segment offset at which an index page began, by its name; None for older pages."""
+    """Return the segment offset at which an index page began, by its name; None for older pages."""
     parts = path.rpartition("/")[2].removeprefix(INDEX_PREFIX).split("-")
     return int(parts[0]) if len(parts) == 2 and parts[0].isascii() and parts[0].isdecimal() else None
 
 
 def is_index(path: str) -> bool:
-    """Whether this is an index page."""
+    """Return whether this is an index page."""
     return path.rpartition("/")[2].startswith(INDEX_PREFIX)
 
 
 def is_staged(reference: str) -> bool:
-    """Whether a chunk reference names a chunk that only collection deletes: staged, or shared by several entries."""
+    """Return whether only collection deletes a chunk: staged, or shared."""
     name = posixpath.basename(reference)
     return name.startswith(STAGED_PREFIX) or (name.startswith(TIER_PREFIX) and f"-{SHARED}-" in name)
 
 
 def has_odd_part(path: str) -> bool:
-    """Whether a part of a path is empty, ``.`` or ``..``; a URL's scheme and a leading slash do not count."""
+    """Return whether a part of a path is empty, ``.`` or ``..``; a URL's scheme and a leading slash do not count."""
     scheme, _, rest = path.partition("://")
     if rest and scheme and "/" not in scheme:  # some stores keep the URL as the path
         path = rest
@@ -211,7 +214,7 @@ def check_segment_name(path: str) -> str:
     Raises
     ------
     ValueError
-        A segment cannot have this name; the message says why.
+        A segment cannot have this name; the message has the reason.
     """
     if not path or path.endswith("/"):
         raise ValueError(f"{path!r} is not a segment name: it is empty or ends in '/'")
@@ -234,17 +237,19 @@ def check_segment_name(path: str) -> str:
 
 
 def has_control(path: str) -> bool:
-    """Whether a path has a character that stands in no name: a line break or NUL."""
+    """Return whether a path has a character that stands in no name: a line break or NUL."""
     return not _CONTROLS.isdisjoint(path)
 
 
 def check_relative_name(path: str) -> str:
-    """Return the path of a segment as a mark or a pin gives it: relative to a folder, climbing at its front only.
+    """Return the relative path of a segment from a mark or a pin.
+
+    It climbs at its front only.
 
     Raises
     ------
     ValueError
-        The message says why.
+        The path is malformed; the message has the reason.
     """
     rest = path
     while rest.startswith("../"):
@@ -270,18 +275,18 @@ def check_new_name(path: str) -> str:
 
 
 def is_hidden(name: str) -> bool:
-    """Whether listings hide this base name: a header, a chunk folder, or the mark of a removed folder."""
+    """Return whether listings hide this base name: a header, a chunk folder, or the mark of a removed folder."""
     return name.endswith(HEADER_SUFFIX) or CHUNKS_SUFFIX in name or name == REMOVED_NAME
 
 
 @functools.lru_cache(NAMES_KEPT_MAX)
 def is_reserved(path: str) -> bool:
-    """Whether no segment, plain file or folder of a user can have this path."""
+    """Return whether no segment, plain file or folder of a user can have this path."""
     return path.endswith(HEADER_SUFFIX) or CHUNKS_SUFFIX in path or path.rpartition("/")[2] == REMOVED_NAME
 
 
 def shown(path: str) -> str:
-    """The users' name for the file at a path: the segment, for its header, its lock and its temporary files."""
+    """Return the users' name for the file at a path: the segment, for its header, its lock and its temporary files."""
     folder, _, name = path.rpartition("/")
     if folder.endswith(CHUNKS_SUFFIX) and (name == LOCK_NAME or name.startswith((PROBE_PREFIX, TEMPORARY_PREFIX))):
         return segment_of_folder(folder)
@@ -291,7 +296,7 @@ def shown(path: str) -> str:
 
 
 def parent(path: str) -> str:
-    """The folder that holds a path; at the top, "/" for an absolute path and "" for another ("bucket")."""
+    """Return the folder that holds a path; at the top, "/" for an absolute path and "" for another ("bucket")."""
     folder, slash, _ = path.rpartition("/")
     return folder or slash
 
@@ -337,25 +342,25 @@ def check_reference(reference: str) -> None:
 
 
 def resolve(segment: str, reference: str) -> str:
-    """The backend path of a file that the header of `segment` refers to."""
+    """Return the backend path of a file that the header of `segment` refers to."""
     if "/" not in reference:
         return f"{chunks_folder(segment)}/{reference}"
     return climb(parent(segment), reference)
 
 
 def locate(segment: str, reference: str, tier: str = "") -> str:
-    """The path of a file that the header of `segment` refers to, perhaps in a tier."""
+    """Return the path of a file that the header of `segment` refers to, perhaps in a tier."""
     path = resolve(segment, reference)
     return in_tier(tier, path) if tier else path
 
 
 def in_tier(alias: str, path: str) -> str:
-    """The path of the file or folder in a tier that is parallel to a path of the hot store."""
+    """Return the path of the file or folder in a tier that is parallel to a path of the hot store."""
     return f"{TIER_SCHEME}{alias}/{path}"
 
 
 def split_tier(path: str) -> tuple[str, str]:
-    """The alias of a path's tier ("" for the hot store), and the parallel path in the hot store."""
+    """Return the alias of a path's tier ("" for the hot store), and the parallel path in the hot store."""
     if not path.startswith(TIER_SCHEME):
         return "", path
     alias, _, rest = path[len(TIER_SCHEME) :].partition("/")
@@ -386,7 +391,7 @@ def find(folder: str, relative: str) -> str | None:
 
 
 def relate(segment: str, path: str) -> str:
-    """How the header of `segment` refers to the file at `path`: the inverse of `resolve`."""
+    """Return the reference of the header of `segment` to `path`; inverse of `resolve`."""
     folder, _, name = path.rpartition("/")
     if folder == chunks_folder(segment):
         return name

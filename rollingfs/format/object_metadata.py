@@ -1,4 +1,4 @@
-"""Labels: what the metadata of a chunk or an index page say of it, for the day when the header is lost. Pure."""
+"""Labels: metadata of chunks and index pages, for a rebuild after the loss of a header. Pure."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Last:
 
     @staticmethod
     def of(header: Header) -> Last | None:
-        """That of a header; None where its last entry is not such a chunk."""
+        """Return the last chunk of a header; None if its last entry is not such a chunk."""
         entry = header.entries[-1] if header.entries else None
         if not isinstance(entry, Chunk) or entry.length != entry.size:
             return None
@@ -53,7 +53,7 @@ class Last:
 
 @value_class
 class Label:
-    """What is known of a file when its writing begins; no reader of a segment relies on it."""
+    """Facts of a file when its writing begins; no reader of a segment relies on them."""
 
     incarnation: str | None = None
     """Of the segment that it is written for."""
@@ -62,14 +62,14 @@ class Label:
     crc32c: int | None = None
     """Checksum of the file."""
     last: Last | None = None
-    """What the incarnation held last when the writing began: it proves where that chunk was committed."""
+    """The last chunk of the incarnation when the writing began: it proves the place of that chunk."""
     end: int | None = None
-    """Of a file that was moved or joined: the segment offset behind its last byte."""
+    """Of a file that was moved or joined: the segment offset after its last byte."""
     name: str | None = None
     """Of such a file: the path of the segment."""
 
     def metadata(self) -> dict[str, str]:
-        """The label as metadata of an object."""
+        """Return the label as metadata of an object."""
         found = {}
         if self.incarnation is not None:
             found[INCARNATION] = self.incarnation
@@ -85,7 +85,7 @@ class Label:
 
 
 def parse_label(metadata: Mapping[str, str]) -> Label | None:
-    """The label in an object's metadata; what is malformed counts as missing, because other programs may write any."""
+    """Return the label in an object's metadata; malformed fields count as missing."""
     given = {key.lower().replace("_", "-"): value for key, value in metadata.items()}
     incarnation, offset, crc = (given.get(key, "") for key in (INCARNATION, OFFSET, CHECKSUM))
     last = re.fullmatch(_LAST, given.get(LAST, ""))

@@ -1,4 +1,4 @@
-"""The column chunks of a Parquet file, by its footer: where their bytes lie, and which bytes belong to none. Pure."""
+"""Column chunks of a Parquet file, by its footer: their bytes, and bytes of no chunk. Pure."""
 
 from __future__ import annotations
 
@@ -21,11 +21,14 @@ _OFFSET_INDEX, _OFFSET_INDEX_BYTES, _INDEX, _INDEX_BYTES = 4, 5, 6, 7
 _CHUNK_BYTES, _BLOOM, _BLOOM_BYTES = 7, 14, 15
 """Fields of the metadata: the compressed size of the chunk, and the offset and the size of its bloom filter."""
 _ENCRYPTION = frozenset({8, 9})
-"""Fields of a footer that tell of encryption: the algorithm and the key; of a column chunk, its key and metadata."""
+"""Fields of a footer for encryption: the algorithm and the key; of a column chunk, its key and metadata."""
 
 
 def live_bytes(footer: bytes) -> int:
-    """How many bytes of a file are of use: those of its row groups with their indexes, the footer, and both magics."""
+    """Return the number of used bytes of a file.
+
+    They are row groups with their indexes, the footer, and both magics.
+    """
     used = len(ended(footer)) + len(MAGIC)
     for column in _chunks(table_of(footer)):
         meta = column[META][1] if META in column else {}
@@ -43,7 +46,7 @@ def live_bytes(footer: bytes) -> int:
 
 
 def gaps(footer: bytes, body: int) -> tuple[int, int]:
-    """How many bytes of a body its footer does not name: between the bytes that it names, and behind the last of them.
+    """Return the number of bytes of a body that its footer does not name.
 
     Parameters
     ----------
@@ -84,9 +87,9 @@ def check_within(footer: bytes, body: int) -> None:
 
 
 def groups_before(footer: bytes, offset: int) -> tuple[int, int | None]:
-    """How many row groups at the head of a file lie wholly before an offset, and where those that stay begin.
+    """Return the number of row groups before an offset, and the begin of the rest.
 
-    What was added to a row group behind the next one, as columns of nulls, does not count.
+    Columns of nulls that a row group got after the next row group do not count.
 
     Returns
     -------
@@ -105,14 +108,14 @@ def groups_before(footer: bytes, offset: int) -> tuple[int, int | None]:
 
 
 def _extent(column: Fields) -> tuple[int, int]:
-    """Where the bytes of a column chunk begin and end, and its bloom filter, if that is in front."""
+    """Return the extent of a column chunk, with a bloom filter in front."""
     meta = column[META][1]
     start, end = _span(meta)
     return (min(start, meta[_BLOOM][1]), end) if _BLOOM in meta else (start, end)
 
 
 def chunk_spans(footer: bytes, body: int) -> tuple[list[tuple[int, int]], int]:
-    """Where each column chunk begins and ends, in the order of the file, and the number of chunks of a row group.
+    """Return the extent of each column chunk in order, and the chunks of a row group.
 
     No chunks are given unless they follow each other and each has bytes.
 
@@ -137,11 +140,11 @@ def chunk_spans(footer: bytes, body: int) -> tuple[list[tuple[int, int]], int]:
 
 
 def _chunks(table: Fields) -> list[Fields]:
-    """The column chunks of all row groups."""
+    """Return the column chunks of all row groups."""
     return [column for group in table[ROW_GROUPS][1][1] for column in group[COLUMNS][1][1]]
 
 
 def _span(meta: Fields) -> tuple[int, int]:
-    """Where the bytes of a column chunk begin and end; after the magic, if they are said to be nowhere."""
+    """Return the extent of a column chunk; after the magic, if it has no place."""
     starts = [meta[field][1] for field in _PAGE_OFFSETS if field in meta and meta[field][1]]
     return (min(starts), min(starts) + meta[_CHUNK_BYTES][1]) if starts else (len(MAGIC), len(MAGIC))

@@ -1,11 +1,11 @@
 """The footer of a Parquet file: taken apart and put together again, so that files can be joined or grow. Pure.
 
 Only the footer of a Parquet file names its row groups, by their offsets. So more row groups can follow a file, and a
-new footer that names the old and the new ones: for readers it is one file. Nothing names the old footers in between.
-The footer is Thrift in its compact protocol. Only offsets in it are changed; all else that a writer put there stays.
+new footer that names all of them: for readers it is a single file. No footer names the old footers in between.
+The footer is Thrift in its compact protocol. Only offsets in it are changed; the rest stays.
 
-A file has one schema, so every row group must have a chunk of each column. When new rows add columns, the old row
-groups get chunks of nulls for them, which lie behind the old bytes (see `widen`).
+A file has a single schema, so every row group must have a chunk of each column. When new rows add columns, the old row
+groups get chunks of nulls for them, which are after the old bytes (see `widen`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from rollingfs.runtime.values import value_class
 
 MAGIC = b"PAR1"
 TAIL_BYTES = 8
-"""Size of the bytes behind the footer: its length, 4 bytes little endian, and the magic."""
+"""Size of the bytes after the footer: its length, 4 bytes little endian, and the magic."""
 
 _SCHEMA, _NUM_ROWS, ROW_GROUPS, _KEY_VALUES, _COLUMN_ORDERS = 2, 3, 4, 5, 7
 COLUMNS, _TOTAL_BYTES, _GROUP_ROWS, _ROW_GROUP_OFFSET, _TOTAL_COMPRESSED, _ORDINAL = 1, 2, 3, 5, 6, 7
@@ -45,7 +45,8 @@ SCHEMA_KEYS = (b"ARROW:schema", b"org.apache.spark.sql.parquet.row.metadata")
 """Keys under which writers keep a schema of their own."""
 
 FOOTERS_MAX = 4
-"""Maximum number of footers that are remembered apart: an append asks one several times, and the next one again."""
+"""Maximum number of footers that are remembered apart: an append and the next append ask for the same footer several
+times."""
 
 
 @value_class
@@ -59,15 +60,15 @@ class JoinedFile:
 
 @value_class
 class Column:
-    """A column, or a field inside of one."""
+    """A column, or a field inside of a column."""
 
     name: str
     kind: Fields
-    """How its values are written."""
+    """Encoding of its values."""
     repetition: int
     children: tuple[Column, ...]
     unit: str | None = None
-    """That of a duration, which is a plain number for Parquet: only Arrow's schema in the footer tells it."""
+    """Unit of a duration, which is a plain number for Parquet; only Arrow's schema in the footer has it."""
 
     def __str__(self) -> str:
         kind = f" duration[{self.unit}]" if self.unit else ""
@@ -75,11 +76,11 @@ class Column:
 
     @property
     def is_nullable(self) -> bool:
-        """Whether it may have nulls."""
+        """Return whether it may have nulls."""
         return self.repetition != REQUIRED
 
     def is_like(self, other: Column) -> bool:
-        """Whether both have one type, apart from nulls and from the order of the fields inside."""
+        """Return whether both have the same type, apart from nulls and the order of fields."""
         others = {child.name: child for child in other.children}
         return (
             (self.kind, self.unit) == (other.kind, other.unit)
@@ -90,7 +91,7 @@ class Column:
 
 
 def columns(footer: bytes) -> tuple[Column, ...]:
-    """The columns of a file.
+    """Return the columns of a file.
 
     Raises
     ------
@@ -102,7 +103,7 @@ def columns(footer: bytes) -> tuple[Column, ...]:
 
 @lru_cache(maxsize=FOOTERS_MAX)
 def table_of(footer: bytes) -> Fields:
-    """The struct of a footer, whose numbers of rows agree; it is not to be changed.
+    """Return the struct of a footer, whose numbers of rows agree; it is not to be changed.
 
     Raises
     ------
@@ -131,13 +132,13 @@ def _columns(table: Fields) -> tuple[Column, ...]:
 
 
 def _units(table: Fields) -> Iterator[str | None]:
-    """The units of the durations, for each leaf of the columns in turn."""
+    """Return the units of the durations, for each leaf of the columns in turn."""
     schemas = [pair[_VALUE][1] for pair in _pairs(table) if pair[_KEY][1] == SCHEMA_KEYS[0]]
     return iter(duration_units(schemas[0]) if schemas else ())
 
 
 def body_size(tail: bytes, size: int) -> tuple[int, int]:
-    """The offsets at which the footer begins and ends, from the last `TAIL_BYTES` and the size of a file.
+    """Return the offsets at which the footer begins and ends, from the last `TAIL_BYTES` and the size of a file.
 
     Raises
     ------
@@ -151,7 +152,7 @@ def body_size(tail: bytes, size: int) -> tuple[int, int]:
 
 
 def join(parts: Sequence[JoinedFile]) -> bytes:
-    """The footer (without its length and the magic) of a file that holds all parts.
+    """Return the footer (without its length and the magic) of a file that holds all parts.
 
     Raises
     ------
@@ -175,7 +176,7 @@ def join(parts: Sequence[JoinedFile]) -> bytes:
 
 
 def last_groups(footer: bytes, count: int) -> bytes:
-    """The footer without its first row groups."""
+    """Return the footer without its first row groups."""
     table = table_of(footer)
     groups = table[ROW_GROUPS][1][1][count:]
     rows = sum(group[_GROUP_ROWS][1] for group in groups)
@@ -183,12 +184,12 @@ def last_groups(footer: bytes, count: int) -> bytes:
 
 
 def ended(footer: bytes) -> bytes:
-    """A footer with its length and the magic: the end of a file."""
+    """Return a footer with its length and the magic: the end of a file."""
     return footer + len(footer).to_bytes(4, "little") + MAGIC
 
 
 def compressions(footer: bytes) -> dict[str, str]:
-    """The compression of each column of the first row group, by its path.
+    """Return the compression of each column of the first row group, by its path.
 
     Arrow is not asked, because a number that it does not know, and some other damage, ends its process.
 
@@ -204,12 +205,12 @@ def compressions(footer: bytes) -> dict[str, str]:
 
 
 def check_same(there: Sequence[Column], mine: Sequence[Column]) -> None:
-    """Refuse columns that are not those of a file.
+    """Refuse columns that differ from a file's columns.
 
     Raises
     ------
     MalformedFooterError
-        They differ; the message names the first that does.
+        They differ; the message names the first.
     """
     for old, new in zip_longest(there, mine):
         if old != new:
@@ -231,12 +232,12 @@ def understood() -> Iterator[None]:
 
 
 def group_rows(footer: bytes) -> list[int]:
-    """The number of rows of each row group that has rows."""
+    """Return the number of rows of each row group that has rows."""
     return [group[_GROUP_ROWS][1] for group in groups_with_rows(table_of(footer))]
 
 
 def widen(old: bytes, filler: JoinedFile, new: bytes) -> bytes:
-    """The footer of a file that gets more columns.
+    """Return the footer of a file that gets more columns.
 
     Parameters
     ----------
@@ -266,12 +267,12 @@ def widen(old: bytes, filler: JoinedFile, new: bytes) -> bytes:
 
 
 def groups_with_rows(table: Fields) -> list[Fields]:
-    """The row groups of a footer's struct that have rows."""
+    """Return the row groups of a footer's struct that have rows."""
     return [group for group in table[ROW_GROUPS][1][1] if group[_GROUP_ROWS][1]]
 
 
 def _joined(group: Fields, filler: Fields, shift: int) -> Fields:
-    """A row group with its own columns and those of another."""
+    """Return a row group with its own columns and the columns of another."""
     joined = dict(group)
     joined[COLUMNS] = (LIST, (STRUCT, [*group[COLUMNS][1][1], *_moved(filler, shift)[COLUMNS][1][1]]))
     for field in (_TOTAL_BYTES, _TOTAL_COMPRESSED):
@@ -281,7 +282,7 @@ def _joined(group: Fields, filler: Fields, shift: int) -> Fields:
 
 
 def _key_values(old: Fields, new: Fields) -> tuple[int, Any]:
-    """The key-value metadata of the old file, but that of the new one where it describes columns."""
+    """Return the key-value metadata of the old file, with the new metadata of columns."""
     kept = [pair for pair in _pairs(old) if pair[1][1] not in SCHEMA_KEYS]
     return LIST, (STRUCT, [*kept, *(pair for pair in _pairs(new) if pair[1][1] in SCHEMA_KEYS)])
 

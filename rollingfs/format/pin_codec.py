@@ -1,4 +1,4 @@
-"""Pins: a small file in a chunk folder says that another segment refers to chunks there. Pure.
+"""Pins: small files in a chunk folder for references of other segments. Pure.
 
 A concat or rename writes the pin before it gives the folder's chunks to another segment. Only the folder's own
 collection removes the pin.
@@ -22,20 +22,20 @@ class Pin:
 
     txn: str
     source: str
-    """Path of the segment that gives its entries away; "" if it lies above the root, after a move of the tree."""
+    """Path of the segment that gives its entries away; "" if it is above the root, after a move of the tree."""
     target: str
     """Path of the segment that takes them; "" likewise."""
     incarnation: str
-    """That of the source: its header tells whether the transaction took place."""
+    """Incarnation of the source, whose header shows whether the transaction took place."""
 
 
 def pin_path(folder: str, txn: str) -> str:
-    """The path of a transaction's pin in a chunk folder."""
+    """Return the path of a transaction's pin in a chunk folder."""
     return f"{folder}/{names.PIN_PREFIX}{txn}"
 
 
 def format_pin(pin: Pin, folder: str) -> bytes:
-    """A pin's content. Its paths are relative to the parent of the chunk folder, so that a tree can be moved whole."""
+    """Return a pin's content, with paths relative to the chunk folder's parent."""
     home = names.parent(folder)
     source, target = (tokens.quote(names.relative(home, path)) for path in (pin.source, pin.target))
     text = f"{PIN_FORMAT}\ntxn {pin.txn}\nsource {source}\nincarnation {pin.incarnation}\ntarget {target}\n"
@@ -71,5 +71,5 @@ def parse_pin(data: bytes, folder: str, name: str) -> Pin:
 
 
 def _path(folder: str, relative: str) -> str:
-    """A path of a pin; "" for one above the root of the store, where nothing is."""
+    """Return a path of a pin; "" for a path above the root of the store."""
     return names.find(names.parent(folder), relative) or ""

@@ -29,14 +29,14 @@ Item = bytes | Chunk | Page
 def arrange(
     tail: bytes, items: Sequence[Item], policy: RollingPolicy, *, spill_all: bool = False
 ) -> tuple[list[Spill | Entry], bytes]:
-    """Place items behind an inline tail.
+    """Place items after an inline tail.
 
     Parameters
     ----------
     tail
         The present inline tail.
     items
-        The additions behind it, in order.
+        The additions after it, in order.
     policy
         The policy of the segment.
     spill_all
@@ -83,7 +83,7 @@ def place(entries: Sequence[Entry], start: int) -> tuple[Entry, ...]:
 
 
 def clip(entry: Entry, start: int, end: int) -> Entry:
-    """The part of an entry within ``[start, end)``; the part must not be empty."""
+    """Return the part of an entry within ``[start, end)``; the part must not be empty."""
     first, last = max(start, entry.start), min(end, entry.end)
     if (first, last) == (entry.start, entry.end):
         return entry
@@ -91,7 +91,7 @@ def clip(entry: Entry, start: int, end: int) -> Entry:
 
 
 def overlapping(entries: Sequence[Entry], start: int, end: int) -> Sequence[Entry]:
-    """The entries that hold a byte of ``[start, end)``, of entries that are contiguous and sorted."""
+    """Return the entries that hold a byte of ``[start, end)``, of entries that are contiguous and sorted."""
     if start >= end:
         return []
     first = bisect.bisect_right(entries, start, key=lambda entry: entry.end)
@@ -100,7 +100,7 @@ def overlapping(entries: Sequence[Entry], start: int, end: int) -> Sequence[Entr
 
 
 def transplant(entries: Sequence[Entry], start: int, source: str, target: str) -> list[Entry]:
-    """A source's retained entries as entries of a target: clipped to `start`, with references from the target."""
+    """Return a source's retained entries as a target's: clipped, with new references."""
     kept = [entry for entry in entries if entry.end > start]
     return [_rebase(clip(entry, start, entry.end), source, target) for entry in kept]
 
@@ -110,7 +110,7 @@ def _rebase(entry: Entry, source: str, target: str) -> Entry:
 
 
 def unfold(page: Page, chunks: Sequence[Chunk], segment: str) -> tuple[Chunk, ...]:
-    """A page's chunks as loose chunks of the header of `segment`: clipped, shifted, with references from it."""
+    """Return a page's chunks as loose chunks of the header of `segment`: clipped, shifted, with references from it."""
     home = names.segment_of_folder(names.parent(names.resolve(segment, page.file)))
     used = overlapping(chunks, page.offset, page.offset + page.length)
     shift = page.start - page.offset
@@ -125,17 +125,17 @@ def unfold(page: Page, chunks: Sequence[Chunk], segment: str) -> tuple[Chunk, ..
 
 @value_class
 class Fold:
-    """A plan: the entries ``[first, last)`` of a header become one index page."""
+    """A plan: the entries ``[first, last)`` of a header become an index page."""
 
     first: int
     last: int
 
 
 def plan_fold(entries: Sequence[Entry], *, loose_max: int = LOOSE_CHUNKS_MAX) -> Fold | None:
-    """The entries that become an index page next; None if no entry must.
+    """Return the entries that become an index page next, or None.
 
     1. If more than `loose_max` chunks are loose, 128 of the longest run (4,096 of a run that long), oldest first.
-    2. Otherwise 32 neighbouring small pages, which become one page of up to 4,096 chunks.
+    2. Otherwise 32 neighbouring small pages, which become a page of up to 4,096 chunks.
     """
     if len(entries) < PAGES_JOINED and len(entries) <= loose_max:
         return None  # too few for either
@@ -146,7 +146,7 @@ def plan_fold(entries: Sequence[Entry], *, loose_max: int = LOOSE_CHUNKS_MAX) ->
 
 
 def _runs(entries: Sequence[Entry]) -> list[tuple[int, int]]:
-    """The runs of loose chunks, as index ranges."""
+    """Return the runs of loose chunks, as index ranges."""
     runs: list[tuple[int, int]] = []
     for index, entry in enumerate(entries):
         if isinstance(entry, Chunk):
@@ -158,7 +158,7 @@ def _runs(entries: Sequence[Entry]) -> list[tuple[int, int]]:
 
 
 def _loose_run(entries: Sequence[Entry]) -> Fold:
-    """The longest run of loose chunks, or its oldest part."""
+    """Return the longest run of loose chunks, or its oldest part."""
     first, last = max(_runs(entries), key=lambda run: (min(run[1] - run[0], PAGE_CHUNKS), -run[0]))
     count = last - first
     size = LARGE_PAGE_CHUNKS if count > LARGE_PAGE_CHUNKS else min(count, PAGE_CHUNKS)
@@ -187,9 +187,9 @@ def _count(entry: Entry) -> int:
 
 
 def plan_squeeze(entries: Sequence[Entry]) -> Fold | None:
-    """The neighbours that save the most text as one page, for a text that is too long within all other limits.
+    """Return the neighbours that save the most text as a page, for a long text.
 
-    That may be a single entry with a long reference: the page lies in the own folder, so its own reference is short.
+    That may be a single entry with a long reference: the page is in the own folder, so its own reference is short.
     """
     sizes = [_line_bytes(entry) for entry in entries]
     best: Fold | None = None

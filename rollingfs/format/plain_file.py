@@ -17,7 +17,7 @@ class Adopted:
 
     @property
     def incarnation(self) -> str:
-        """The mark that tells this plain file from any later file with its name.
+        """Return the mark that distinguishes this plain file from later files of its name.
 
         It has the date in whole seconds: a listing may know milliseconds where a look at the same file does not.
         """
@@ -29,5 +29,5 @@ class Origin:
     """The plain file that became this segment; `Adopted` may name another, which an overwrite hides."""
 
     segment: str
-    """Incarnation. A client that does not know this line may carry it into another, where it means nothing."""
+    """Incarnation. A client that does not know this line may carry it into another, where it has no meaning."""
     modified_ms: int

@@ -1,4 +1,4 @@
-"""How the policies of a live segment or of a folder change, and the text of a folder's rolling policy. Pure."""
+"""Changes of the policies of a segment or folder, and the text of a folder's rolling policy. Pure."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ Fields = Mapping[str, Any]
 
 
 def format_rolling(fields: Fields) -> str:
-    """The fields of a folder as the value of `ROLLING_ATTR`."""
+    """Return the fields of a folder as the value of `ROLLING_ATTR`."""
     return json.dumps(dict(fields), sort_keys=True, separators=(",", ":"))
 
 
 def parse_rolling(text: str) -> dict[str, Any]:
-    """The inverse of `format_rolling`.
+    """Return the inverse of `format_rolling`.
 
     Raises
     ------
@@ -42,7 +42,7 @@ def parse_rolling(text: str) -> dict[str, Any]:
 
 
 def checked(fields: Fields) -> dict[str, Any]:
-    """The fields with their values in bytes and seconds.
+    """Return the fields with their values in bytes and seconds.
 
     Raises
     ------
@@ -85,7 +85,7 @@ class PolicyChange:
 
     @property
     def given(self) -> dict[str, Any]:
-        """The fields of the rolling policy that are given."""
+        """Return the fields of the rolling policy that are given."""
         fields = {"max_bytes": self.max_bytes, "inline_bytes": self.inline_bytes, "consolidate": self.consolidate}
         age = {} if self.max_age is KEEP else {"max_age": self.max_age}
         return age | {name: value for name, value in fields.items() if value is not None}
@@ -95,7 +95,7 @@ class PolicyChange:
         return self.offload is KEEP and not self.given and not self.inherit
 
     def of_folder(self, fields: Fields) -> dict[str, Any]:
-        """A folder's fields of the rolling policy with the change.
+        """Return a folder's fields of the rolling policy with the change.
 
         Raises
         ------
@@ -105,7 +105,7 @@ class PolicyChange:
         return checked({name: value for name, value in {**fields, **self.given}.items() if name not in self.inherit})
 
     def of(self, header: Header) -> Header:
-        """The header with the change; the header itself if it says all of this already.
+        """Return the header with the change, or the header itself without a change.
 
         Raises
         ------
@@ -117,7 +117,7 @@ class PolicyChange:
         return header if changed == header and changed.policy.own == header.policy.own else changed
 
     def rolling(self, policy: RollingPolicy) -> RollingPolicy:
-        """The rolling policy with the change.
+        """Return the rolling policy with the change.
 
         Raises
         ------
@@ -130,5 +130,5 @@ class PolicyChange:
 
 
 def _or_none(policy: OffloadPolicy | None) -> OffloadPolicy | None:
-    """A policy that says something."""
+    """Return a policy, if it has a field."""
     return policy if policy is not None and policy.as_fields() else None

@@ -1,8 +1,8 @@
-"""Records: appends that a disk has put behind the inline tail of a header file, in place. Pure.
+"""Records: appends that a disk has put after the inline tail of a header file, in place. Pure.
 
 A header file is text, inline tail, records. Its header is that of text and tail with the records folded in, in order.
-The first record that is not whole ends the file: what follows is the rest of a write that was never acknowledged.
-Rules P3.1 to P3.5 of the protocol.
+The first record that is not whole ends the file: the bytes after it are the rest of a write that was never
+acknowledged. Rules P3.1 to P3.5 of the protocol.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _INLINE = re.compile(rb"\nInline [0-9]{1,19} ([0-9]{1,7}) ")
 WRITER_BYTES_MAX = 128
 """Maximum bytes of a writer's id in a record, as its line writes it."""
 _TAIL = {"tail": b"", "tail_at_ms": 0, "tail_until_ms": None}
-"""What a record changes of a header, beside what every commit changes."""
+"""Fields of a header that a record changes, in addition to those of every commit."""
 _CRC = re.compile("[0-9a-f]{8}")
 _CRC_BYTES = 8
 _READ_STEP_BYTES = 2048
@@ -48,7 +48,7 @@ Read = Callable[[int, int], bytes]
 
 @value_class
 class Record:
-    """One append, as its record says."""
+    """An append, as its record has it."""
 
     version: int
     writer: str
@@ -57,7 +57,7 @@ class Record:
     data: bytes
 
     def encode(self, segment: str) -> bytes:
-        """The record's line and bytes, for a header of this incarnation."""
+        """Return the record's line and bytes, for a header of this incarnation."""
         words = f"Record {self.version} {tokens.quote(self.writer)} {self.number} {len(self.data)}"
         line = f"{words} {tokens.format_time(self.at_ms)} {crc32c(self.data):08x} ".encode()
         return b"%s%08x\n%s" % (line, crc32c(line, _seed(segment)), self.data)
@@ -69,7 +69,7 @@ _last: tuple[bytes, int, str, _Scan] = b"", 0, "", ([], 0)
 
 
 def _scan(data: bytes, start: int, segment: str) -> _Scan:
-    """The lines of the whole records from a position on, and the position behind them."""
+    """Return the lines of the whole records from a position on, and their end."""
     global _last
     last = _last
     if last[0] is data and last[1:3] == (start, segment):
@@ -88,12 +88,12 @@ def _scan(data: bytes, start: int, segment: str) -> _Scan:
 
 
 def parse(data: bytes, start: int, segment: str) -> tuple[list[Record], int]:
-    """The whole records from a position of a header file on, and the position behind them.
+    """Return the whole records from a position of a header file on, and their end.
 
     Raises
     ------
     Malformed
-        A whole record says what no writer writes.
+        A whole record has a content that no writer writes.
     """
     found: list[Record] = []
     lines, at = _scan(data, start, segment)
@@ -108,7 +108,7 @@ def parse(data: bytes, start: int, segment: str) -> tuple[list[Record], int]:
 
 @lru_cache(maxsize=tokens.WORDS_KEPT_MAX)
 def _seed(segment: str) -> int:
-    """What the checksum of a record's line goes on from: a record of another incarnation does not fit."""
+    """Return the seed of the checksum of a record's line, by incarnation."""
     return crc32c(segment.encode())
 
 
@@ -118,7 +118,7 @@ def _unquoted(word: bytes) -> str:
 
 
 def fold(header: Header, found: Sequence[Record], tail: bytes | None = None) -> Header:
-    """The header with records folded in.
+    """Return the header with records folded in.
 
     Parameters
     ----------
@@ -169,10 +169,10 @@ def fold(header: Header, found: Sequence[Record], tail: bytes | None = None) -> 
 
 
 def record_of(base: Header, wanted: Header, writer: str, number: int) -> tuple[Record, Header] | None:
-    """The record that makes of `base` what a step wants, and the header that it makes; None if no record does.
+    """Return the record for a step on `base`, and its header, or None.
 
-    Only bytes behind the inline tail fit a record. The tails begin alike, which is not compared: they are of one
-    incarnation, from one offset on.
+    Only bytes after the inline tail fit a record. The tails begin alike, which is not compared: they have the same
+    incarnation and the same first offset.
     """
     size = len(base.tail)
     if base.phase is not Phase.OPEN or len(wanted.tail) <= size or vars(wanted) | _TAIL != vars(base) | _TAIL:
@@ -185,12 +185,12 @@ def record_of(base: Header, wanted: Header, writer: str, number: int) -> tuple[R
 
 
 def behind(record: Record, others: bytes, segment: str, room: int, size_max: int) -> Record | None:
-    """The record as it must be behind others that its writer did not know of; None if it does not fit there.
+    """Return the record after other records, or None if it does not fit.
 
     Parameters
     ----------
     others
-        What was put behind the header since the writer has read it.
+        Records that came after the writer had read the header.
     room
         Records that the file could take then.
     size_max
@@ -212,18 +212,18 @@ def behind(record: Record, others: bytes, segment: str, room: int, size_max: int
 
 @value_class
 class Mark:
-    """What tells one state of a header file from every other: its incarnation, its version, its last whole record.
+    """Identity of a state of a header file: its incarnation, its version, its last whole record.
 
-    Neither size nor date belong to it: what is left of a torn record changes both, and the next record may have the
-    size of the torn one.
+    Size and date do not belong to it: the rest of a torn record changes both, and the next record may have the same
+    size.
     """
 
     segment: str
     version: int
     base: str
-    """The checksum of the text, as its end line says."""
+    """The checksum of the text, from its end line."""
     end: int
-    """The position behind the last whole record; without records, behind the inline tail."""
+    """The position after the last whole record; without records, after the inline tail."""
     crc_at: int
     """The position of `crc`."""
     crc: str
@@ -234,7 +234,7 @@ class Mark:
 
     @classmethod
     def of(cls, text: str) -> Self | None:
-        """The mark that `str` has made a text of; None if the text is none."""
+        """Return the mark from its text by `str`, or None."""
         words = text.rsplit("-", 5)
         if len(words) != 6 or len(words[0]) != 36:
             return None
@@ -242,7 +242,7 @@ class Mark:
         return cls(segment, int(version, 16), base, int(end, 16), int(crc_at, 16), crc)
 
     def followed(self, data: bytes) -> Self:
-        """The mark of the file once it has this record, or these, behind the last one."""
+        """Return the mark of the file after one or more records at its end."""
         lines, at = _scan(data, 0, self.segment)
         if not lines:
             return self
@@ -251,21 +251,21 @@ class Mark:
         return type(self)(self.segment, int(line[1]), self.base, self.end + at, crc_at, crc)
 
     def extended(self, record: bytes) -> Self:
-        """The mark of the file once it has this whole record, as `Record.encode` makes it, behind the last one."""
+        """Return the mark of the file after a whole record at its end."""
         line = record[: record.index(b"\n")]
         crc_at, crc = self.end + len(line) - _CRC_BYTES, line[-_CRC_BYTES:].decode()
         return type(self)(self.segment, int(line.split(b" ", 2)[1]), self.base, self.end + len(record), crc_at, crc)
 
     def is_in(self, read: Read) -> bool:
-        """Whether a file that had this mark, as a file of its inode, still begins with all that the mark stands for.
+        """Return whether a file of the same inode still begins with the marked bytes.
 
-        Files only grow while they have one inode, but for what is behind the last whole record.
+        Files only grow while they have the same inode, except after the last whole record.
         """
         return read(self.crc_at, self.crc_at + _CRC_BYTES) == self.crc.encode()
 
 
 def mark_of(read: Read, size: int) -> Mark | None:
-    """The mark of a header file of some size, without a read of its inline tail; None if the file is not a header."""
+    """Return the mark of a header file, without a read of its inline tail, or None."""
     head, text_end = b"", -1
     while text_end < 0 and len(head) < min(size, TEXT_BYTES_MAX):
         more = read(len(head), min(size, max(_READ_STEP_BYTES, 4 * len(head))))

@@ -9,7 +9,9 @@ from rollingfs.format.pin_codec import PIN_BYTES_MAX
 
 
 def read_bytes_max(path: str) -> int | None:
-    """How much of a file to read whole: a byte more than the format allows, which its parser refuses; None for all.
+    """Return the bytes to read of a file: a byte more than the format allows.
+
+    The parser refuses such a file. None: all bytes.
 
     Parameters
     ----------

@@ -16,7 +16,7 @@ VARINT_BITS = 64
 
 
 class MalformedFooterError(RollingError, ValueError):
-    """A file has no Parquet footer that can be read, or one that does not fit."""
+    """A file has no Parquet footer that can be read, or its footer does not fit."""
 
 
 class Decoder:
@@ -27,7 +27,7 @@ class Decoder:
         self._at = 0
 
     def struct(self) -> Fields:
-        """A struct.
+        """Return a struct.
 
         Raises
         ------
@@ -102,7 +102,7 @@ class Encoder:
     """Writes Thrift's compact protocol."""
 
     def struct(self, fields: Fields) -> bytes:
-        """A struct, its fields by number."""
+        """Return a struct, its fields by number."""
         out = bytearray()
         last = 0
         for number in sorted(fields):

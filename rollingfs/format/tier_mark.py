@@ -9,7 +9,7 @@ MARK_BYTES_MAX = 4096
 
 
 def format_mark(identity: str) -> bytes:
-    """A mark's content."""
+    """Return a mark's content."""
     return tokens.seal_text(f"{MARK_FORMAT}\nid {identity}\n".encode())
 
 

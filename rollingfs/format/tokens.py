@@ -25,7 +25,7 @@ _TO_ESCAPE = re.compile(r"[%\x00-\x20\x7f]")
 END = b"\nend crc32c="
 """The last line of a text begins so."""
 END_BYTES = len(END) + 8 + 2
-"""What it takes, with the line break before it and the blank line."""
+"""Its bytes, with the line break before it and the blank line."""
 _ESCAPED = re.compile(r"%([01][0-9a-f]|20|25|7f)")  # no other escape, so that a text has one form
 
 
@@ -38,7 +38,7 @@ WORDS_KEPT_MAX = 256
 
 
 class Malformed(ValueError):
-    """A line or a file breaks a rule of the format; the message says which."""
+    """A line or a file breaks a rule of the format; the message names it."""
 
 
 @functools.lru_cache(WORDS_KEPT_MAX)
@@ -48,7 +48,7 @@ def quote(text: str) -> str:
 
 
 def unquote(word: str) -> str:
-    """The inverse of `quote`."""
+    """Return the inverse of `quote`."""
     if len(_ESCAPED.findall(word)) != word.count("%"):
         raise Malformed("has a '%' that escapes nothing")
     return _ESCAPED.sub(lambda match: chr(int(match[1], 16)), word)
@@ -61,7 +61,7 @@ def format_time(at_ms: int) -> str:
     Raises
     ------
     ValueError
-        The time lies outside the years 1 to 9999.
+        The time is outside the years 1 to 9999.
     """
     try:
         moment = _EPOCH + timedelta(milliseconds=at_ms)
@@ -72,7 +72,7 @@ def format_time(at_ms: int) -> str:
 
 @functools.lru_cache(maxsize=64)  # most lines of a header name the time of one commit
 def parse_time(word: str) -> int:
-    """The inverse of `format_time`."""
+    """Return the inverse of `format_time`."""
     if not _TIME.fullmatch(word):
         raise Malformed(f"{word!r} is not a time")
     return parse_shaped_time(word)
@@ -132,12 +132,12 @@ def reference(word: str) -> str:
 
 
 def segment_path(word: str) -> str:
-    """The path of another segment, relative to a folder."""
+    """Return the path of another segment, relative to a folder."""
     return check_relative_name(unquote(word))
 
 
 def tier_path(word: str) -> str:
-    """The path by which the files of a segment were put into a tier; only compared with others."""
+    """Return the path by which the files of a segment were put into a tier; only compared with others."""
     found = unquote(word)
     if not found or len(found.encode()) > TIER_PATH_BYTES_MAX:
         raise Malformed(f"{found[:SHOWN_CHARACTERS_MAX]!r} is no path of a segment with files in a tier")
@@ -145,12 +145,12 @@ def tier_path(word: str) -> str:
 
 
 def quote_path(path: str) -> str:
-    """The inverse of `segment_path`; refuses a path that no reader would take."""
+    """Return the inverse of `segment_path`; refuses a path that no reader would take."""
     return quote(check_relative_name(path))
 
 
 def quote_reference(reference: str) -> str:
-    """Escape a reference; refuse one that no reader would take, which must not get into a header."""
+    """Escape a reference; refuse a reference that no reader would take."""
     try:
         check_reference(f"{reference}x" if reference.endswith(CHUNKS_SUFFIX + "/") else reference)
     except ValueError as error:
@@ -175,7 +175,7 @@ def exactly(words: Sequence[str], count: int) -> Sequence[str]:
 
 
 def fields(words: Iterable[str], parsers: Mapping[str, Callable[[str], Any]], *, strict: bool = True) -> dict[str, Any]:
-    """The ``key=value`` words of a line. If `strict`, refuse unknown keys, which may change the meaning of the line."""
+    """Return the ``key=value`` words of a line; `strict` refuses unknown keys."""
     found: dict[str, Any] = {}
     for word in words:
         key, equals, value = word.partition("=")
@@ -206,7 +206,10 @@ def check_size(data: bytes, bytes_max: int) -> None:
 
 
 def split_text(data: bytes, first: str) -> tuple[list[str], int]:
-    """The lines between the first and the end line, and the position after the text; the end line checks them."""
+    """Return the lines between the first and the end line, and their end.
+
+    The checksum of the end line is checked.
+    """
     if not data.startswith(first.encode() + b"\n"):
         start = data[:40].split(b"\n")[0].decode(errors="replace")
         if start.split(" ")[0] == first.split(" ")[0]:
@@ -237,7 +240,7 @@ def read_json(text: str | bytes) -> Any:
     Raises
     ------
     ValueError
-        It is none. The message is the rest of a sentence, with no word of Python's.
+        It is malformed. The message is the rest of a sentence, without words of Python.
     """
     try:
         return json.loads(text)

@@ -1,4 +1,4 @@
-"""How a header changes: one pure function ``Header -> Header`` for each operation on one segment.
+"""Changes of a header: a pure function ``Header -> Header`` for each operation on a segment.
 
 A transition checks the conditions of its operation against the very header that will be replaced. So it runs again on
 every attempt. It neither counts the version nor writes the commit line: `stamp` does, for all transitions.
@@ -45,11 +45,11 @@ class Guard:
     expected_offset: int | None = None
     expected_attrs: Mapping[str, str | None] = field(default_factory=dict)
     expected_start: int | None = None
-    """Where the retained bytes begin; with the length, it says that the very bytes are there that were seen."""
+    """Begin of the retained bytes; with the length, it identifies the very bytes that were seen."""
 
     @property
     def is_plain(self) -> bool:
-        """Whether a plain file is meant, or the segment that was adopted from it."""
+        """Return whether a plain file is meant, or the segment that was adopted from it."""
         return self.segment is not None and self.segment.startswith(PLAIN_INCARNATION)
 
 
@@ -73,7 +73,7 @@ class MarksFullError(RollingError):
 
 
 Attrs = Mapping[str, str | None] | Callable[[Mapping[str, str], int], Mapping[str, str | None]]
-"""Attributes to set, and None for one to remove; or what says so, given those of the header and an append's offset."""
+"""Attributes to set, with None to remove; or a function of the header's attributes and an append's offset."""
 STAMP_BYTES_MAX = 256
 """By how much `stamp` can lengthen a header's text: a commit line, an `evicted` and a `turn` line, a digit of each."""
 
@@ -107,22 +107,22 @@ GONE = "The segment that this handle was opened on is gone; another has its name
 
 
 def missing(name: str) -> FileNotFoundError:
-    """The error for a segment that is not there."""
+    """Return the error for a segment that is not there."""
     return FileNotFoundError(2, MISSING, name)
 
 
 def exists(name: str) -> FileExistsError:
-    """The error for a segment or a plain file where there should be none."""
+    """Return the error for a segment or a plain file in the way."""
     return FileExistsError(17, "A segment or a file is there already; nothing was written", name)
 
 
 def live(header: Header | None, name: str, segment: str | None = None) -> Header:
-    """The header, if the segment exists; with `segment`, if it is that incarnation.
+    """Return the header, if the segment exists; with `segment`, if it is that incarnation.
 
     Raises
     ------
     FileNotFoundError
-        There is none, or a tombstone, or another incarnation.
+        There is no header, or a tombstone, or another incarnation.
     """
     if header is None or header.phase is Phase.DELETED:
         raise missing(name)
@@ -132,7 +132,7 @@ def live(header: Header | None, name: str, segment: str | None = None) -> Header
 
 
 def check(header: Header | None, guard: Guard, name: str, *, length: int | None = None) -> Header:
-    """The header, if an operation that changes the segment may go on.
+    """Return the header, if an operation that changes the segment may go on.
 
     Parameters
     ----------
@@ -179,12 +179,12 @@ def check(header: Header | None, guard: Guard, name: str, *, length: int | None 
 
 
 def check_absent(guard: Guard, name: str) -> None:
-    """Refuse to make a segment if the guard expects one of some length, or with some attribute.
+    """Refuse to make a segment if the guard expects a length or an attribute.
 
     Raises
     ------
     BadOffsetError, AttributeMismatchError
-        The guard does.
+        The guard expects a length or an attribute.
     """
     if guard.expected_offset:
         raise BadOffsetError(
@@ -198,12 +198,14 @@ def check_absent(guard: Guard, name: str) -> None:
 
 
 def check_incarnation(header: Header, segment: str | None, name: str) -> Header:
-    """The header, if it is of this incarnation, perhaps that of the plain file that it was adopted from.
+    """Return the header, if it is of this incarnation.
+
+    The incarnation of the plain file that it was adopted from counts, too.
 
     Raises
     ------
     FileNotFoundError
-        It is of another.
+        It is of another incarnation.
     """
     if segment is not None and segment not in header.incarnations:
         raise FileNotFoundError(2, f"{GONE}; nothing was written", name)
@@ -265,7 +267,9 @@ def check_attrs(attrs: Attrs, name: str = "the segment") -> None:
 def create(
     base: Header | None, segment: str, policy: RollingPolicy, now_ms: int, adopted: Adopted | None = None
 ) -> Header:
-    """A new incarnation, empty and open, over nothing, a tombstone, or a segment whose content becomes `Drop`.
+    """Return a new incarnation, empty and open, perhaps over another header.
+
+    The content of a segment becomes `Drop`.
 
     Raises
     ------
@@ -289,7 +293,7 @@ def create(
 
 
 def _emptied(header: Header, **changes: Any) -> Header:
-    """The header without its bytes and what goes with them: all other fields stay, a new kind of line too.
+    """Return the header without its bytes and what goes with them: all other fields stay, a new kind of line too.
 
     Raises
     ------
@@ -304,9 +308,9 @@ def _emptied(header: Header, **changes: Any) -> Header:
 
 
 def extend(header: Header, entries: Sequence[Entry], tail: bytes, now_ms: int) -> Header:
-    """Put entries and a new inline tail behind the entries that are there; the old tail must begin them.
+    """Put entries and a new inline tail after the entries that are there; the old tail must begin them.
 
-    No byte gets an earlier time than the one before it, whatever the clock of its writer said.
+    No byte gets an earlier time than the byte before it, in spite of its writer's clock.
     """
     if tail == header.tail and not entries:
         return header
@@ -337,7 +341,7 @@ def with_attrs(header: Header, attrs: Attrs, name: str = "the segment", offset: 
     Parameters
     ----------
     offset
-        Where the data of the operation begins; a function of attributes gets it.
+        Begin of the operation's data; a function of attributes gets it.
     """
     if callable(attrs):
         attrs = attrs(header.attrs, offset)
@@ -354,17 +358,17 @@ def seal(header: Header) -> Header:
 
 
 def acquire(header: Header, owner: str) -> Header:
-    """A new epoch, held by `owner`; the owner before is fenced."""
+    """Return a new epoch, held by `owner`; the owner before is fenced."""
     return replace(header, epoch=header.epoch + 1, owner=owner)
 
 
 def release(header: Header) -> Header:
-    """Nobody holds the segment any more; the epoch stays."""
+    """Return the header without an owner; the epoch stays."""
     return replace(header, owner=None)
 
 
 def tombstone(header: Header, *, merged: str | None = None) -> Header:
-    """What is left of a segment that is gone.
+    """Return the header of a deleted segment.
 
     Raises
     ------

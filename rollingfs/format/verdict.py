@@ -8,7 +8,7 @@ from rollingfs.format.header import COMMITS_MAX, Header
 
 
 class Verdict(Enum):
-    """What the header now says of an attempt to replace its predecessor."""
+    """Verdict of the present header on an attempt to replace its predecessor."""
 
     MINE = "it took place"
     SAME = "it has not taken place, but still may"
@@ -17,16 +17,16 @@ class Verdict(Enum):
 
 
 def judge(base: Header | None, same: bool, current: Header | None, writer: str, number: int) -> Verdict:
-    """Whether operation `number` of `writer`, conditioned on `base`, took place.
+    """Return whether operation `number` of `writer`, conditioned on `base`, took place.
 
     Parameters
     ----------
     base
-        The header that the attempt would have replaced; None if there was none.
+        The header that the attempt would have replaced; or None.
     same
-        Whether the file still is what the attempt was conditioned on.
+        Whether the file still has the token of the attempt's condition.
     current
-        The header that is there now; None if there is none (or an empty file).
+        The header that is there now; None without a file (or for an empty file).
     """
     if same:
         return Verdict.SAME
@@ -44,7 +44,7 @@ def judge(base: Header | None, same: bool, current: Header | None, writer: str, 
 
 
 def is_crowded(base: Header | None) -> bool:
-    """Whether many writers commit now, so that the line of a commit that follows on `base` may soon be evicted."""
+    """Return whether the line of a commit after `base` may soon be evicted."""
     if base is None:
         return False
     return sum(line.version > base.version - COMMITS_MAX for line in base.commits) > COMMITS_MAX // 2

@@ -1,6 +1,7 @@
-"""File formats that do not join: of two such files in a row, a reader finds only one, or fails. Pure.
+"""File formats that do not join: of two such files in a row, a reader finds a single file, or fails. Pure.
 
-Sources: the signatures in the specifications and in the readers of the formats. `docs/joining.md` has what readers do.
+Sources: the signatures in the specifications and in the readers of the formats. `docs/joining.md` has the behaviour of
+readers.
 """
 
 from __future__ import annotations
@@ -96,7 +97,7 @@ NOT_JOINED = (
     (0, re.compile(rb"\xff{4}..\0\0", re.DOTALL), ARROW_STREAM),
     (0, re.compile(rb"\x80[\x02-\x05][\x95c}\]K\x8c\x58(]"), "pickle"),
 )
-"""Formats of records in a row, whose usual readers end behind the first. Their heads may be cut off at a record."""
+"""Formats of records in a row, whose usual readers end after the first. Their heads may be cut off at a record."""
 ORC, ZIP_END, ZIP_END_BYTES = b"ORC", b"PK\x05\x06", 22
 TAR, TAR_AT, TAR_BLOCK_BYTES = b"ustar", 257, 512
 HEAD_BYTES = TAR_BLOCK_BYTES
@@ -105,11 +106,11 @@ TAIL_BYTES = 2 * TAR_BLOCK_BYTES
 zip."""
 GZIP, BZIP2, XZ, ZSTD = b"\x1f\x8b", b"BZh", b"\xfd7zXZ\0", b"\x28\xb5\x2f\xfd"
 BLOCKED_BYTES = {BZIP2: 1024 * 1024, ZSTD: 160 * 1024}
-"""Bytes that a compressed file may take before it gives the first byte: a block of 900,000 bytes; one of 128 KiB."""
+"""Bytes that a compressed file may take before it gives the first byte: a block of 900,000 bytes; or of 128 KiB."""
 
 
 def format_of(head: bytes, tail: bytes) -> str | None:
-    """Return the format of a file of which no part is such a file; None if there is none, or nobody can tell.
+    """Return the format of a file of which no part is such a file, or None.
 
     Parameters
     ----------
@@ -144,9 +145,11 @@ def head_bytes(head: bytes) -> int:
 
 
 def decompressed(head: bytes) -> bytes:
-    """Return the first bytes, `HEAD_BYTES` at most, of what is compressed; empty if it is not, or not understood.
+    """Return the first bytes, `HEAD_BYTES` at most, of compressed data.
 
-    zstd needs Python 3.14 or the package zstandard; without either, nothing is found in it.
+    It is empty if the data is not compressed, or not understood.
+
+    zstd needs Python 3.14 or the package zstandard; without either, it is not understood.
     """
     try:
         if head.startswith(GZIP):
