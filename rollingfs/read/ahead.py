@@ -1,4 +1,4 @@
-"""What is fetched ahead of the reader of one file: the bytes that follow, or column chunks."""
+"""Bytes that are fetched ahead of the reader of a file: the next bytes, or column chunks."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from rollingfs.read.prefetch import Bounds, Prefetch
 
 
 class Ahead:
-    """The bytes that are fetched ahead of the reader of one file; a file is read in a row, or by columns.
+    """The bytes that are fetched ahead of the reader of a file, in a row or by columns.
 
     Parameters
     ----------
     footers, key
-        Those of `ColumnAhead`.
+        Parameters of `ColumnAhead`.
     """
 
     def __init__(self, bounds: Bounds, footers: dict[Hashable, bytes], key: Hashable | None) -> None:
         self._row = Prefetch(bounds)
         self._columns = ColumnAhead(bounds, footers, key)
         self._is_by_columns = False
-        """Whether the same columns of two row groups were read. The bytes behind them are then not fetched ahead."""
+        """Whether the same columns of two row groups were read. The bytes after them are then not fetched ahead."""
 
     def take(self, start: int, end: int) -> tuple[int, bytes] | None:
-        """Bytes that were fetched ahead, and where they begin; None if the caller must fetch ``[start, end)`` itself.
+        """Return bytes that were fetched ahead, with their begin, or None.
 
         The byte at `start` is always among them. An error of what was fetched ahead is older than this read, and the
         store may have recovered since: so the caller fetches the bytes itself.

@@ -11,7 +11,7 @@ from rollingfs.read.prefetch import PREFETCH_RANGE_BYTES, Bounds
 from rollingfs.runtime.bridge import wait
 
 FOOTER_BYTES_MAX = 64 * 1024
-"""What pyarrow reads of the end of a file at first."""
+"""Bytes that pyarrow reads at first of the end of a file."""
 FOOTER_BYTES_PER_READ = 16 * 1024
 """Decoding 16 KiB of a footer takes 10 ms, less than a round trip. So a larger footer is decoded after more reads."""
 FOOTERS_MAX = 16
@@ -21,20 +21,20 @@ RUN_BYTES_MAX = 16 * 1024 * 1024
 RUNS_MAX = 256
 """Maximum number of different reads that are expected again: each of them is looked at for each read."""
 MISSES_MAX = 8
-"""Maximum number of reads that find other row groups fetched, less those that find theirs. Threads ask in any order."""
+"""Maximum excess of wrong guesses of row groups over right guesses. Threads ask in any order."""
 WASTE_FACTOR = 2
-"""Weight of the ranges and bytes that were fetched in vain: failed guesses make the next ones smaller."""
+"""Weight of the ranges and bytes that were fetched in vain: failed guesses make the next guesses smaller."""
 
 Span = tuple[int, int]
 
 
 class ColumnPattern:
-    """Which column chunks a reader has read, and which it will read if it reads the same columns of each row group.
+    """Column chunks that a reader has read, and will read if it reads the same columns of each row group.
 
     Parameters
     ----------
     chunks
-        Where the column chunks begin and end, in the order of the file.
+        Extents of the column chunks, in the order of the file.
     columns
         The number of chunks of a row group.
     """
@@ -45,13 +45,13 @@ class ColumnPattern:
         self._by_start = {start: number for number, (start, _) in enumerate(chunks)}
         self._by_end = {end: number for number, (_, end) in enumerate(chunks)}
         self._runs: dict[Span, int | None] = {}
-        """The row group behind the last read, by the numbers of the first column and of the chunks behind that column.
+        """Return the next row group, by the numbers of the first column and of the chunks after it.
 
         None for chunks that the reader will hardly read in the same way again."""
         self._done: set[int] = set()
 
     def read(self, start: int, end: int) -> bool:
-        """Note a read; whether it was one of whole column chunks."""
+        """Note a read; return whether it was a read of whole column chunks."""
         run = self._run(start, end)
         if run is None:
             return False
@@ -64,7 +64,7 @@ class ColumnPattern:
         return True
 
     def knows(self, start: int, end: int) -> bool:
-        """Whether the reader has read the same columns of other row groups only."""
+        """Return whether the reader has read the same columns of other row groups only."""
         run = self._run(start, end)
         return run is not None and self._runs.get(run) is not None and self._by_start[start] not in self._done
 
@@ -78,7 +78,7 @@ class ColumnPattern:
         return None if first is None or last is None else (first % self._columns, last - first)
 
     def following(self) -> Iterator[Span]:
-        """What has not been read yet, the next chunks of each column first: threads are not equally fast."""
+        """Yield unread chunks, the next chunks of each column first."""
         rows = [self._unread(run, left) for run, left in self._runs.items() if left is not None]
         for spans in zip_longest(*rows):
             yield from sorted(span for span in spans if span is not None)
@@ -91,17 +91,17 @@ class ColumnPattern:
 
 
 class ColumnAhead:
-    """The column chunks that are fetched ahead of the reader of one file, if that is a Parquet file.
+    """The column chunks that are fetched ahead of the reader of a Parquet file.
 
-    pyarrow locks a Python file for each read, so its threads ask for one column chunk after the other. The footer,
-    which readers read first, says where the same columns of the other row groups are. A reader that has read columns
-    of one group usually reads them in the following groups.
+    pyarrow locks a Python file for each read, so its threads ask for column chunks in order. The footer,
+    which readers read first, has the places of the same columns of the other row groups. A reader that has read columns
+    of a group usually reads them in the following groups.
 
     Parameters
     ----------
     footers, key
-        The ends of the last files that were read, from the footer on, and the key of this one; None if no key tells
-        it from another file of its name.
+        The ends of the last files that were read, from the footer on, and the key of this file; None without a unique
+        key.
     """
 
     def __init__(self, bounds: Bounds, footers: dict[Hashable, bytes], key: Hashable | None) -> None:
@@ -116,7 +116,7 @@ class ColumnAhead:
         self._ahead: dict[Span, concurrent.futures.Future[Buffer]] = {}
         self._misses = 0
         self._reads = self._read_bytes = 0
-        """Those of column chunks."""
+        """Ranges of column chunks."""
         self._wasted = self._wasted_bytes = 0
         """The ranges that were fetched ahead in vain."""
 
@@ -133,11 +133,11 @@ class ColumnAhead:
                 self._footers.pop(oldest, None)
 
     def knows(self, start: int, end: int) -> bool:
-        """Whether these are column chunks that the reader has read of other row groups only."""
+        """Return whether these are column chunks that the reader has read of other row groups only."""
         return self._pattern is not None and self._pattern.knows(*self._within(start, end))
 
     def note(self, start: int, end: int) -> ColumnPattern | None:
-        """Note a read; the pattern if that was one of whole column chunks."""
+        """Note a read; return the pattern if it was a read of whole column chunks."""
         span = self._within(start, end)
         pattern = self._known(span) if self._last else None
         if pattern is None or not pattern.read(*span):
@@ -147,7 +147,7 @@ class ColumnAhead:
         return pattern
 
     def take(self, start: int, end: int) -> bytes | None:
-        """The bytes ``[start, end)`` if they were fetched ahead; None if the caller must fetch them itself."""
+        """Return the bytes ``[start, end)`` if they were fetched ahead; None if the caller must fetch them itself."""
         is_known, pattern = self.knows(start, end), self.note(start, end)
         if pattern is None:
             return None
@@ -188,7 +188,7 @@ class ColumnAhead:
         return start - self._bounds.start, end - self._bounds.start
 
     def _known(self, span: Span) -> ColumnPattern | None:
-        """The pattern of the file's columns; None as long as the footer would take too long to decode."""
+        """Return the pattern of the file's columns; None as long as the footer would take too long to decode."""
         if self._pattern is None:
             if len(self._last) > (len(self._early) + 1) * FOOTER_BYTES_PER_READ:
                 self._early.append(span)
@@ -221,7 +221,7 @@ def _requests(start: int, end: int) -> int:
 
 
 def pattern_of(last: bytes, size: int) -> ColumnPattern:
-    """The pattern of the columns that a file of some size has, by its end; one of no columns if that is damaged."""
+    """Return the pattern of a file's columns, by its end; empty if it is damaged."""
     from rollingfs.format.parquet_chunks import chunk_spans
     from rollingfs.format.parquet_footer import TAIL_BYTES, body_size
     from rollingfs.format.thrift import MalformedFooterError

@@ -1,6 +1,6 @@
-"""Whether anything lives in a folder, and what, by as few requests as possible.
+"""Live contents of a folder, by as few requests as possible.
 
-On a store without folders one exists as long as something is in it. On a disk one exists until it is removed;
+On a store without folders a folder exists as long as it is not empty. On a disk it exists until it is removed;
 where tombstones have to stay in it, a hidden file marks it as removed.
 """
 
@@ -28,26 +28,28 @@ logger = logging.getLogger("rollingfs")
 T = TypeVar("T")
 
 NAMES_SHOWN_MAX = 3
-"""Maximum number of names in an error about what lies in a folder."""
+"""Maximum number of names in an error about the content of a folder."""
 NAMES_COUNTED_MAX = 16
-"""With more names than this, an error says "at least"."""
+"""With more names than this, an error has the words "at least"."""
 
 
 def is_of_entry(error: OSError) -> bool:
-    """Whether an error is about one file only: the file is damaged, too new, or this client may not read it.
+    """Return whether an error concerns a single file.
 
-    Any other error means that the store does not answer; nothing is known of the file then.
+    The file is damaged, too new, or this client may not read it.
+
+    Any other error means that the store does not answer; the state of the file is unknown then.
     """
     return isinstance(error, CorruptHeaderError | CorruptChunkError | PermissionError) or error.errno == errno.EINVAL
 
 
 def removed_path(folder: str) -> str:
-    """The file that marks a folder as removed."""
+    """Return the file that marks a folder as removed."""
     return f"{folder.rstrip('/')}/{names.REMOVED_NAME}"
 
 
 def kept_path(folder: str) -> str:
-    """The file that lets a folder be there on a store without folders."""
+    """Return the file that lets a folder be there on a store without folders."""
     return f"{folder}/{names.KEPT_NAME}"
 
 
@@ -65,7 +67,7 @@ class Sorted:
     read: dict[str, bytes]
     """The content of header files that the listing has read, by segment."""
     links: tuple[str, ...] = ()
-    """The symbolic links that recursive verbs take as what they are: to folders, to nothing, and of hidden names."""
+    """The symbolic links that recursive verbs do not follow: to folders, broken, or of hidden names."""
 
     @staticmethod
     def of(entries: Iterable[FileInfo]) -> Sorted:
@@ -99,7 +101,7 @@ class Sorted:
         return replace(self, headers=headers, files=tuple(file for file in self.files if wanted(file.path)))
 
     def undecided(self, last: str) -> tuple[FileInfo, ...]:
-        """The files whose header (perhaps a tombstone) would come after the `last` path of a page."""
+        """Return the files whose header (perhaps a tombstone) would come after the `last` path of a page."""
         return tuple(
             file for file in self.files if file.path not in self.headers and names.header_path(file.path) > last
         )
@@ -108,7 +110,7 @@ class Sorted:
 class Contents:
     """Looks into folders.
 
-    A file whose header cannot be read counts as alive, because nobody knows that it is not.
+    A file whose header cannot be read counts as alive, because it may be.
     """
 
     def __init__(self, backend: Backend, runtime: Runtime, headers: Headers, lookup: Lookup) -> None:
@@ -124,7 +126,7 @@ class Contents:
     # -- folders -------------------------------------------------------------------------------------------
 
     async def is_folder(self, path: str) -> bool:
-        """Whether there is such a folder (a segment may have the same name)."""
+        """Return whether there is such a folder (a segment may have the same name)."""
         if names.is_reserved(path):
             return False
         if (self.backend.has_folders or self.is_top(path)) and not await self.backend.is_folder(path):
@@ -143,7 +145,7 @@ class Contents:
             return False
 
     async def is_alive(self, folder: str) -> bool:
-        """Whether users see this folder of the backend. A folder that cannot be listed counts as seen."""
+        """Return whether users see this folder of the backend. A folder that cannot be listed counts as seen."""
         try:
             return await self._is_alive(folder)
         except PermissionError as error:
@@ -153,11 +155,11 @@ class Contents:
             return True
 
     def is_top(self, folder: str) -> bool:
-        """Whether a folder is there without being made: the root, a bucket."""
+        """Return whether a folder is there without being made: the root, a bucket."""
         return folder in ("", "/") or (not self.backend.has_folders and "/" not in folder)
 
     async def is_removed(self, folder: str) -> bool:
-        """Whether a folder is marked as removed."""
+        """Return whether a folder is marked as removed."""
         try:
             await self.backend.stat(removed_path(folder))
         except FileNotFoundError:
@@ -165,7 +167,7 @@ class Contents:
         return True
 
     async def _has_content(self, folder: str) -> bool:
-        """Whether a folder exists: it has content, or the store shows it although it is empty."""
+        """Return whether a folder exists: it has content, or the store shows it although it is empty."""
         found, is_bare, _ = await self._search(folder, self._is_any_alive)
         # a folder without entries exists if the backend says so: it was made, or has a marker
         return bool(found) or (is_bare and await self.backend.is_folder(folder))
@@ -173,12 +175,12 @@ class Contents:
     async def _search(
         self, folder: str, look: Callable[[Sorted, Sequence[FileInfo]], Awaitable[T]]
     ) -> tuple[T, bool, bool]:
-        """Look at one page of a listing after the other until `look` returns something.
+        """Look at the pages of a listing until `look` returns a value.
 
         Returns
         -------
         tuple
-            What `look` returned; whether there were no entries at all; whether there are more pages.
+            The result of `look`; whether there were no entries; whether there are more pages.
         """
         place, is_bare = None, True
         undecided: Sequence[FileInfo] = ()
@@ -192,7 +194,7 @@ class Contents:
                 return seen, is_bare, place is not None
 
     async def _is_any_alive(self, found: Sorted, undecided: Sequence[FileInfo]) -> bool:
-        """Whether anything lives among the entries of a page."""
+        """Return whether anything lives among the entries of a page."""
         if found.is_kept or any(file.path not in found.headers and file not in undecided for file in found.files):
             return True
         if await self._is_any_live(found.headers):
@@ -206,7 +208,7 @@ class Contents:
         return False
 
     async def _is_any_live(self, headers: Mapping[str, str | None]) -> bool:
-        """Whether one of these segments, given with their tokens, exists; hidden ones do not count."""
+        """Return whether any of these segments, with tokens, exists; hidden segments do not count."""
         unknown = []
         for path, token in headers.items():
             if names.is_hidden_segment(path):
@@ -226,21 +228,21 @@ class Contents:
         return False
 
     async def _lives(self, file: FileInfo, found: Sorted) -> bool:
-        """Whether a file exists that a page shows beside a header of its name: as a segment, or as a plain file."""
+        """Return whether a file with a header exists: as a segment, or as a plain file."""
         loaded = await self.loaded_or_error(file.path, found.headers[file.path])
         return isinstance(loaded, OSError) or loaded.live or bool(await self.is_visible_or_error(file, loaded))
 
     # -- files and folders in the way ----------------------------------------------------------------------
 
     async def room(self, path: str, loaded: Loaded) -> FileInfo | None:
-        """The plain file at the name of a new segment; None if the name is free.
+        """Return the plain file at the name of a new segment, or None.
 
         If there is no plain file, no folder may have the name. Over an async backend both are looked for at once.
 
         Parameters
         ----------
         loaded
-            What was read of the segment's header; no segment is there.
+            The answer for the segment's header; no segment is there.
 
         Raises
         ------
@@ -262,15 +264,15 @@ class Contents:
         return plain
 
     async def check_no_folder(self, path: str) -> None:
-        """Refuse to make a segment of a name that a folder has, because the segment would hide what lies in the folder.
+        """Refuse to make a segment that would hide a folder's content.
 
-        This takes one listing of a few keys. It does not see a file that comes into the folder at the same moment, and
-        it sees nothing where this client may not list.
+        This takes a listing of a few keys. It does not see a file that comes into the folder at the same moment, and
+        it is blind where this client may not list.
 
         Raises
         ------
         FolderOccupiedError
-            Something lives in the folder; nothing was written.
+            Something lives in the folder; no byte was written.
         """
         refusal = await self._refusal(path)
         if refusal is not None:
@@ -291,7 +293,7 @@ class Contents:
         return FolderOccupiedError(errno.EISDIR, _in_the_way(path, living, is_more), path) if living else None
 
     async def _living(self, found: Sorted, undecided: Sequence[FileInfo]) -> list[str]:
-        """The paths of what lives among the entries of a page: all of them, or a few more than an error counts."""
+        """Return the paths of live entries of a page, or enough for an error."""
         files = {file.path: file for file in found.files if file not in undecided}
         candidates = sorted({*found.headers, *files, *found.folders})
         living: list[str] = []
@@ -302,7 +304,7 @@ class Contents:
         return living
 
     async def _living_path(self, path: str, found: Sorted, file: FileInfo | None) -> str | None:
-        """The path of an entry that lives, with a slash behind a folder's; None for one that does not."""
+        """Return the path of a live entry, with a slash after a folder's; else None."""
         if names.is_hidden_segment(path):
             return None
         if path in found.headers:
@@ -320,7 +322,7 @@ class Contents:
     async def loaded_or_error(
         self, path: str, token: str | None, data: bytes | None = None, began: int = 0
     ) -> Loaded | OSError:
-        """The header of a segment, from the cache if it has this token; or the error that is about this header only.
+        """Return the header of a segment, perhaps cached, or its own error.
 
         Parameters
         ----------
@@ -339,7 +341,7 @@ class Contents:
             return error
 
     async def is_visible_or_error(self, file: FileInfo, loaded: Loaded | None) -> bool | OSError:
-        """Whether users see a plain file: a tombstone may say that it is dead."""
+        """Return whether users see a plain file, which a tombstone may hide."""
         if loaded is None or loaded.header is None or loaded.header.adopted is None:
             return True
         if is_shadowed(loaded.header, file):

@@ -21,7 +21,7 @@ RUNS_MAX = 4096
 
 @dataclass(slots=True, eq=False, repr=False)
 class _File:
-    """What was read of one chunk file, or of one piece of it: runs of bytes in order, with gaps between them."""
+    """Bytes that were read of a chunk file, or of a piece of it: runs in order, with gaps."""
 
     path: str
     chunk: Chunk
@@ -39,7 +39,7 @@ class _File:
         return len(self.starts) == 1 and self.starts[0] == self.first and self.ends[0] == self.last
 
     def gaps(self, start: int, end: int) -> list[tuple[int, int]]:
-        """The parts of ``[start, end)`` that were not read yet."""
+        """Return the parts of ``[start, end)`` that were not read yet."""
         found = []
         at = bisect.bisect_right(self.ends, start)
         while start < end:
@@ -51,7 +51,7 @@ class _File:
         return found
 
     def add(self, start: int, end: int, data: Buffer) -> None:
-        """Note bytes that fill a gap, or a part of one."""
+        """Note bytes that fill a gap, or a part of it."""
         at = bisect.bisect_left(self.starts, start)
         if at and self.ends[at - 1] == start:
             at -= 1
@@ -69,14 +69,14 @@ class _File:
 
 
 class PieceChecks:
-    """Verifies each chunk file once one reader has read all of it, in pieces of any size and order.
+    """Verifies each chunk file once a reader has read all of it, in pieces of any size and order.
 
-    Threads may share it; in a forked child it begins anew.
+    Threads may share it; in a forked child it begins again.
 
     Parameters
     ----------
     runs_max
-        Maximum runs of bytes to remember; None for all.
+        Maximum runs of bytes to remember; None: all.
     """
 
     def __init__(self, runs_max: int | None = None) -> None:
@@ -94,7 +94,7 @@ class PieceChecks:
 
     @property
     def damaged(self) -> frozenset[str]:
-        """The files that were read whole and fail their checksums."""
+        """Return the files that were read whole and fail their checksums."""
         return self._damaged
 
     def add(self, path: str, chunk: Chunk, start: int, data: Buffer) -> None:
@@ -130,13 +130,16 @@ class PieceChecks:
             self._count -= len(self._files.pop(oldest).starts)
 
     def missing(self) -> list[tuple[str, Chunk, list[tuple[int, int]]]]:
-        """The files and pieces that were read in part, with the ranges that were not read."""
+        """Return the files and pieces that were read in part, with the ranges that were not read."""
         with self._lock:
             return [(file.path, file.chunk, file.gaps(file.first, file.last)) for file in self._files.values()]
 
 
 def _pieces(chunk: Chunk) -> Iterator[tuple[int, int, int]]:
-    """Where each piece of a chunk's file begins and ends, and its checksum; without any, those of the file."""
+    """Return the extent and checksum of each piece of a chunk's file.
+
+    Without pieces, there is a single extent for the file.
+    """
     first = 0
     assert chunk.crc32c is not None
     for length, crc in chunk.pieces or ((chunk.size, chunk.crc32c),):

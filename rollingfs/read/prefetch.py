@@ -11,17 +11,20 @@ from rollingfs.runtime.bridge import wait
 from rollingfs.runtime.values import value_class
 
 PREFETCH_RANGE_BYTES = 4 * 1024 * 1024
-"""A connection gives some 85 MB/s, so many small ranges come sooner than a few large ones in the same memory."""
+"""A connection gives some 85 MB/s, so many small ranges come sooner than a few large ranges in the same memory."""
 READ_BYTES_MIN = 1024 * 1024
 READ_BYTES_MAX = 8 * 1024 * 1024
-"""A first read of a file between these two sizes is that of a program that reads all of the file."""
+"""A first read between these two sizes shows a program that reads all of the file."""
 AHEAD_BYTES_MIN = 4 * 1024 * 1024
 AHEAD_FACTOR = 4
 """Maximum bytes fetched ahead for each byte that was read in a row, so that a short read fetches little too much."""
 
 
 def range_bytes(read_bytes: int, ahead_bytes: int, memory_bytes: int) -> int:
-    """The bytes to fetch at a time: as many as each read takes, if that is sensible, because then no byte is copied."""
+    """Return the bytes to fetch at a time: if sensible, the size of a read.
+
+    Then no byte is copied.
+    """
     size = read_bytes
     if not READ_BYTES_MIN <= read_bytes <= PREFETCH_RANGE_BYTES:
         size = min(max(ahead_bytes // 4, READ_BYTES_MIN), PREFETCH_RANGE_BYTES)
@@ -30,13 +33,13 @@ def range_bytes(read_bytes: int, ahead_bytes: int, memory_bytes: int) -> int:
 
 @value_class
 class Bounds:
-    """What may be fetched ahead of the reader of one file."""
+    """Limits of fetching ahead of the reader of a file."""
 
     begin: Callable[..., concurrent.futures.Future[Buffer]]
     """Starts to fetch the range between two offsets; with a third number, by at most so many requests at once."""
     start: int
     end: int
-    """Where the file begins and ends."""
+    """Extent of the file."""
     ranges_max: int
     memory_bytes: int
     """Maximum number of ranges, and of bytes, that are on their way or wait to be taken."""
@@ -54,10 +57,10 @@ class _Range:
 
 
 class Prefetch:
-    """The ranges that are fetched ahead of the reader of one file.
+    """The ranges that are fetched ahead of the reader of a file.
 
     Fetching ahead begins when a read starts where the read before it ended, or with the first read, if that is at the
-    file's beginning and as large as those of programs that read all of a file. The more is read in a row, the more is
+    file's beginning and as large as in programs that read all of a file. The more is read in a row, the more is
     fetched ahead. Readers with several threads (pyarrow) come slightly out of order: skipped ranges wait for a while.
     """
 
@@ -66,13 +69,13 @@ class Prefetch:
         self._begin = bounds.begin
         self._ranges: list[_Range] = []
         self._next = 0
-        """Where the next range begins."""
+        """Begin of the next range."""
         self._ahead_bytes = 0
         self._row_start = self.row_end = bounds.start
         """The bytes of the last reads that each began where the read before it ended."""
 
     def take(self, start: int, end: int) -> tuple[int, bytes] | None:
-        """Bytes that were fetched ahead, and where they begin; None if the caller must fetch ``[start, end)`` itself.
+        """Return bytes that were fetched ahead, with their begin, or None.
 
         The bytes may begin before `start`, and end before or after `end`. The byte at `start` is always among them.
         """
@@ -98,7 +101,10 @@ class Prefetch:
         return found
 
     def _begin_beside(self, start: int, end: int) -> None:
-        """Fetch ahead of the first read if it is one of many, by its place and size; the caller fetches its bytes."""
+        """Fetch ahead of the first read if it looks like the first of many.
+
+        The caller fetches the bytes of the read itself.
+        """
         if READ_BYTES_MIN <= end - start <= READ_BYTES_MAX:
             self._next = end
             self.read(start, end)
@@ -121,15 +127,15 @@ class Prefetch:
 
     @property
     def is_idle(self) -> bool:
-        """Whether no range is on its way, or here."""
+        """Return whether no range is on its way, or here."""
         return not self._ranges
 
     def has(self, offset: int) -> bool:
-        """Whether a byte is on its way, or here."""
+        """Return whether a byte is on its way, or here."""
         return any(each.start <= offset < each.end for each in self._ranges)
 
     def _is_behind(self, offset: int) -> bool:
-        """Whether a byte was already taken or skipped, while later ranges wait to be taken."""
+        """Return whether a byte was already taken or skipped, while later ranges wait to be taken."""
         return bool(self._ranges) and self._next - 2 * self._bounds.memory_bytes <= offset < self._next
 
     def _fill(self, start: int, end: int) -> None:
@@ -153,7 +159,7 @@ class Prefetch:
             self._next = last
 
     def _wait(self, start: int, end: int) -> tuple[int, bytes]:
-        """The range with the byte at `start`, and the ranges that follow on it as far as they are asked for."""
+        """Return the range with the byte at `start`, and the ranges that follow on it as far as they are asked for."""
         first = next(number for number, each in enumerate(self._ranges) if each.start <= start < each.end)
         run = [self._ranges[first]]
         for each in self._ranges[first + 1 :]:

@@ -31,9 +31,9 @@ RANGE_BYTES_MAX = 8 * 1024 * 1024
 RANGES_WANTED = 32
 """Ranges of a split read, if their size stays between the two limits."""
 UNDER_WAY_BYTES_MAX = 256 * 1024 * 1024
-"""Maximum bytes of one call that are under way beside the answer."""
+"""Maximum bytes of a call that are under way in addition to the answer."""
 SYNC_RANGE_BYTES_MAX = 64 * 1024 * 1024
-"""Over a sync backend ranges are read one by one; this bounds the memory that is needed beside the answer."""
+"""Over a sync backend ranges are read in order; this bounds the memory in addition to the answer."""
 
 Request = tuple[Snapshot, int, int]
 """A snapshot, and the segment offsets ``[start, end)`` to read from it."""
@@ -42,9 +42,9 @@ Request = tuple[Snapshot, int, int]
 class Fetcher:
     """Reads the bytes of segments and plain files.
 
-    A chunk whose bytes are all read, by one call or by several that share a `PieceChecks`, must have the checksum that
-    its header says. If it has not, the read that completes it fails, and so do all reads of it after that. A plain
-    file must be the one that the snapshot was taken of.
+    A chunk whose bytes are all read, by a call or by several calls with the same `PieceChecks`, must have the checksum
+    in its header. If not, the read that completes it fails, and so do all reads of it after that. A plain file must be
+    the file of the snapshot.
     """
 
     def __init__(self, backend: Backend, runtime: Runtime, lookup: Lookup, pages: Pages, meters: Meters) -> None:
@@ -67,7 +67,7 @@ class Fetcher:
         checks: PieceChecks | None = None,
         verify: bool = False,
     ) -> bytes:
-        """The bytes ``[start, end)`` of a snapshot, in segment offsets.
+        """Return the bytes ``[start, end)`` of a snapshot, in segment offsets.
 
         Parameters
         ----------
@@ -76,7 +76,7 @@ class Fetcher:
         range_bytes
             Maximum number of bytes to ask the backend for at once; by default it depends on the size of the read.
         checks
-            What the same reader has read before, so that chunks are verified which several calls read.
+            Earlier reads of the same reader, so that chunks are verified over several calls.
         verify
             Read and verify whole chunks, also where only a part is wanted.
 
@@ -87,7 +87,7 @@ class Fetcher:
         ValueError
             The range is negative, or ends beyond the snapshot.
         FileNotFoundError
-            What the snapshot was taken of is gone: deleted, or replaced by something else.
+            The file of the snapshot is gone: deleted, or replaced.
         CorruptChunkError
             A chunk that the header names is missing, too short, or fails its checksum.
         """
@@ -100,7 +100,10 @@ class Fetcher:
     async def read_view(
         self, snapshot: Snapshot, start: int, end: int, *, limit: int | None = None, **how: Any
     ) -> Buffer:
-        """As `read`, without a copy of what the backend gave in one piece. The caller lets go of it soon."""
+        """Read without a copy of a single piece of the backend.
+
+        The caller lets go of it soon.
+        """
         [result] = await self._results([(snapshot, start, end)], limit, **how)
         if isinstance(result, Exception):
             raise result
@@ -115,7 +118,7 @@ class Fetcher:
         checks: PieceChecks | None = None,
         verify: bool = False,
     ) -> list[bytes | Exception]:
-        """Read many ranges in one batch; the answer to each is its bytes, or the error that `read` would raise.
+        """Read many ranges in a batch; return the bytes or the error of each.
 
         Parameters
         ----------
@@ -155,7 +158,7 @@ class Fetcher:
         return results
 
     def at_hand(self, snapshot: Snapshot, start: int, end: int) -> bytes | None:
-        """The bytes ``[start, end)``, in segment offsets, if the header has them all, as the last bytes of a log."""
+        """Return the bytes ``[start, end)`` if the header has them all, or None."""
         began_ns = perf_counter_ns()
         tail = snapshot.inline(start, end)
         if tail is not None:
@@ -185,7 +188,10 @@ class Fetcher:
             raise corrupt(path)
 
     async def _is_named(self, path: str, header: Header, file: str) -> bool:
-        """Whether a header that was just loaded names the file of a chunk; not if an index page has gone since."""
+        """Return whether a header that was just loaded names the file of a chunk.
+
+        It does not if an index page has gone since.
+        """
         try:
             chunks = await self.pages.unfold(path, header.entries)
         except FileNotFoundError:
@@ -193,7 +199,7 @@ class Fetcher:
         return any(file == names.locate(path, one.file, one.tier) for one in chunks if one.end > header.start)
 
     async def whole_chunks(self, snapshot: Snapshot, start: int, end: int) -> tuple[int, int]:
-        """A range widened to the bounds, within the snapshot, of the chunks that it begins and ends in."""
+        """Return a range widened to the bounds, within the snapshot, of the chunks that it begins and ends in."""
         if snapshot.header is None:
             return start, end
         entries = placement.overlapping(snapshot.header.entries, start, min(end, snapshot.header.tail_start))
@@ -206,12 +212,14 @@ class Fetcher:
         return max(first, min(start, snapshot.start)), last
 
     def hold(self, snapshot: Snapshot) -> object | None:
-        """An object that keeps the plain file of a snapshot as it is while the caller has it; None if none can.
+        """Return an object that keeps the plain file of a snapshot, or None.
+
+        It keeps the file while the caller has the object.
 
         Raises
         ------
         FileNotFoundError, ConflictError
-            The file is gone, or another has its name.
+            The file is gone, or another file has its name.
         """
         if snapshot.header is not None or snapshot.token is None:
             return None
@@ -293,7 +301,7 @@ class Fetcher:
         return max(RANGE_BYTES_MIN, min(RANGE_BYTES_MAX, size // min(RANGES_WANTED, self.backend.requests_max)))
 
     async def _load_pages(self, jobs: Sequence[Job]) -> Mapping[str, Sequence[Chunk] | Exception]:
-        """The index pages that some jobs need, by path."""
+        """Return the index pages that some jobs need, by path."""
         wanted = {path: page for job in jobs if not job.failed for path, page in job.pages()}
         loaded: dict[str, Sequence[Chunk] | Exception] = {}
 
@@ -359,7 +367,7 @@ class Fetcher:
     # -- newer headers -------------------------------------------------------------------------------------
 
     async def _look_again(self, jobs: Sequence[Job]) -> None:
-        """Give jobs that met a missing file the map as it is now, or the error that says why they have none."""
+        """Give jobs that met a missing file the present map, or the error."""
         found: dict[str, Loaded | Exception] = {}
 
         async def load(path: str) -> None:
@@ -389,7 +397,7 @@ class Fetcher:
 
 
 def _read_whole(jobs: Sequence[Job]) -> frozenset[str]:
-    """The chunk files whose bytes, or those of a piece, the jobs together may read completely."""
+    """Return the chunk files that the jobs together may read completely."""
     counts: dict[str, int] = {}
     sizes: dict[str, int] = {}
     for job in jobs:

@@ -1,4 +1,4 @@
-"""One read under way: from segment offsets to pieces of files, and from the pieces to the answer."""
+"""A read under way: from segment offsets to pieces of files, and from the pieces to the answer."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from rollingfs.read.snapshot import Snapshot
 from rollingfs.runtime.values import value_class
 
 UNSEEN_BYTES_MAX = 4 * 1024**3
-"""A longer part of one chunk file is read only once its size was seen."""
+"""A longer part of a chunk file is read only once its size was seen."""
 
 
 @value_class
 class ReadPiece:
-    """A range of one file, and its place in the answer."""
+    """A range of a file, and its place in the answer."""
 
     path: str
     start: int
@@ -41,7 +41,7 @@ class ReadPiece:
 
 
 class Job:
-    """One read under way: its map, which may change while chunks go, and its answer."""
+    """A read under way: its map, which may change while chunks go, and its answer."""
 
     __slots__ = (
         "_answer",
@@ -83,7 +83,7 @@ class Job:
         return self.error is not None or self.gone is not None
 
     def result(self) -> Buffer | Exception:
-        """The bytes, as the backend gave them if it gave them in one piece; or the error."""
+        """Return the bytes, in the backend's piece if there is a single piece, or the error."""
         if self.error is not None:
             return self.error
         return self._answer if self._buffer is None else self._buffer.getvalue()
@@ -100,7 +100,7 @@ class Job:
     # -- the plan ------------------------------------------------------------------------------------------
 
     def pages(self) -> list[tuple[str, Page]]:
-        """The index pages that this job needs before its plan, with their paths."""
+        """Return the index pages that this job needs before its plan, with their paths."""
         header = self.snapshot.header
         if header is None:
             return []
@@ -174,7 +174,7 @@ class Job:
                 self.fail(path, error)
 
     def _cut(self, path: str, start: int, end: int, chunk: Chunk, range_bytes: int) -> None:
-        """Add the segment's bytes ``[start, end)``, which lie in a chunk's file."""
+        """Add the segment's bytes ``[start, end)``, which are in a chunk's file."""
         if end - start > UNSEEN_BYTES_MAX and path not in self._sizes:
             self.large[path] = chunk
             return
@@ -194,12 +194,12 @@ class Job:
 
     @property
     def is_buffered(self) -> bool:
-        """Whether the answer is put together in one buffer."""
+        """Return whether the answer is put together in a buffer."""
         return self._buffer is not None
 
     @contextlib.contextmanager
     def place(self, piece: ReadPiece) -> Iterator[memoryview]:
-        """The part of the buffer that a piece fills."""
+        """Return the part of the buffer that a piece fills."""
         assert self._buffer is not None
         with self._buffer.getbuffer() as whole, whole[piece.at : piece.at + piece.end - piece.start] as target:
             yield target
@@ -228,7 +228,7 @@ class Job:
             self.error = error
 
     def reads(self, paths: Container[str]) -> str | None:
-        """The first of some files that this job reads of; None if there is none."""
+        """Return the first of some files that this job reads, or None."""
         return next((piece.path for piece in self.pieces if piece.path in paths), None)
 
     def _fill(self, at: int, data: Buffer) -> None:
@@ -257,7 +257,7 @@ class Job:
         return None
 
     def is_same(self, loaded: Loaded) -> bool:
-        """Whether a header belongs to what the snapshot was taken of."""
+        """Return whether a header belongs to what the snapshot was taken of."""
         header = loaded.header
         if header is None or not loaded.live:
             return False
@@ -270,7 +270,7 @@ class Job:
 def even(start: int, end: int, range_bytes: int) -> Iterator[tuple[int, int]]:
     """Cut a range into as few parts of at most `range_bytes` as possible, all of nearly the same size.
 
-    They come back at the same time then; a short last part would cost as much of a round trip and save none.
+    They come back at the same time then; a short last part would cost the same round trip.
     """
     count = -(-(end - start) // range_bytes)
     for number in range(count):
@@ -278,7 +278,7 @@ def even(start: int, end: int, range_bytes: int) -> Iterator[tuple[int, int]]:
 
 
 def is_copy(chunk: Chunk, plain: Snapshot) -> bool:
-    """Whether a chunk is the copy that adoption made of a plain file."""
+    """Return whether a chunk is the copy that adoption made of a plain file."""
     info = plain.plain
     if info is None or chunk.crc32c is not None or chunk.start != chunk.offset:
         return False
@@ -286,19 +286,19 @@ def is_copy(chunk: Chunk, plain: Snapshot) -> bool:
 
 
 def gone(snapshot: Snapshot, now: str) -> FileNotFoundError:
-    """The error for a reader whose snapshot is of something that is gone.
+    """Return the error for a reader whose snapshot is of a file that is gone.
 
     Parameters
     ----------
     now
-        What is there instead.
+        The present content of the path.
     """
     text = f"{_said(snapshot)} was opened here and is gone, deleted or replaced since; {now}; open it again"
     return FileNotFoundError(errno.ENOENT, text, snapshot.path)
 
 
 def said_now(snapshot: Snapshot | None) -> str:
-    """What is at a path now, as words for `gone`."""
+    """Return the present content of a path, as words for `gone`."""
     return "now nothing is there" if snapshot is None else f"now {_said(snapshot)} is there"
 
 
@@ -310,7 +310,7 @@ def _said(snapshot: Snapshot) -> str:
 
 
 def missing_chunk(path: str, segment: str) -> CorruptChunkError | CorruptHeaderError:
-    """The error for a chunk, or an index page, that is not there."""
+    """Return the error for a chunk, or an index page, that is not there."""
     if names.is_index(path):
         return lost_page(segment, path)
     return CorruptChunkError(
@@ -319,12 +319,12 @@ def missing_chunk(path: str, segment: str) -> CorruptChunkError | CorruptHeaderE
 
 
 def corrupt(path: str) -> CorruptChunkError:
-    """The error for a chunk that was read whole and is damaged."""
+    """Return the error for a chunk that was read whole and is damaged."""
     return CorruptChunkError(f"{path}: the chunk's bytes fail the checksum that its header says; it is damaged")
 
 
 def too_short(path: str, chunk: Chunk, size: int) -> CorruptChunkError:
-    """The error for a chunk whose file ends too early."""
+    """Return the error for a chunk whose file ends too early."""
     return CorruptChunkError(
         f"{path}: the chunk ends at byte {size}, but the header says that it has {chunk.size} bytes; it is damaged"
     )

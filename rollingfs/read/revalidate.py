@@ -1,4 +1,4 @@
-"""Snapshots of readers: while data is read by the header last seen, the store is asked whether there is a newer one."""
+"""Snapshots of readers: the store is asked for a newer header while data is read by the last."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ OUTDATED = (FileNotFoundError, SegmentTruncatedError)
 """The errors of a read whose snapshot is out of date."""
 GONE = "What was opened here is gone: it was deleted, or another has its name; open it again"
 SNAPSHOTS_MAX = 8
-"""Maximum number of new snapshots that one read takes of a file that others go on replacing."""
+"""Maximum number of new snapshots of a read of a file that others go on replacing."""
 
 
 class Trust(Enum):
-    """How far a reader may trust a snapshot."""
+    """Trust of a reader in a snapshot."""
 
     OLD = "old"
-    """The store must be asked: before the first read, or beside it."""
+    """The store must be asked: before the first read, or during it."""
     RECENT = "recent"
     """The header was seen within the cache time. The store is asked only if a read does not find what it wants."""
     LOOKED = "looked"
@@ -35,14 +35,14 @@ class Trust(Enum):
 
 
 class Current:
-    """What one reader knows of a path: a snapshot, and how far to trust it.
+    """A reader's snapshot of a path, and its trust in it.
 
     Parameters
     ----------
     snapshot
-        What was found at the path just now; by default nothing is known.
+        The snapshot that was just taken; by default unknown.
     is_bound
-        Only the incarnation of the first snapshot will do. A plain file may be written anew and may be adopted, but
+        Only the incarnation of the first snapshot is valid. A plain file may be written again and may be adopted, but
         the segment that is written over it is another.
     """
 
@@ -55,7 +55,7 @@ class Current:
 
     @property
     def is_of_segment(self) -> bool:
-        """Whether this is bound to a segment, so that a read that does not find it need not look again."""
+        """Return whether this is bound to a segment, so that a read that does not find it need not look again."""
         return self._is_bound and self.snapshot is not None and self.snapshot.header is not None
 
     def believe(self, *, old: bool = True) -> None:
@@ -84,7 +84,9 @@ class Current:
             self.snapshot = Snapshot(self.path, seen.header, seen.token)
 
     async def look(self, *, fresh: bool = True) -> Snapshot:
-        """Take a new snapshot: one request, conditional on the header seen before; more where there is no header.
+        """Take a new snapshot: a request, conditional on the header seen before.
+
+        Without a header, it takes more requests.
 
         Parameters
         ----------
@@ -94,7 +96,7 @@ class Current:
         Raises
         ------
         FileNotFoundError
-            Nothing is there, or not the incarnation that this is bound to.
+            The path is free, or has another incarnation than the bound incarnation.
         """
         if self.is_of_segment:
             loaded = await self._lookup.loaded(self.path, fresh=fresh)
@@ -138,16 +140,15 @@ class Current:
 
 
 Span = Callable[[Snapshot], tuple[int, int]]
-"""The segment offsets that a caller wants of a snapshot; may raise the error that the snapshot has none of them."""
+"""The segment offsets that a caller wants of a snapshot; may raise the error of a range outside of it."""
 Wanted = tuple[Current, Span]
 
 
 class RevalidatingReads:
     """Several reads at once, by snapshots that may be out of date.
 
-    1. A snapshot that is `OLD` is looked at again: over an async backend beside the data if it has a header, else
-       before the data. So an unchanged header costs no time, and never more than one request.
-    2. What was read by a header that has changed stays if the new one is of the same incarnation, and the same offsets
+    1. A snapshot that is `OLD` is looked at again: with a header over an async backend in parallel with the data, else before the data. So an unchanged header costs no time, and never more than a request.
+    2. Data of a header that has changed stays if the new header has the same incarnation, and the same offsets
        are wanted of it: these bytes never change. Else it is read again.
     3. If a read fails because its snapshot is out of date, a new snapshot is taken and all reads of that path are
        repeated, at most `looks_max` times.
@@ -173,7 +174,7 @@ class RevalidatingReads:
         self._answers: list[bytes | Exception] = [b""] * len(wanted)
 
     async def run(self) -> list[bytes | Exception]:
-        """The bytes of each read, or the error that it raises."""
+        """Return the bytes of each read, or the error that it raises."""
         self._asked = self._requests()
         old = self._old()
         again: Sequence[int] = await self._begin(old) if old else range(len(self._wanted))
@@ -188,7 +189,7 @@ class RevalidatingReads:
         return self._answers
 
     def _old(self) -> dict[Current, None]:
-        """The paths to look at first; also those whose recent snapshot lacks the wanted bytes: they may exist now."""
+        """Return the paths to look at first, also if recent snapshots lack bytes."""
         old: dict[Current, None] = {}
         for (current, _), asked in zip(self._wanted, self._asked, strict=True):
             if current.trust is Trust.OLD or (isinstance(asked, Exception) and current.trust is Trust.RECENT):
@@ -196,7 +197,7 @@ class RevalidatingReads:
         return old
 
     async def _begin(self, old: Iterable[Current]) -> Sequence[int]:
-        """Look at old snapshots, and read beside that where it saves time; returns the reads that are left to do."""
+        """Look at old snapshots, and read in parallel; return the remaining reads."""
         numbers = range(len(self._wanted))
         is_beside = self._fetcher.backend.is_async and all(
             current.snapshot is not None and current.snapshot.header is not None for current in old
@@ -232,7 +233,7 @@ class RevalidatingReads:
             self._answers[number] = one if isinstance(one, Exception) else next(found)
 
     def _gone(self) -> set[Current]:
-        """The paths whose snapshot was out of date, so that another look may help."""
+        """Return the paths whose snapshot was out of date, so that another look may help."""
         pairs = zip(self._wanted, self._answers, strict=True)
         gone = {current for (current, _), answer in pairs if isinstance(answer, OUTDATED)}
         return {current for current in gone if current not in self._errors and not current.is_of_segment}
@@ -249,7 +250,7 @@ def _request(current: Current, span: Span) -> Request | Exception:
 
 
 def _holds(before: Request | Exception, now: Request | Exception, answer: bytes | Exception) -> bool:
-    """Whether the answer that was read by an older snapshot is that of the newer one."""
+    """Return whether the answer by an older snapshot is valid for the newer."""
     if isinstance(before, Exception) or isinstance(now, Exception):
         return False
     (old, *span), (new, *span_now) = before, now

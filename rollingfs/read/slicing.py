@@ -10,13 +10,13 @@ Slice = tuple[str, int | None, int | None]
 
 
 def clip(start: int | None, end: int | None, size: int) -> tuple[int, int]:
-    """A slice of `size` bytes as its first byte and the byte after its last, as Python slices: it never fails."""
+    """Return a slice of `size` bytes as begin and end, as Python slices."""
     first, last, _ = slice(start, end).indices(size)
     return first, max(first, last)
 
 
 def spread(paths: Any, starts: Any, ends: Any) -> list[Slice]:
-    """The ranges that the arguments of `cat_ranges` name.
+    """Return the ranges that the arguments of `cat_ranges` name.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""What a path is: a segment with a header, a plain file that is read where it lies, or nothing."""
+"""Content of a path: a segment with a header, a plain file that is read in place, or none."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rollingfs.runtime.values import value_class
 
 @value_class
 class Snapshot:
-    """A segment, or a plain file (a segment of one chunk), as it was at one moment."""
+    """A segment, or a plain file (a segment of a single chunk), as it was at a moment."""
 
     path: str
     header: Header | None
@@ -25,7 +25,7 @@ class Snapshot:
 
     @staticmethod
     def of_plain(path: str, plain: FileInfo) -> Snapshot:
-        """A plain file, as the store describes it."""
+        """Return a plain file, as the store describes it."""
         return Snapshot(path, None, plain.token, plain)
 
     @property
@@ -40,11 +40,11 @@ class Snapshot:
 
     @property
     def size(self) -> int:
-        """Bytes retained: length - start."""
+        """Return bytes retained: length - start."""
         return self.length - self.start
 
     def inline(self, start: int, end: int) -> bytes | None:
-        """The bytes ``[start, end)``, in segment offsets, if all of them are inline in the header, else None."""
+        """Return the bytes ``[start, end)``, in segment offsets, if all of them are inline in the header, else None."""
         header = self.header
         if header is None:
             return None
@@ -55,37 +55,37 @@ class Snapshot:
 
     @property
     def extent(self) -> str:
-        """The retained range, as errors say it."""
+        """Return the retained range, in the words of errors."""
         return f"it holds bytes {self.start} to {self.length}"
 
     @property
     def sealed(self) -> bool:
-        """Whether the segment takes no more bytes."""
+        """Return whether the segment takes no more bytes."""
         return self.header is not None and self.header.sealed
 
     @property
     def state(self) -> str:
-        """``"open"``, ``"sealed"``, or ``"merging"`` while the segment becomes part of another one."""
+        """``"open"``, ``"sealed"``, or ``"merging"`` while the segment becomes part of another segment."""
         return str(self.header.phase) if self.header else "open"
 
     @property
     def version(self) -> int:
-        """The number of the last commit, which grows with every commit; 0 for a plain file."""
+        """Return the number of the last commit, which grows with every commit; 0 for a plain file."""
         return self.header.version if self.header else 0
 
     @property
     def epoch(self) -> int:
-        """The number of the last exclusive owner; 0 for a plain file."""
+        """Return the number of the last exclusive owner; 0 for a plain file."""
         return self.header.epoch if self.header else 0
 
     @property
     def owner(self) -> str | None:
-        """The writer that holds the segment exclusively; None if none does."""
+        """Return the writer that holds the segment exclusively; or None."""
         return self.header.owner if self.header else None
 
     @property
     def attrs(self) -> dict[str, str]:
-        """The segment's attributes."""
+        """Return the segment's attributes."""
         return dict(self.header.attrs) if self.header else {}
 
     @property
@@ -105,9 +105,11 @@ class Snapshot:
 
     @property
     def incarnations(self) -> tuple[str, ...]:
-        """The ids that tell this file from any later file of its name, the present id first.
+        """Return the ids that distinguish this file from later files of its name.
 
-        A plain file has one, which the segment that adopts it keeps; it has none where the store gives no token.
+        The present id comes first.
+
+        A plain file has a single id, which the segment that adopts it keeps; without a token of the store it has no id.
         """
         if self.header is not None:
             return self.header.incarnations
@@ -132,7 +134,7 @@ class Lookup:
         self.headers = headers
 
     async def view(self, path: str, *, fresh: bool = False) -> Snapshot:
-        """What is at a path: the header is looked at first, then the plain file, then the header once more.
+        """Return the content of a path, by header, plain file, and header again.
 
         Parameters
         ----------
@@ -142,7 +144,7 @@ class Lookup:
         Raises
         ------
         FileNotFoundError
-            Neither a segment nor a plain file is there, or nothing can have this name.
+            Neither a segment nor a plain file is there, or the name is illegal.
         """
         if names.is_reserved(path):
             raise transitions.missing(path)
@@ -158,12 +160,12 @@ class Lookup:
         return Snapshot(path, transitions.live(loaded.header, path), loaded.token)
 
     async def loaded(self, path: str, *, fresh: bool = False) -> Loaded:
-        """The header of a segment; unless `fresh`, as it was seen within the cache time."""
+        """Return the header of a segment; unless `fresh`, as it was seen within the cache time."""
         recent = None if fresh else self.headers.recent(path)
         return recent or await self.headers.load(path)
 
     async def plain(self, path: str, loaded: Loaded) -> FileInfo | None:
-        """The plain file at a path, unless the loaded header is a tombstone that says that it is dead."""
+        """Return the plain file at a path, unless the loaded tombstone hides it."""
         try:
             info = await self.backend.stat(path)
         except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""`Spot`: an offset in one very segment or plain file, so that a reader notices when another has its name."""
+"""`Spot`: an offset in a very segment or plain file, so that a reader notices a replacement."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ Read = Callable[[int, int], Awaitable[bytes]]
 
 @value_class
 class Spot:
-    """An offset in one very segment or plain file.
+    """An offset in a very segment or plain file.
 
-    Its text, such as ``14-3fa9c1b2``, is what a reader keeps to go on later. An offset alone is a spot in whatever has
-    the name.
+    Its text, such as ``14-3fa9c1b2``, is kept by a reader to go on later. A bare offset is a spot in any file of the
+    name.
     """
 
     offset: int
@@ -92,12 +92,12 @@ class Spot:
             raise replaced(view)
 
     def check_bytes(self, view: Snapshot, before: bytes) -> None:
-        """Refuse a plain file that has other bytes before the offset, where `overlap` has any.
+        """Refuse a plain file that has other bytes before the offset, within `overlap`.
 
         Raises
         ------
         SegmentReplacedError
-            The file is another, or was written anew.
+            The file is another, or was written again.
         """
         if before and self.before is not None and crc32c(before) != self.before:
             raise replaced(view)
@@ -145,7 +145,7 @@ def check_extent(view: Snapshot, offset: int) -> None:
     Raises
     ------
     SegmentTruncatedError, BadOffsetError
-        It lies before the first retained byte, or beyond the end.
+        It is before the first retained byte, or beyond the end.
     """
     if offset < view.start:
         raise SegmentTruncatedError(f"{view.path}: offset {offset} was truncated away; {view.extent}")

@@ -16,13 +16,13 @@ MEMORY_BYTES_DEFAULT = 96 * 1024 * 1024
 
 @value_class
 class Tuning:
-    """How files are read.
+    """Limits of reads of files.
 
     Parameters
     ----------
     max_concurrency
-        Maximum number of requests for data at once, for one read, `cat_ranges` or open file (1 to 1024); None for
-        what suits the store: 64 on S3.
+        Maximum number of requests for data at once, for one read, `cat_ranges` or open file (1 to 1024); None: the
+        store's default, 64 on S3.
     prefetch
         Whether a file that is read from front to back is fetched ahead of its reader.
     max_memory
@@ -59,5 +59,5 @@ class Tuning:
         return self.max_memory
 
     def with_given(self, **given: Any) -> Tuning:
-        """Other values for those that are given, and not None."""
+        """Return the values with the given values that are not None."""
         return replace(self, **{name: value for name, value in given.items() if value is not None})
