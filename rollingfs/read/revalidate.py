@@ -147,7 +147,8 @@ Wanted = tuple[Current, Span]
 class RevalidatingReads:
     """Several reads at once, by snapshots that may be out of date.
 
-    1. A snapshot that is `OLD` is looked at again: with a header over an async backend in parallel with the data, else before the data. So an unchanged header costs no time, and never more than a request.
+    1. A snapshot that is `OLD` is looked at again: with a header over an async backend in parallel with the data, else
+       before the data. So an unchanged header costs no time, and never more than a request.
     2. Data of a header that has changed stays if the new header has the same incarnation, and the same offsets
        are wanted of it: these bytes never change. Else it is read again.
     3. If a read fails because its snapshot is out of date, a new snapshot is taken and all reads of that path are
