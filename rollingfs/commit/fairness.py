@@ -39,16 +39,26 @@ from rollingfs.format.merging import settle
 from rollingfs.runtime.concurrency import BACKOFF_S_MAX, Lock, Runtime, backoff_s
 
 RIVAL_VERSIONS = 16
-"""A writer among this many last versions is believed to go on."""
+"""A writer among this many last versions is believed to go on. With 64, p99 of 8 writers was 15 % longer."""
 STAY_PROBABILITY = 0.25
+"""With 0, 8 writers made 24 appends a second instead of 29."""
 RACE_TURNS = 320
 """A writer keeps taking turns for this many commit times after the last race that it lost or saw."""
 LOOKS_MAX = 4
-"""After this many looks at whose turn it is, a writer tries in any case."""
+"""After this many looks at whose turn it is, a writer tries in any case.
+
+With 1, the 99th of 100 appends of two writers took 400 ms instead of 170 (simulated, 12 ms away).
+"""
 SAME_LOOKS_MAX = 2
-"""After this many looks at the same header, the writers whose turn it was are believed to have stopped."""
+"""After this many looks at the same header, the writers whose turn it was are believed to have stopped.
+
+Without this, the 99th of 100 appends of 8 writers that pause 0.3 s took 280 ms instead of 240.
+"""
 NEWCOMER_LOSSES_MAX = 3
-"""A writer that has never committed, and gives way to nobody, pauses as after this many losses at most: 40 ms."""
+"""A writer that has never committed, and gives way to nobody, pauses as after this many losses at most: 40 ms.
+
+Without this, some of 100 writers starve.
+"""
 CLAIMED_S_MAX = 5.0
 """Other writers wait this long for a writer that has claimed the next turn: that writer may be dead."""
 CLAIMED_PAUSE_S_MIN = 0.01
@@ -57,11 +67,15 @@ JITTER = 0.2
 LEARNED_SHARE = 0.25
 """The weight of the newest observation in the averages of pauses and of others' commits."""
 AWAY_CYCLES_MAX = 128
-"""Changes of writers that the longest counted pause stands for, so that a long pause is soon forgotten."""
-CROWD_VERSIONS = 64
-"""Last versions whose writers are counted, to see whether there are many."""
+"""Changes of writers that the longest counted pause stands for, so that a long pause is soon forgotten.
+
+Without the average of pauses, the 99th of 100 appends of 8 writers that pause 1 s took 650 ms instead of 90.
+"""
 STALE_COMMITS = 0.5
-"""A writer looks before it tries if the others have probably committed this often since it last did."""
+"""A writer looks before it tries if the others have probably committed this often since it last did.
+
+Without the look, the median of 8 writers that pause 0.3 s was 59 ms instead of 42.
+"""
 FIRST_AGE_S_MAX = 1.0
 """How long a writer that has committed once believes a header of others."""
 SLOTS_MAX = 1024
@@ -220,12 +234,9 @@ class Turns:
     def _turn_s(self, header: Header, others: int) -> float:
         """Return the time of a look and a commit for each other writer, less an own look.
 
-        The time between this writer's operations counts as waited. But `others` are fewer than all who commit, if these
-        are many: the part of that time that the rest of them needs does not count.
+        The time between this writer's operations counts as waited.
         """
-        writers = sum(line.version > header.version - CROWD_VERSIONS for line in header.commits)
-        waited_s = max(0.0, (self._away_s or 0.0) - max(0, writers - RIVAL_VERSIONS) * self._cycle_s)
-        pause_s = others * self._cycle_s - self._look_s - waited_s
+        pause_s = others * self._cycle_s - self._look_s - (self._away_s or 0.0)
         return min(BACKOFF_S_MAX, pause_s * random.uniform(1, 1 + JITTER))
 
 
