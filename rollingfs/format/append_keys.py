@@ -85,7 +85,7 @@ class Writer:
 
     @classmethod
     def parse(cls, text: str) -> Writer:
-        """Parse the words of a header: name, number, entries that had gone, incarnation.
+        """Parse the words of a request: name, number, entries that had gone, incarnation.
 
         Raises
         ------
@@ -94,7 +94,7 @@ class Writer:
         """
         name, number, gone, segment = text.split()
         if not 1 <= int(number) < 256**_NUMBER_BYTES:
-            raise ValueError(f"Append-Writer: {number} is no number of an append; nothing was written")
+            raise ValueError(f"writer: {number} is no number of an append; nothing was written")
         return cls(name, int(number), int(gone), segment)
 
     @property
@@ -129,7 +129,7 @@ class Writer:
     def attributes(self, size: int) -> Callable[[Mapping[str, str], int], Mapping[str, str | None]]:
         """Return the attributes of the append, as `remembering`."""
         if size >= 256**_WRITTEN_BYTES:
-            raise ValueError(f"Append-Writer: {size} bytes are too many for a numbered append; nothing was written")
+            raise ValueError(f"writer: {size} bytes are too many for a numbered append; nothing was written")
 
         def attributes(present: Mapping[str, str], offset: int) -> Mapping[str, str | None]:
             before, (gone, *entries) = self.check(present), present.get(WRITERS, "0").split()

@@ -128,9 +128,10 @@ class Via:
             writer = self._idle.pop() if self._idle else _Writer()
             writer.number += 1
             place = quote(path.removeprefix(self._below), errors="surrogateescape")
-            lines = [f"POST /v1/segments/{place} HTTP/1.1", "Host: localhost", f"Content-Length: {len(data)}"]
-            lines += [f"Append-Writer: {writer.name} {writer.number} {known[1]} {known[0]}"]
-            lines += [*([f"Authorization: Bearer {token}"] if token else []), "", ""]
+            # in the query, because an older server refuses a parameter that it does not know, and skips a header
+            words = quote(f"{writer.name} {writer.number} {known[1]} {known[0]}")
+            lines = [f"POST /v1/segments/{place}?writer={words} HTTP/1.1", "Host: localhost"]
+            lines += [f"Content-Length: {len(data)}", *([f"Authorization: Bearer {token}"] if token else []), "", ""]
             status, answer = await self._sent(path, writer, "\r\n".join(lines).encode() + data, until_s)
             self._idle.append(writer)  # its outcome is known
             if status == HTTPStatus.OK:

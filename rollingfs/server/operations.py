@@ -27,18 +27,7 @@ if TYPE_CHECKING:
 
 JSON_BYTES_MAX = 1024 * 1024
 JSON, OCTETS, EVENTS = "application/json", "application/octet-stream", "text/event-stream"
-HEADERS = frozenset(
-    (
-        "accept",
-        "append_writer",
-        "expected_offset",
-        "idempotency_key",
-        "if_none_match",
-        "if_range",
-        "last_event_id",
-        "range",
-    )
-)
+HEADERS = ("accept", "expected_offset", "idempotency_key", "range", "if_range", "if_none_match", "last_event_id")
 STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 
 

@@ -35,7 +35,7 @@ async def append(
     create: bool = False,
     expected_offset: Offset | None = None,
     idempotency_key: Text | None = None,
-    append_writer: Text | None = None,
+    writer: Text | None = None,
 ) -> Any:
     """Append the body, all or nothing, in a single commit.
 
@@ -47,13 +47,13 @@ async def append(
         The offset at which the data must begin, else 412.
     idempotency_key
         A repeat with the same key appends no byte, and has the same answer.
-    append_writer
+    writer
         In place of a key: name, number, entries that had gone, incarnation.
     """
     place, body = call.place(), call.request.stream()
-    writer = None if append_writer is None else Writer.parse(append_writer)
+    numbered = None if writer is None else Writer.parse(writer)
     try:
-        written, size = await call.store.append(place, body, expected_offset, idempotency_key, writer, create=create)
+        written, size = await call.store.append(place, body, expected_offset, idempotency_key, numbered, create=create)
         offset, after, again = written.offset, cast(Any, written.header), False
     except AlreadyAppended as before:
         offset, size, after, again = before.offset, before.size, await call.look(), True

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import logging
+import os
 import signal
 import socket
 import threading
@@ -16,7 +17,7 @@ from urllib.parse import quote, urlsplit
 
 import pytest
 
-from rollingfs import AppendOutcomeUnknown, CommitTimeoutError, RollingFileSystem, SegmentSealedError
+from rollingfs import AppendInterrupted, AppendOutcomeUnknown, CommitTimeoutError, RollingFileSystem, SegmentSealedError
 from rollingfs.format.append_keys import WRITERS
 from rollingfs.fs.append_via import VIA_BYTES_MAX
 from rollingfs.logging import RollingHandler
@@ -165,6 +166,15 @@ def test_a_repeat_after_a_seal_or_a_rename(seaweed, bucket, path, relay):
     with pytest.raises(AppendOutcomeUnknown, match="read the segment"):
         fs.append(path, b"once")
     assert other.cat_file(f"{path}-moved") == b"once"
+
+
+def test_ctrl_c_waits_for_the_outcome(seaweed, bucket, path, relay):
+    fs = opened(seaweed, f"{relay.url}/{bucket}/logs")
+    fs.create(path)
+    relay.plans = [lambda: os.kill(os.getpid(), signal.SIGINT)]
+    with pytest.raises(AppendInterrupted) as interrupt:
+        fs.append(path, b"x")
+    assert (interrupt.value.outcome, fs.cat_file(path)) == ("committed", b"x")
 
 
 def test_without_a_server_nothing_goes_another_way(seaweed, bucket, path, relay):

@@ -88,8 +88,7 @@ def test_a_numbered_append_takes_place_once(client: Client, fs: RollingFileSyste
     segment = fs.segment(f"{root}/a")._binding.segment
 
     def sent(number: object, gone: int = 0, meant: str = segment, name: str = "w") -> tuple[int, Any, Any]:
-        headers = {"Append-Writer": f"{name} {number} {gone} {meant}"}
-        answer = client.post("/v1/segments/a", content=b"xy", headers=headers)
+        answer = client.post("/v1/segments/a", content=b"xy", params={"writer": f"{name} {number} {gone} {meant}"})
         found = answer.json()
         return answer.status_code, found.get("offset", found.get("title")), found.get("repeated", found.get("changed"))
 
