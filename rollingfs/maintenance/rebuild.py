@@ -15,6 +15,7 @@ from dataclasses import replace
 from functools import partial
 
 from rollingfs.backend.contract import FileInfo
+from rollingfs.backend.tier_marks import find_mark
 from rollingfs.backend.tiers import check_tiers, list_folder
 from rollingfs.commit.attempt import Attempt
 from rollingfs.commit.chunk_files import Stored, read_checksum
@@ -47,6 +48,7 @@ from rollingfs.maintenance.rebuild_plan import (
 )
 from rollingfs.maintenance.steps import Progress, Steps
 from rollingfs.maintenance.survey import Surveyor
+from rollingfs.maintenance.tier_lines import check_unused
 from rollingfs.runtime.clock import Moment
 from rollingfs.runtime.values import value_class
 from rollingfs.write.segment_operations import Segments
@@ -140,6 +142,8 @@ class Rebuilder:
             The segment at `path` has a header; or something is at `to`.
         FileNotFoundError
             The segment was deleted, or there is no chunk at `start`.
+        MissingTierError
+            A tier is not there that another segment of the folder has used.
         AmbiguousRebuildError
             The files allow more than one content.
         CorruptChunkError
@@ -154,6 +158,7 @@ class Rebuilder:
         await self._check_lost(path)
         await self._check_free(to)
         found = await self._plan(path, start, leave_out, incarnations, progress)
+        absent = await self._absent(path)  # after the lists, which may have been in vain
         await self._check_lost(path)  # it may have come back, or others have begun another segment, before the listing
         if not found.pieces:
             starts = sorted({left.start for left in found.left if left.start is not None})
@@ -174,8 +179,20 @@ class Rebuilder:
             pieces=found.placed,
             by_later=found.bytes_by(By.LATER),
             by_listed=found.bytes_by(By.LISTED),
+            lost=(*CANNOT_RETURN, *absent),
             is_dry_run=dry_run,
         )
+
+    async def _absent(self, path: str) -> list[str]:
+        """Return which tiers have no mark; refuse if a header of the folder shows that such a tier was in use."""
+        absent = []
+        for alias in self.backend.tiers:
+            if await find_mark(self.backend, self.store.runtime, alias) is None:
+                await check_unused(self.store, path, alias)
+                absent.append(
+                    f"files in the tier {alias!r}, whose root has no mark: it was never used, or is not there"
+                )
+        return absent
 
     async def _check_lost(self, path: str) -> None:
         try:

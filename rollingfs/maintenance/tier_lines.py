@@ -66,13 +66,13 @@ async def _found(store: Store, path: str, header: Header, tier: str) -> tuple[st
     backend, line = store.backend, header.tier(tier)
     if line is None:
         if await find_mark(backend, store.runtime, tier) is None:
-            await _check_unused(store, path, tier)
+            await check_unused(store, path, tier)
         return await make_mark(backend, store.runtime, tier), placed(backend, path)
     identity = await check_line(store.headers, store.pages, path, header, line)
     return identity or await make_mark(backend, store.runtime, tier), placed(backend, path)
 
 
-async def _check_unused(store: Store, path: str, tier: str) -> None:
+async def check_unused(store: Store, path: str, tier: str) -> None:
     """Refuse to take a root without a mark for a tier that is used for the first time, if another segment has a line.
 
     Raises

@@ -57,12 +57,18 @@ async def format_of(fetcher: Fetcher, view: Snapshot) -> str | None:
     OSError
         An end cannot be read: its tier is not there, or the store refuses to read an archived object.
     """
-    ends = await _ends(fetcher, view, whole_files.HEAD_BYTES, whole_files.TAIL_BYTES)
+    ends = await ends_of(fetcher, view, whole_files.HEAD_BYTES, whole_files.TAIL_BYTES)
     return None if ends is None else whole_files.format_of(*ends)
 
 
-async def _ends(fetcher: Fetcher, view: Snapshot, head_bytes: int, tail_bytes: int) -> tuple[bytes, bytes] | None:
-    """Return the first and the last bytes of a segment; None if they are damaged."""
+async def ends_of(fetcher: Fetcher, view: Snapshot, head_bytes: int, tail_bytes: int) -> tuple[bytes, bytes] | None:
+    """Return at least the first and just the last bytes of a segment; None if they are damaged.
+
+    Raises
+    ------
+    OSError
+        An end cannot be read; the text says that nothing was changed.
+    """
     head, tail = min(view.start + head_bytes, view.length), max(view.length - tail_bytes, view.start)
     ends = [(view, view.start, head), (view, tail, view.length)] if head < tail else [(view, view.start, view.length)]
     answers = await fetcher.read_many(ends)
@@ -73,7 +79,7 @@ async def _ends(fetcher: Fetcher, view: Snapshot, head_bytes: int, tail_bytes: i
             raise _unread(view.path, answer) from answer
         if isinstance(answer, Exception):
             raise answer
-    return answers[0][:head_bytes], answers[-1][-tail_bytes:]  # type: ignore[index]
+    return answers[0], answers[-1][-tail_bytes:]  # type: ignore[return-value, index]
 
 
 class Cuts:
@@ -141,7 +147,8 @@ class Cuts:
             An end cannot be read, so the format is not known.
         """
         if offset >= view.length:  # all goes; of Parquet the columns stay
-            name = PARQUET if await _ends(self.fetcher, view, 0, len(MAGIC)) == (b"", MAGIC) else None
+            ends = await ends_of(self.fetcher, view, 0, len(MAGIC))
+            name = PARQUET if ends is not None and ends[1] == MAGIC else None
         else:
             name = await format_of(self.fetcher, view)
         if name == PARQUET:

@@ -8,12 +8,13 @@ from functools import partial
 from typing import TypeVar
 
 from rollingfs.commit.store import Store
-from rollingfs.errors import CorruptChunkError, WholeFileError
+from rollingfs.errors import WholeFileError
 from rollingfs.format import joins, whole_files
 from rollingfs.format.joins import Part
 from rollingfs.read.ranges import Fetcher
 from rollingfs.read.revalidate import OUTDATED, SNAPSHOTS_MAX
 from rollingfs.read.snapshot import Lookup, Snapshot
+from rollingfs.write.cuts import ends_of
 
 T = TypeVar("T")
 
@@ -90,16 +91,8 @@ class JoinLooks:
 
     async def _ends(self, view: Snapshot) -> tuple[bytes, bytes]:
         """Return what is looked at; nothing of a segment whose ends are damaged: it is no file of any format."""
-        near, far = view.start + whole_files.HEAD_BYTES, view.length - whole_files.TAIL_BYTES
-        ends = [(view, view.start, near), (view, far, view.length)] if near < far else [(view, view.start, view.length)]
-        answers = await self._fetcher.read_many(ends)
-        found = [answer for answer in answers if not isinstance(answer, Exception)]
-        if len(found) == len(ends):
-            needed = min(whole_files.head_bytes(found[0]), view.size)
-            if len(found[0]) < needed:
-                found[0] = await self._fetcher.read(view, view.start, view.start + needed)
-            return found[0], found[-1][-whole_files.TAIL_BYTES :]
-        for answer in answers:
-            if isinstance(answer, Exception) and not isinstance(answer, CorruptChunkError):
-                raise answer
-        return b"", b""
+        head, tail = await ends_of(self._fetcher, view, whole_files.HEAD_BYTES, whole_files.TAIL_BYTES) or (b"", b"")
+        needed = min(whole_files.head_bytes(head), view.size)
+        if len(head) < needed and tail:
+            head = await self._fetcher.read(view, view.start, view.start + needed)
+        return head, tail

@@ -219,6 +219,28 @@ def test_a_tier_that_goes_during_an_offload_takes_no_original_along(pair):
     assert pair.client().content(A) == DATA + TAIL
 
 
+@pytest.mark.parametrize("has_neighbour", [True, False])
+def test_a_rebuild_without_a_tier_is_refused_or_says_so(pair, has_neighbour):
+    """The header is lost that would name the tier: another segment's line shows that the tier was in use."""
+    world = pair.filled()
+    world.offload(B, upto=20, block_bytes=20)
+    if not has_neighbour:
+        world.delete(B)
+        pair.hot.fs.store.pop(names.header_path(B))
+    world.offload(A)
+    world.append(A, DATA[:20])
+    pair.hot.fs.store.pop(names.header_path(A))
+    pair.unmount(None)
+    client = pair.client().client
+    if has_neighbour:
+        with pytest.raises(MissingTierError, match=r"'cold' is not there .* mounted\?"):
+            drive(client.rebuilder.rebuild(A, f"{A}2", 100))
+    else:
+        assert "'cold', whose root has no mark" in drive(client.rebuilder.rebuild(A, f"{A}2", 104)).lost[-1]
+    pair.mount()
+    assert drive(pair.client().client.rebuilder.rebuild(A, f"{A}3", 0)).end >= 100
+
+
 def test_a_tombstone_leads_to_a_tier_until_the_tier_was_looked_at(pair):
     world = pair.filled()
     world.delete(A)
