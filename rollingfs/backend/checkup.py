@@ -21,7 +21,7 @@ from rollingfs.runtime.values import value_class
 RACES = 3
 """More than the probe's one: the user has asked for the check, so it may take longer."""
 RACE_S_MAX = 30.0
-"""The time that one race may take, on a store that is slow."""
+"""The time that a race may take on a slow store."""
 CHECKUP_S_MAX = 120.0
 LATENCY_ROUNDS = 5
 LATENCY_BYTES = 4096
@@ -33,18 +33,18 @@ CREATE, REPLACE = "conditional create", "conditional replace"
 
 @value_class
 class Finding:
-    """One thing that a store can or cannot do."""
+    """An ability of a store, or its absence."""
 
     what: str
     answer: str
     """``"yes"``, ``"no"``, ``"unknown"`` or a measure with its unit."""
     means: str
-    """What follows for users."""
+    """Consequence for users."""
 
 
 @value_class
 class Checkup:
-    """The findings about one store."""
+    """The findings about a store."""
 
     store: str
     is_safe: bool
@@ -63,7 +63,7 @@ class _Bench:
     made: list[str] = field(default_factory=list)
 
     def file(self, suffix: str = "") -> str:
-        """A new name; like the probe's, so that collection deletes what an interrupted examination leaves."""
+        """Return a new name; like the probe's, so that collection deletes what an interrupted examination leaves."""
         self.made.append(f"{self.folder}/{names.PROBE_PREFIX}{uuid.uuid4().hex}{suffix}")
         return self.made[-1]
 
@@ -77,12 +77,12 @@ class _Bench:
 async def examine(
     backend: Backend, runtime: Runtime, folder: str, races: int = RACES, races_s_min: float = 0.0
 ) -> Checkup:
-    """Examine the store of a folder. Nothing that is in the folder is touched.
+    """Examine the store of a folder, without its own content.
 
     Parameters
     ----------
     folder
-        A folder or bucket that is there. The files of the examination lie in a hidden folder within it, and go.
+        A folder or bucket that is there. The files of the examination are in a hidden folder within it, and go.
     races
         The number of races, as of `rollingfs.backend.probe.probe`.
     races_s_min
@@ -93,8 +93,8 @@ async def examine(
     FileNotFoundError
         There is no such folder or bucket.
     OSError
-        The store failed before the probe had a verdict, or gave no answer within 2 minutes and 30 s a race. (What
-        fails later is an unknown.)
+        The store failed before the probe had a verdict, or gave no answer within 2 minutes and 30 s a race. (A later
+        failure is an unknown finding.)
     """
     limit_s = CHECKUP_S_MAX + RACE_S_MAX * races + races_s_min
     try:
@@ -207,7 +207,7 @@ MEANS = {
         "the parts of interrupted uploads stay until a lifecycle rule of the store deletes them",
     ),
 }
-"""What follows from yes, and from no."""
+"""Consequences of yes, and of no."""
 
 
 async def _found(what: str, check: Check, bench: _Bench, can: bool) -> Finding:

@@ -37,7 +37,7 @@ class Backend(abc.ABC):
     All verbs raise `FileNotFoundError` for a missing file, `NoBucketError` for a missing bucket, `PermissionError`
     where the store refuses, else an `OSError`, which of a conditional verb, never repeated, leaves the outcome open.
 
-    Paths are the store's own ("bucket/key", "/folder/file"), with "/" between parts and none at the end.
+    Paths are the store's own ("bucket/key", "/folder/file"), with "/" between parts, and not at the end.
     """
 
     is_async: bool = False
@@ -63,25 +63,25 @@ class Backend(abc.ABC):
     small_requests_max: int | None = None
     """The same for requests of a few kilobytes, such as headers and pins; None: `requests_max`."""
     conflicts_are_final: bool = False
-    """Whether a `ConflictError` of `replace` proves that nothing was written, because no request arrives twice."""
+    """Whether a `ConflictError` of `replace` proves that no byte was written, because no request arrives twice."""
     has_turns: bool = False
     """Without `is_async`: whether it has `take_turn`, so that a commit need not race others."""
     can_extend: bool = False
-    """Whether it has `extend`: a commit may put a record behind a header in place of replacing the file."""
+    """Whether it has `extend`: a commit may put a record after a header instead of replacing the file."""
     removes_whole: bool = False
     """Whether it has `remove_whole` and `move_whole`: no request arrives late that a tombstone would have to refuse."""
     date_step_s: float = 0.0
-    """Two files with one token differ in date if this time lies between them; 0 where tokens never repeat."""
+    """Two files with the same token differ in date if this time is between them; 0 if tokens never repeat."""
     shows_unflushed: bool = False
     """Whether a reader sees headers that a loss of power would take back. Then `flush` makes them durable."""
     has_clock: bool = False
-    """Whether `now` tells the time of the store's own clock, not of a client's."""
+    """Whether `now` is the time of the store's own clock, not of a client's."""
     has_metadata: bool = False
-    """Whether it keeps metadata with files; they help when a header is lost, and nothing relies on them."""
+    """Whether it keeps metadata with files; they help when a header is lost, and no reader relies on them."""
     commit_interval_s: float = 0.0
-    """How long the store makes a client wait between two writes of one file: commits gather for as long."""
+    """Wait of a client between two writes of the same file: commits gather for as long."""
     finishes_aside: bool = False
-    """Without `is_async`: whether a thread may wait for the end of one upload while another is written."""
+    """Without `is_async`: whether a thread may wait for the end of an upload while another is written."""
     tiers: Mapping[str, bool] = {}
     """The aliases of its tiers; whether the server copies between each and the hot store, where it copies at all."""
 
@@ -89,7 +89,9 @@ class Backend(abc.ABC):
 
     @abc.abstractmethod
     async def read(self, path: str) -> Blob:
-        """Read a whole small file with its token, in one request; of a longer one than `sizes` allows, the beginning.
+        """Read a whole small file with its token, in a single request.
+
+        Of a file that is longer than `sizes` allows, it reads the beginning.
 
         Raises
         ------
@@ -101,15 +103,15 @@ class Backend(abc.ABC):
     async def read_if_changed(self, path: str, token: str) -> Blob | None:
         """Like `read`, but None if the file still has `token`: a conditional request without a body.
 
-        Of a header that was extended since, the blob may have the new records alone (`Blob.is_rest`).
+        Of a header that was extended since, the blob may have only the new records (`Blob.is_rest`).
         """
 
     @abc.abstractmethod
     async def read_range(self, path: str, start: int, end: int, token: str | None = None) -> Buffer:
-        """Bytes ``[start, end)`` of a file; fewer (or none) only where the file ends before `end`.
+        """Return bytes ``[start, end)`` of a file; fewer only if the file ends before.
 
         The caller sees to ``0 <= start < end``. With `token`, only of the file with that token, for a file that other
-        programs may replace. A store whose files can grow in place takes a file that has only grown for the same one.
+        programs may replace. A store whose files can grow in place takes a file that has only grown for the same file.
 
         Raises
         ------
@@ -127,7 +129,7 @@ class Backend(abc.ABC):
         """Keep a file readable that others may replace or delete: `read_range` with its token still reads it.
 
         The file is held until the caller drops the object that this returns. None where the store cannot hold a file,
-        or where too many files are held; `read_range` then tells whether the file is another.
+        or where too many files are held; `read_range` then detects another file.
 
         Raises
         ------
@@ -141,7 +143,7 @@ class Backend(abc.ABC):
         """Size, date and token of a *file*; a folder raises `FileNotFoundError`."""
 
     async def metadata(self, path: str) -> Mapping[str, str]:
-        """The metadata of a file that `write` or `open_write` got; empty where the store has none.
+        """Return the metadata of a file that `write` or `open_write` got; empty if the store has no metadata.
 
         Raises
         ------
@@ -152,24 +154,24 @@ class Backend(abc.ABC):
 
     @abc.abstractmethod
     async def is_folder(self, path: str) -> bool:
-        """Whether a folder, or a prefix with something under it, has this name."""
+        """Return whether a folder, or a prefix with something under it, has this name."""
 
     @abc.abstractmethod
     async def list(self, folder: str) -> Listing:
-        """Everything directly in a folder, in any number, never from a cache.
+        """Return everything directly in a folder, never from a cache.
 
         Raises
         ------
         FileNotFoundError
-            There is no such folder (on an object store: nothing has this prefix).
+            There is no such folder (on an object store: no file has this prefix).
         NotADirectoryError
             A file has this name.
         """
 
     async def list_page(self, folder: str, place: str | None = None) -> ListingPage:
-        """A part of `list`, from `ListingPage.next_place` of the page before on, for callers that need not know all.
+        """Return a part of `list`, from `ListingPage.next_place` of a page on.
 
-        The first page is short. All paths of a page sort before those of the next.
+        The first page is short. All paths of a page sort before all paths of the next.
 
         Raises
         ------
@@ -180,7 +182,9 @@ class Backend(abc.ABC):
 
     @abc.abstractmethod
     async def now(self, path: str) -> float:
-        """The clock that dates new files where `path` lies, in seconds since 1970. It may differ from this machine's.
+        """Return the time of the clock that dates files at `path`.
+
+        It is in seconds since 1970, and may differ from this machine's.
 
         0.0 where files have no dates: no file is ever old there.
         """
@@ -194,7 +198,7 @@ class Backend(abc.ABC):
         Raises
         ------
         FileExistsError
-            The store says that a file exists. If an answer was lost, that file may be the caller's own.
+            A file exists, according to the store. If an answer was lost, that file may be the caller's own.
         """
 
     @abc.abstractmethod
@@ -204,20 +208,20 @@ class Backend(abc.ABC):
         Raises
         ------
         ConflictError
-            The store says that the file has another token or is gone. If an answer was lost, the caller's own
+            The file has another token or is gone, according to the store. If an answer was lost, the caller's own
             request may have done that.
         """
 
     async def extend(self, path: str, data: Buffer, token: str, adapt: Adapt | None = None) -> str | None:
-        """Put a record behind a header that still has `token`, atomically and durably; return the new token.
+        """Put a record after a header that still has `token`, atomically and durably; return the new token.
 
-        None: the header cannot be extended in place, and nothing was written; `replace` can write it.
+        None: the header cannot be extended in place, and no byte was written; `replace` can write it.
 
         Parameters
         ----------
         adapt
-            A store with a lock may call it with what was put behind the header since it had `token`. It returns the
-            record to put there instead of `data`, or None to have the header taken for another.
+            A store with a lock may call it with the records that were put after the header since it had `token`. It
+            returns the record to put there instead of `data`, or None to have the header taken for another.
 
         Raises
         ------
@@ -229,9 +233,11 @@ class Backend(abc.ABC):
         return None
 
     async def take_turn(self, path: str) -> None:  # noqa: B027 - a store whose `has_turns` is false has none
-        """Let nobody else change a header, until this thread has changed it by `replace` or `extend`, or `end_turn`.
+        """Let no other client change a header, until this thread has changed it.
 
-        What is committed never depends on a turn: those verbs compare tokens all the same. Without a header there is no
+        It changes it by `replace` or `extend`, or gives the turn up by `end_turn`.
+
+        A commit never depends on a turn: those verbs compare tokens all the same. Without a header there is no
         turn, and no error.
 
         Raises
@@ -244,7 +250,9 @@ class Backend(abc.ABC):
         """Give up the turn of this thread at a header, if it has one."""
 
     async def flush(self, path: str) -> None:  # noqa: B027 - most have nothing to flush
-        """Make durable what a look at a header has shown: a version, whoever wrote it, or the absence of a file.
+        """Make the state that a look at a header has shown durable.
+
+        That is a version, by any writer, or the absence of a file.
 
         A caller flushes after the look and before it concludes anything from the look. Afterwards that version,
         or a later one, survives a loss of power. For adapters with `shows_unflushed`.
@@ -258,27 +266,27 @@ class Backend(abc.ABC):
 
     @abc.abstractmethod
     async def write(self, path: str, data: Sequence[Buffer], metadata: Metadata = None) -> None:
-        """Write a new file durably, under a name that nobody uses, and make missing parent folders.
+        """Write a new file durably, under an unused name, and make missing parent folders.
 
         The store keeps `metadata` with the file, in the same request; without `has_metadata`, they are dropped.
         """
 
     async def put(self, path: str, data: Buffer) -> None:
-        """Write a small file, as that of a pin, over any of its name. A reader finds all of it or nothing."""
+        """Write a small file, such as a pin, over any file of its name, atomically."""
         await self.write(path, [data])
 
     @abc.abstractmethod
     async def open_write(self, path: str, over: Over | None = None, metadata: Metadata = None) -> Upload:
-        """Begin a new file of unknown size, in bounded memory; without `over`, under a name that nobody uses.
+        """Begin a new file of unknown size, in bounded memory; without `over`, under an unused name.
 
-        With `over`, others may use the name; `over` says what may exist when the whole file appears. Where a store
-        takes no condition, the adapter looks right before.
+        With `over`, others may use the name; `over` defines the files that may exist when the whole file appears. If a
+        store takes no condition, the adapter looks right before.
         """
 
     async def copy(self, source: str, target: str, token: str | None = None, metadata: Metadata = None) -> None:
         """Copy a whole file into a new one on the server, durably; with `token`, only if the source has that token.
 
-        A store that can gives the copy `metadata` instead of those of the source.
+        A store that can gives the copy `metadata` instead of the source's.
 
         Raises
         ------
@@ -290,18 +298,18 @@ class Backend(abc.ABC):
     # -- whole segments ------------------------------------------------------------------------------------
 
     async def remove_whole(self, headers: Sequence[tuple[str, str]]) -> Sequence[bool]:
-        """Delete headers with their chunk folders, each if it has the token beside it and no file is in its folder.
+        """Delete headers with their chunk folders, by token, if no file is in the folder.
 
-        A delete is durable after `flush` of the header. False: nothing was deleted. After an error, those before the
-        one that it names are deleted.
+        A delete is durable after `flush` of the header. False: no file was deleted. After an error, headers before the
+        named header are deleted.
         """
         raise NotImplementedError(f"{type(self).__name__} cannot delete a segment whole")
 
     async def move_whole(self, headers: Sequence[tuple[str, str, str]]) -> Sequence[bool]:
-        """Give headers other names (header, token, target), each where `remove_whole` would delete it.
+        """Give headers other names (header, token, target), as `remove_whole` deletes.
 
-        The chunk folder goes. A move is durable after `flush` of both. False: nothing was moved: something has the
-        target's name, which is never replaced, or the store cannot do it. After an error, those before it are moved.
+        The chunk folder goes. A move is durable after `flush` of both. False: no file was moved: the target's name is
+        taken, and never replaced, or the store cannot do it. After an error, earlier headers are moved.
         """
         raise NotImplementedError(f"{type(self).__name__} cannot move a segment whole")
 
@@ -318,7 +326,9 @@ class Backend(abc.ABC):
         """
 
     async def list_uploads(self, folder: str, name: str | None = None) -> Sequence[PendingUpload]:
-        """The unfinished uploads of files directly in a folder; with `name`, only those of that file, as MinIO needs.
+        """Return the unfinished uploads of files directly in a folder.
+
+        With `name`, only uploads of that file, as MinIO needs.
 
         Raises
         ------
@@ -332,7 +342,10 @@ class Backend(abc.ABC):
         raise NotImplementedError(f"{type(self).__name__} has no unfinished uploads")
 
     async def make_room(self, path: str) -> bool:
-        """Give up what the store keeps for a verb that frees space once it is full; False: it keeps nothing more."""
+        """Give up the reserve of a full store, for a verb that frees space.
+
+        False: there is no reserve any more.
+        """
         return False
 
     @abc.abstractmethod
@@ -342,7 +355,7 @@ class Backend(abc.ABC):
         Returns
         -------
         bool
-            Whether this call has made it: of several callers at once, one has. Only where `has_folders`.
+            Whether this call has made it: of several callers at once, a single caller has. Only with `has_folders`.
         """
 
     @abc.abstractmethod
@@ -358,45 +371,54 @@ class Backend(abc.ABC):
         """
 
     def confine(self, root: str) -> None:
-        """Take a symbolic link below `root` that leads out of it for one that leads nowhere. Only a disk has links."""
+        """Take a symbolic link below `root` that leads out of it for a broken link.
+
+        Only a disk has links.
+        """
         return
 
     async def take_link(self, path: str, target: str | None = None) -> bool:
-        """Remove a symbolic link, or give it another name; False if it is none. What it leads to stays as it is."""
+        """Remove a symbolic link, or give it another name; False if it is no link.
+
+        Its target stays as it is.
+        """
         return False
 
     # -- names and processes -------------------------------------------------------------------------------
 
     @abc.abstractmethod
     def strip(self, path: str) -> str:
-        """The backend's own path for a path or URL of its protocol (``s3://b/k`` is ``b/k``)."""
+        """Return the backend's own path for a path or URL of its protocol (``s3://b/k`` is ``b/k``)."""
 
     @abc.abstractmethod
     def unstrip(self, path: str) -> str:
-        """The URL for a path (``b/k`` is ``s3://b/k``)."""
+        """Return the URL for a path (``b/k`` is ``s3://b/k``)."""
 
     def may_tear(self, path: str) -> bool:
-        """Whether a read beside a write of the same file may be cut off, or mix two versions; some stores do so."""
+        """Return whether a read during a write may be cut off, or mix two versions."""
         return True
 
     def is_shared(self, folder: str) -> bool:
-        """Whether any user of the machine may write into a folder (``/tmp``): what it says counts only in itself."""
+        """Return whether any user of the machine may write into a folder (``/tmp``).
+
+        Its policies count only in itself.
+        """
         return False
 
     def place(self, path: str, known: str = "") -> str:
-        """The path by which tiers keep what belongs to `path`: `known`, if both certainly lead to the same."""
+        """Return the path by which tiers keep what belongs to `path`: `known`, if both certainly lead to the same."""
         return path
 
     @abc.abstractmethod
     def root(self, path: str) -> str:
-        """The bucket or disk of `path`. All paths of one root share one set of abilities, probed once."""
+        """Return the bucket or disk of `path`. All paths of a root share a set of abilities, probed once."""
 
     async def keeps_versions(self, path: str) -> bool | None:
-        """Whether the store keeps former versions of replaced or deleted files; None: unknown, or not to be asked."""
+        """Return whether the store keeps former versions of files, or None."""
         return None
 
     async def store_name(self, path: str) -> str | None:
-        """Endpoint and bucket, alike in every process, for which a probe's verdict holds; None: this backend alone."""
+        """Endpoint and bucket, alike in every process, for which a probe's verdict holds; None: only this backend."""
         return None
 
     async def close(self) -> None:  # noqa: B027 - most have no connections

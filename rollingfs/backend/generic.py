@@ -1,4 +1,4 @@
-"""Any other fsspec filesystem: every client may read; one may write, if its user says that nobody else writes."""
+"""Any other fsspec filesystem: for every reader, and for a single writer by its user's word."""
 
 from __future__ import annotations
 
@@ -28,22 +28,22 @@ _DATE_KEYS = ("mtime", "LastModified", "last_modified", "modified", "updated", "
 _TOKEN_BYTES = 16
 _DELETES = ("rm", "rm_file", "_rm", "_rm_file")  # a filesystem that can delete has one of its own
 _MOVES_OVER = {"file", "local", "sftp", "ssh"}
-"""Protocols of filesystems that move a file over another in one step. Elsewhere `mv` may copy and then delete."""
+"""Protocols of filesystems that move a file over another in a single step. Elsewhere `mv` may copy and then delete."""
 
 logger = logging.getLogger("rollingfs")
 
 
 class GenericBackend(Backend):
-    """A backend over an fsspec filesystem that promises nothing.
+    """A backend over an fsspec filesystem without promises.
 
     fsspec's conditional writes are not atomic, and some filesystems ignore the condition silently. So the conditional
     verbs here read, compare and then write, which is correct for a single writer only.
 
-    On a disk and over SFTP, a header is written beside the old one and moved over it. Elsewhere the header is
-    overwritten in place. A filesystem that does not overwrite in one step may show a reader half a header
+    On a disk and over SFTP, a header is written under another name and moved over the old header. Elsewhere the header
+    is overwritten in place. A filesystem that does not overwrite in a single step may show a reader half a header
     (`CorruptHeaderError`; the reader reads again), and may leave half a header after a crash.
 
-    *Now* is the date of a new file. Where files have no dates, nothing is ever old.
+    *Now* is the date of a new file. Without dates, no file is ever old.
 
     Parameters
     ----------
@@ -135,7 +135,10 @@ class GenericBackend(Backend):
         return Listing(tuple(entries[path] for path in sorted(entries)))
 
     async def now(self, path: str) -> float:
-        """The date of a temporary file in the `$chunks` folder of `path`; this machine's clock if it may not write."""
+        """Return the date of a temporary file in the `$chunks` folder of `path`.
+
+        Without the right to write, it is this machine's clock.
+        """
         if not self.can_write:
             return time.time()
         temporary = names.temporary_path(path)
@@ -271,7 +274,10 @@ class GenericBackend(Backend):
         return self._token(path, self._file_info(path))
 
     def _put_beside(self, path: str, content: bytes) -> bool:
-        """Write a file under another name and move it over the old one; False if this server cannot move files so."""
+        """Write a file under another name and move it over the old file.
+
+        False: this server cannot move files so.
+        """
         temporary = names.temporary_path(path)
         self.make_parents(temporary)
         self.fs.pipe_file(temporary, content)  # if this fails, collection removes what is left of it
@@ -297,14 +303,14 @@ class GenericBackend(Backend):
 
 
 def _lowest(fs: AbstractFileSystem) -> AbstractFileSystem:
-    """The filesystem that does the work of another."""
+    """Return the filesystem that does the work of another."""
     while isinstance(inner := getattr(fs, "fs", None) or getattr(fs, "sync_fs", None), AbstractFileSystem):
         fs = inner
     return fs
 
 
 def _can_delete(fs: AbstractFileSystem) -> bool:
-    """Whether a filesystem can delete one file: an archive and HTTP cannot; `GenericFileSystem` fails of itself."""
+    """Return whether a filesystem can delete a file; an archive and HTTP cannot."""
     inherited = [vars(one).get(name) for one in (AbstractFileSystem, AsyncFileSystem) for name in _DELETES]
     has_own = any(getattr(type(fs), name, None) not in inherited for name in _DELETES)
     return has_own and not isinstance(fs, GenericFileSystem)
@@ -315,7 +321,7 @@ def _has_strong_key(info: dict[str, Any]) -> bool:
 
 
 def _needs_content(path: str, info: dict[str, Any]) -> bool:
-    """Whether the token must cover the bytes: a coarse clock may give two headers of one length the same date."""
+    """Return whether the token must cover the bytes: a coarse clock may give two headers of a length the same date."""
     return path.endswith(names.HEADER_SUFFIX) and not _has_strong_key(info)
 
 

@@ -262,12 +262,12 @@ def _token(file: MemoryFile) -> str:
 
 
 def _blob(path: str, file: MemoryFile) -> Blob:
-    """The content, up to what the format allows for its name."""
+    """Return the content, up to what the format allows for its name."""
     return Blob(file.getvalue()[: read_bytes_max(path)], _token(file), file.modified.timestamp())
 
 
 def _is_still(file: MemoryFile, token: str) -> bool:
-    """Whether a file is the one that had `token`; the file may have grown since."""
+    """Return whether a file had `token`; it may have grown since."""
     (generation, _, size), (now, _, size_now) = token.rpartition("-"), _token(file).rpartition("-")
     return generation == now and int(size) <= int(size_now)
 

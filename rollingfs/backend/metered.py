@@ -1,4 +1,4 @@
-"""A backend that counts the calls of another: the one place where requests are counted."""
+"""A backend that counts the calls of another: the only place where requests are counted."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rollingfs.backend.wrapper import BackendWrapper, Verb, given
 from rollingfs.runtime.meters import REQUEST, Meters
 
 FIXED = ("is_async", "conflicts_are_final", "root", "strip")
-"""What never changes and every call asks for."""
+"""Abilities that never change and that every call asks for."""
 READING = frozenset({"read", "read_if_changed", "read_range", "read_into"})
 WRITING = frozenset({"create", "replace", "extend", "put"})
 """Verbs whose second argument is the bytes."""
@@ -23,14 +23,14 @@ COUNTED_AS = {"read_into": "read_range"}
 class MeteredBackend(BackendWrapper):
     """Forwards every verb, and counts it, its bytes, its time and how it ended. Each has the patience of the client.
 
-    Its abilities are those of the other backend, also if they change.
+    It has the abilities of the other backend, also if they change.
 
     Parameters
     ----------
     inner
-        The backend that does the work; of a metered one, the backend below it.
+        The backend that does the work; of a metered backend, the backend below it.
     patience
-        For how many seconds a request that may be repeated is sent again while the store fails.
+        Seconds for which a request that may be repeated is sent again while the store fails.
     """
 
     def __init__(self, inner: Backend, meters: Meters, patience: float = PATIENCE_S) -> None:
@@ -77,7 +77,7 @@ def _counted(verb: str) -> Verb:
 
 
 def is_same(one: Backend, other: Backend) -> bool:
-    """Whether two backends are the same, counted or not."""
+    """Return whether two backends are the same, counted or not."""
     return _bare(one) is _bare(other)
 
 

@@ -1,4 +1,4 @@
-"""How long a request that may be repeated is sent again while a store fails: as long as a commit goes on."""
+"""Time for which a request that may be repeated is sent again: as long as a commit goes on."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ patience_s: ContextVar[float | None] = ContextVar("rollingfs_patience", default=
 
 
 def wanted_s() -> float:
-    """How long the caller of a verb is patient."""
+    """Return the patience of the caller of a verb, in seconds."""
     given_s = patience_s.get()
     return PATIENCE_S if given_s is None else given_s
 

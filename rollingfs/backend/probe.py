@@ -1,4 +1,4 @@
-"""The probe: before the first write to a store, try once what its adapter claims, alone and in races."""
+"""The probe: before the first write to a store, try once the claims of its adapter, with and without races."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from rollingfs.runtime.values import value_class
 PROBE_VERSION = 3
 """A verdict of another version is not believed. Version 2 races, version 3 in rounds."""
 PAIRS = 16
-"""Races of two, which create a file, beside each race of 16."""
+"""Races of two, which create a file, during each race of 16."""
 PROBES_MAX = 5
 _MENDABLE = {errno.EBUSY, errno.ETIMEDOUT}
 """A busy store, a slow answer, a race without a verdict."""
@@ -36,16 +36,16 @@ _NOT_IMPLEMENTED = {errno.ENOTSUP, errno.ENOSYS}
 
 @value_class
 class Abilities:
-    """What the probe has seen a safe store do."""
+    """Findings of the probe on a safe store."""
 
     delete_if: bool
-    """Whether a conditional delete with a wrong token leaves the file alone."""
+    """Whether a conditional delete with a wrong token keeps the file."""
     reads_whole: bool = True
-    """Whether no read beside a replace returned a mixture of two files."""
+    """Whether no read during a replace returned a mixture of two files."""
 
 
 async def probe_patiently(backend: Backend, folder: str, runtime: Runtime, races: int = 1) -> Abilities:
-    """`probe`, at most 5 times while the store is busy or a race shows nothing; through an outage, with our patience.
+    """Probe at most 5 times, and through an outage with our patience.
 
     Raises
     ------
@@ -78,12 +78,12 @@ async def probe(backend: Backend, folder: str, races: int = 1) -> Abilities:
         A ``$chunks`` folder, so that no listing shows the files. The folder stays.
     races : int
         The number of races: each of 48 rounds of three that replace one file, of 16 creates and 16 replaces, and of 16
-        pairs that create. There is none where `Backend.must_race` is false.
+        pairs that create. It is missing where `Backend.must_race` is false.
 
     Raises
     ------
     UnsafeBackendError
-        The backend does not claim atomic writes; it overwrote a file that it had to leave alone; several writers won
+        The backend does not claim atomic writes; it overwrote a file that it had to keep; several writers won
         a race; or a read gave an older file with the token of a newer one.
     OSError
         The store failed, or too few of its answers arrived, before it could be judged.
@@ -113,9 +113,9 @@ async def probe(backend: Backend, folder: str, races: int = 1) -> Abilities:
 
 
 async def _side_by_side(backend: Backend, races: Sequence[Trial], pairs: Sequence[Trial]) -> None:
-    """Run all races to their end, so that nothing is written after the cleaning.
+    """Run all races to their end, so that no byte is written after the cleaning.
 
-    A pair that shows nothing, because the store is busy, is not a failure while half of the pairs show something.
+    A pair without a result, because the store is busy, is not a failure while half of the pairs have a result.
     """
     if backend.is_async:
         results = await asyncio.gather(*(trial() for trial in (*races, *pairs)), return_exceptions=True)
@@ -171,7 +171,7 @@ async def clean(backend: Backend, paths: Sequence[str]) -> None:
 
 
 async def _try(backend: Backend, path: str) -> bool:
-    """Try what must fail; returns whether a conditional delete leaves a file with another token alone."""
+    """Try requests that must fail; return whether a conditional delete checks tokens."""
     first = await _twice(backend, path, "create", backend.create, FileExistsError)
     newest = await _twice(
         backend, path, "replace", lambda path, body: backend.replace(path, body, first.token), ConflictError
@@ -180,7 +180,7 @@ async def _try(backend: Backend, path: str) -> bool:
 
 
 async def _twice(backend: Backend, path: str, verb: str, write: Write, refusal: type[Exception]) -> Blob:
-    """Write twice on one condition; returns the file of the first write, which the second must leave alone."""
+    """Write twice on the same condition; return the file of the first write."""
     bodies = [f"probe: {verb}\n".encode(), f"probe: {verb} again\n".encode()]
     was_refused = False
     for body in bodies:
@@ -203,7 +203,7 @@ async def _twice(backend: Backend, path: str, verb: str, write: Write, refusal: 
 
 
 async def _try_delete_if(backend: Backend, path: str, old_token: str, newest: bytes) -> bool:
-    """Whether a delete with a wrong token leaves the file. A store that ignores the condition is still safe."""
+    """Return whether a delete with a wrong token leaves the file. A store that ignores the condition is still safe."""
     if await backend.delete_if(path, old_token):
         return False
     try:

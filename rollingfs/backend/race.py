@@ -1,4 +1,4 @@
-"""Races for one file: of several conditional writes at once, exactly one may win.
+"""Races for a single file: of several conditional writes at once, exactly one may win.
 
 A store that looks first and writes then passes every test that sends one request after another. A store that does so
 within a fraction of a millisecond passes most races as well: it takes many rounds of few racers to catch it.
@@ -25,21 +25,21 @@ from rollingfs.runtime.concurrency import drive
 RACERS = 16
 RIVALS = 3
 ROUNDS = 48
-"""Rounds of `race_in_rounds`. Per request, few racers for one file met more often than many, or than at several files:
-docs/stores.md has the figures."""
+"""Rounds of `race_in_rounds`. Per request, few racers for a single file met more often than many, or than at several
+files: docs/stores.md has the figures."""
 ROUNDS_S_MAX = 1.5
 """No round begins after this time: a store whose answers take long has long windows as well."""
 ANSWERED_MIN = 0.5
-"""A race in which a smaller share of the racers gets an answer proves nothing."""
+"""A race in which a smaller share of the racers gets an answer has no result."""
 BODY_BYTES = 1024
 START_S_MAX = 10.0
-"""How long a thread waits for the others, before it goes on alone."""
+"""Time for which a thread waits for the others."""
 
 Write = Callable[[str, bytes], Coroutine[Any, Any, str]]
 """Writes a file on a condition; returns the new token."""
 Racer = Callable[[], Coroutine[Any, Any, Any]]
 Outcome = str | BaseException
-"""What became of one write: the new token, or the error."""
+"""Outcome of a write: the new token, or the error."""
 
 
 class BrokenPromise(Exception):
@@ -51,12 +51,12 @@ class BrokenPromise(Exception):
 
 
 async def race(backend: Backend, path: str, racers: int = RACERS) -> None:
-    """Let several writers create one file at once, then let as many replace it by one token.
+    """Let several writers create a file at once, then replace it by a token.
 
     Parameters
     ----------
     path
-        A name that nobody uses. The file stays.
+        An unused name. The file stays.
     racers
         The number of writers.
 
@@ -75,19 +75,19 @@ async def race(backend: Backend, path: str, racers: int = RACERS) -> None:
 
 
 async def race_to_create(backend: Backend, path: str, racers: int) -> Blob:
-    """Let several writers create one file at once; return the winner's file. The errors are those of `race`."""
+    """Let several writers create a file at once; return the winner's file."""
     return await _round(backend, path, racers, "create", backend.create, FileExistsError)
 
 
 async def race_in_rounds(backend: Backend, path: str, rounds: int = ROUNDS) -> bool:
-    """Let a pair create a file, and rivals replace it round after round beside a reader, as writers keep a counter.
+    """Let a pair create a file, and rivals replace it in rounds during reads.
 
     Parameters
     ----------
     path
-        A name that nobody uses. The file stays.
+        An unused name. The file stays.
     rounds
-        The number of rounds: one where the store limits the rate of writes of one file.
+        The number of rounds: 1 if the store limits the rate of writes of a file.
 
     Returns
     -------
@@ -134,7 +134,7 @@ async def race_in_rounds(backend: Backend, path: str, rounds: int = ROUNDS) -> b
 async def _settle(
     backend: Backend, path: str, before: Blob, bodies: Sequence[bytes], outcomes: Sequence[Outcome]
 ) -> Blob:
-    """Return the file after a round that is not known to have one winner; the errors are those of `race`."""
+    """Return the file after a round without a known winner."""
     found = await _found(backend, path)
     try:
         return judge(path, "replace", ConflictError, bodies, outcomes, found)
@@ -147,7 +147,7 @@ async def _settle(
 
 
 def _judge_read(seen: Outcome | Blob, bodies: Mapping[str, bytes]) -> bool:
-    """Whether a read beside writes returned a whole file; a read without an answer counts as one."""
+    """Return whether a read during writes returned a whole file, or no answer."""
     if not isinstance(seen, Blob) or bodies.get(seen.token, seen.data) == seen.data:
         return True
     if seen.data in bodies.values():
@@ -200,14 +200,14 @@ def judge(
     found: Blob | None,
     answered_min: float = ANSWERED_MIN,
 ) -> Blob:
-    """What a race shows; returns the winner's file.
+    """Judge a race; return the winner's file.
 
     A racer without an answer (an `OSError` that is not a refusal) counts neither for the store nor against it.
 
     Parameters
     ----------
     bodies, outcomes
-        What each racer sent, and what became of it.
+        Body of each racer, and its outcome.
     found
         The file after the race.
     answered_min

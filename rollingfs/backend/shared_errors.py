@@ -1,4 +1,4 @@
-"""The refusals that adapters share: one text for each, on every store."""
+"""The refusals that adapters share, with the same text on every store."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def no_file(path: str) -> FileNotFoundError:
 
 
 def no_bucket(path: str, kind: str, remedy: str) -> NoBucketError:
-    """The error for a file whose bucket or container, as `kind` calls it, does not exist."""
+    """Return the error for a file whose bucket or container, as `kind` calls it, does not exist."""
     bucket = path.partition("/")[0]
     text = f"the {kind} {bucket!r} does not exist, so nothing was read or written: {remedy}"
     return NoBucketError(errno.ENOENT, text, names.shown(path))
@@ -33,7 +33,7 @@ def name_taken(path: str) -> FileExistsError:
 
 
 def linked(path: str) -> PermissionError:
-    """The error for a symbolic link where a header, a chunk folder or a lock should be."""
+    """Return the error for a symbolic link where a header, a chunk folder or a lock should be."""
     why = (
         f"{path.rpartition('/')[2]!r} is a symbolic link, and rollingfs changes, deletes and locks nothing through a "
         "link in this place; nothing was written: put what it leads to in its place, or remove it"
@@ -46,7 +46,10 @@ def not_empty(path: str) -> OSError:
 
 
 def no_links(path: str, error: OSError) -> OSError:
-    """The error for a filesystem that makes no hard link, without which two writers could make one segment."""
+    """Return the error for a filesystem without hard links.
+
+    Without them, two writers could make the same segment.
+    """
     why = (
         f"this filesystem makes no hard links ({error.strerror}), and only a link gives a file a name that nobody else "
         "has taken in the same moment"
@@ -59,19 +62,22 @@ def upload_closed(path: str) -> ValueError:
 
 
 def changed(path: str, token: str, found: str | None) -> ConflictError:
-    """The error for a file that has the token `found` instead of `token`; None stands for a file that is gone."""
+    """Return the error for a file with the token `found`, not `token`.
+
+    None stands for a file that is gone.
+    """
     return ConflictError(f"{path!r} should have token {token}; {f'found {found}' if found else 'the file is gone'}")
 
 
 def unlocked(path: str) -> ConflictError:
-    """The error for a header whose lock another program has taken away."""
+    """Return the error for a header whose lock another program has taken away."""
     return ConflictError(
         f"{path!r}: its lock was deleted, or another folder put in the place of its own; nothing was written"
     )
 
 
 def unflushed(path: str, error: OSError) -> UnflushedError:
-    """The error for a record whose flush failed."""
+    """Return the error for a record whose flush failed."""
     why = f"the record can be read, but its flush failed ({error}), so a loss of power may take it back"
     return UnflushedError(error.errno, why, path)
 
@@ -89,7 +95,7 @@ def check_token(path: str, found: str | None, token: str) -> None:
 
 
 def export_ended(path: str) -> ConflictError:
-    """The error for an unfinished file that somebody removed, as the next export to its name does."""
+    """Return the error for an unfinished file that somebody removed, as the next export to its name does."""
     return ConflictError(
         f"{names.shown(path)}: another export to this name, or a collection, removed what this one had written; "
         "nothing is left of it, export it again"
@@ -97,7 +103,7 @@ def export_ended(path: str) -> ConflictError:
 
 
 def not_atomic(path: str) -> UnsafeBackendError:
-    """The error for a store without conditional writes, where nobody vouched for a single writer."""
+    """Return the error for a store without conditional writes or `single_writer`."""
     return UnsafeBackendError(
         f"{names.shown(path)}: this store cannot replace a file atomically, so two writers could lose each other's "
         "data; nothing was written; if nobody else ever writes here, say so with single_writer=True"
@@ -105,7 +111,7 @@ def not_atomic(path: str) -> UnsafeBackendError:
 
 
 def read_only(path: str, kind: str) -> UnsafeBackendError:
-    """The error for a filesystem through which no file can be deleted, so that segments could not live there."""
+    """Return the error for a filesystem through which no file can be deleted, so that segments could not live there."""
     return UnsafeBackendError(
         f"{names.shown(path)}: {kind} cannot delete a file, so segments can be read through it, but not written; "
         "nothing was written; write through the filesystem of the store itself"
@@ -113,7 +119,7 @@ def read_only(path: str, kind: str) -> UnsafeBackendError:
 
 
 def delete_each(paths: Sequence[str], delete: Callable[[str], None]) -> None:
-    """Delete files one by one, all that can be deleted; a missing file is not an error.
+    """Delete files in order, as many as possible; a missing file is not an error.
 
     Raises
     ------

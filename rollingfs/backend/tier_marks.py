@@ -1,4 +1,4 @@
-"""The mark at the root of a tier, and the path by which a segment's files lie there: no mark, no tier.
+"""The mark at the root of a tier, and the path by which a segment's files are there: no mark, no tier.
 
 A disk that is not mounted looks like an empty tier, and so does a tree that is reached by another path than the files
 were put under. Rules P4.12 to P4.20 of the protocol.
@@ -58,7 +58,7 @@ async def check_mark(backend: Backend, runtime: Runtime, line: Tier, path: str) 
 
 
 def is_placed(backend: Backend, line: Tier, path: str) -> bool:
-    """Whether a segment's files in a tier certainly lie below this path, or are reached by it."""
+    """Return whether a segment's files in a tier certainly are below this path, or are reached by it."""
     return bool(line.path) and backend.place(path, line.path) == line.path
 
 
@@ -100,7 +100,10 @@ async def _write(backend: Backend, path: str, identity: str, over: Over) -> None
 
 
 async def has_files(backend: Backend, line: Tier, path: str) -> bool:
-    """Whether files of a segment lie in a tier below a path: then the tier's tree was moved along with the segment."""
+    """Return whether files of a segment are in a tier below a path.
+
+    Then the tier's tree was moved along with the segment.
+    """
     try:
         listing = await backend.list(names.in_tier(line.alias, names.chunks_folder(path)))
     except FileNotFoundError:
@@ -109,13 +112,13 @@ async def has_files(backend: Backend, line: Tier, path: str) -> bool:
 
 
 def placed(backend: Backend, path: str) -> str:
-    """Return what the line of a tier says of a segment's path: "" if the path is too long for a line."""
+    """Return the path of a segment for a tier's line, or "" if it is too long."""
     place = backend.place(path)
     return place if len(place.encode(errors="replace")) <= TIER_PATH_BYTES_MAX else ""
 
 
 def moved_lines(backend: Backend, tiers: Iterable[Tier], source: str, target: str) -> tuple[Tier, ...]:
-    """Return the lines of a source as its target has them; one whose path is in doubt stays as it is."""
+    """Return the lines of a source for its target; a line in doubt stays."""
     return tuple(
         replace(line, path=placed(backend, target)) if is_placed(backend, line, source) else line for line in tiers
     )
@@ -137,7 +140,7 @@ async def why_missing(backend: Backend, runtime: Runtime, header: Header | None,
 
 
 def missing(backend: Backend, alias: str, path: str, identity: str) -> MissingTierError:
-    """The error for a tier whose root has no mark."""
+    """Return the error for a tier whose root has no mark."""
     root = _root(backend, alias)
     return MissingTierError(
         f"{path}: the tier {alias!r} is not there (its mark is missing at {root}/{names.TIER_MARK}): is it mounted? "
@@ -146,7 +149,7 @@ def missing(backend: Backend, alias: str, path: str, identity: str) -> MissingTi
 
 
 def elsewhere(line: Tier, path: str) -> MissingTierError:
-    """The error for a segment whose files in a tier lie below another path."""
+    """Return the error for a segment whose files in a tier are below another path."""
     other = f"below {line.path}" if line.path else "below the path that the first offload used"
     return MissingTierError(
         f"{path}: the tier {line.alias!r} has no files of this segment below this path; they lie {other}, and it is "

@@ -1,7 +1,7 @@
-"""Tiers: other stores for the files of chunks that are seldom read; the core sees one backend.
+"""Tiers: other stores for the files of chunks that are seldom read; the core sees a single backend.
 
-A path of a tier begins with its alias (`rollingfs.format.names.in_tier`). The rest of the path is that of the parallel
-file in the hot store; the tier keeps it below its root.
+A path of a tier begins with its alias (`rollingfs.format.names.in_tier`). The rest of the path is the path of the
+parallel file in the hot store; the tier keeps it below its root.
 """
 
 from __future__ import annotations
@@ -59,15 +59,18 @@ def check_aliases(backend: Backend, tiers: Iterable[Tier], path: str) -> None:
 
 
 def can_copy(backend: Backend, source: str, target: str) -> bool:
-    """Whether the server copies from one path to another: the tiers of both lie on the hot store itself."""
+    """Return whether the server copies between two paths.
+
+    The tiers of both are on the hot store itself.
+    """
     aliases = {names.split_tier(path)[0] for path in (source, target)} - {""}
     return backend.can_copy and all(backend.tiers.get(alias, False) for alias in aliases)
 
 
 async def list_folder(backend: Backend, folder: str, aliases: Iterable[str]) -> list[FileInfo]:
-    """The entries of a folder of the hot store and of its parallel folders in tiers ("" is the hot store itself).
+    """Return the entries of a folder in the hot store ("") and in tiers.
 
-    A folder that is not there has none.
+    A missing folder has no entries.
     """
     found: list[FileInfo] = []
     for alias in aliases:
@@ -77,7 +80,7 @@ async def list_folder(backend: Backend, folder: str, aliases: Iterable[str]) -> 
 
 
 class TierStore:
-    """One tier: a backend, and the root below which it keeps the parallel tree.
+    """A tier: a backend, and the root below which it keeps the parallel tree.
 
     Parameters
     ----------
@@ -100,7 +103,7 @@ class TierStore:
         self._bridge = Bridge(backend)
 
     def path(self, hot: str) -> str:
-        """Where the tier has the file that is parallel to a path of the hot store."""
+        """Return where the tier has the file that is parallel to a path of the hot store."""
         return f"{self.root}/{hot.lstrip('/')}"
 
     async def run(self, call: Coroutine[Any, Any, T], hot: Backend) -> T:
@@ -124,7 +127,7 @@ class TieredBackend(BackendWrapper):
     Parameters
     ----------
     hot
-        The store of the headers. Its abilities are those of this backend.
+        The store of the headers. It has the abilities of this backend.
     stores
         The tiers, by alias.
     """
@@ -144,7 +147,7 @@ class TieredBackend(BackendWrapper):
         return self._places[mine] + path[len(mine) :] if mine else path
 
     def _learn(self, path: str, known: str) -> None:
-        """Note that two paths are one, by the highest folders that certainly are; forget what is not true any more."""
+        """Note that two paths are the same, by their highest common folders."""
         mine, theirs = names.parent(path), names.parent(known)
         is_one = path.rpartition("/")[2] == known.rpartition("/")[2] and self._is_one(mine, theirs)
         while is_one and _name(mine) == _name(theirs) and self._is_one(names.parent(mine), names.parent(theirs)):
@@ -214,11 +217,11 @@ class TieredBackend(BackendWrapper):
                 await self.inner.delete(group)
 
     async def _copy(self, source: str, target: str, *more: Any) -> None:
-        """Copy on the server; `can_copy` says whether it can."""
+        """Copy on the server, by `can_copy`."""
         await self.inner.copy(self._on_hot(source), self._on_hot(target), *more)
 
     def _on_hot(self, path: str) -> str:
-        """The path on the hot store's server of a file there, perhaps of a tier that lies on it."""
+        """Return the path on the hot store's server of a file there, perhaps of a tier that is on it."""
         alias, hot = names.split_tier(path)
         if not alias:
             return path
@@ -245,7 +248,7 @@ def _name(path: str) -> str:
 
 
 def _straight(verb: str) -> Verb:
-    """A verb on the way of an append or a read: on the hot store without a detour."""
+    """Return a verb on the way of an append or a read: on the hot store without a detour."""
 
     async def forward(self: TieredBackend, path: str, *args: Any) -> Any:
         if path.startswith(names.TIER_SCHEME):
@@ -261,7 +264,7 @@ del _verb
 
 
 def _shown(found: Any, root: str, asked: str) -> Any:
-    """An answer of a tier's store, with the paths by which the core knows its files."""
+    """Return an answer of a tier's store, with the paths by which the core knows its files."""
 
     def renamed(entry: Any) -> Any:
         return replace(entry, path=asked + entry.path[len(root) :])

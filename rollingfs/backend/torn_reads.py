@@ -1,4 +1,4 @@
-"""Small files that are read beside their replacement: a file that does not fit is read again before it is damaged.
+"""Small files that are read next to their replacement: a file that does not fit is read again before it is damaged.
 
 A store that writes in place may answer a read with a part of the new file, or with parts of both.
 """
@@ -20,13 +20,13 @@ T = TypeVar("T")
 PAUSE_FIRST_S = 0.01
 PAUSE_S_MAX = 0.16
 SETTLED_S = 0.3
-"""A file whose bytes and token are the same for this long is at rest: it is damaged, and nobody writes it."""
+"""A file whose bytes and token are the same for this long is at rest: it is damaged, and not being written."""
 
 
 async def read_fitting(
     backend: Backend, runtime: Runtime, path: str, parse: Callable[[Blob], T], blob: Blob | None = None
 ) -> T:
-    """Return what `parse` makes of a file, which is read again while it is malformed or empty, and still changes.
+    """Return the parsed file, which is read again while it does not fit and changes.
 
     Parameters
     ----------
@@ -36,7 +36,7 @@ async def read_fitting(
     Raises
     ------
     CorruptHeaderError
-        It is malformed, and nobody changes it; or it changes longer than a read is patient.
+        It is malformed and at rest, or changes longer than a read is patient.
     FileNotFoundError
         It is gone.
     """

@@ -1,4 +1,4 @@
-"""What the verbs of the contract take and return: files, folders, listings, uploads."""
+"""Arguments and results of the verbs of the contract: files, folders, listings, uploads."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from rollingfs.runtime.values import value_class
 
 Buffer = bytes | bytearray | memoryview
 Adapt = Callable[[bytes], bytes | None]
-"""Makes a record that may follow on others; None if none may."""
+"""Makes a record that may follow on others, or None."""
 Metadata = Mapping[str, str] | None
-"""What a store keeps with a new file, if it can."""
+"""Metadata that a store keeps with a new file, if it can."""
 
 
 class Over(Enum):
-    """What a new file may replace, under a name that others use as well."""
+    """Files that a new file may replace, under a shared name."""
 
     NOTHING = "nothing"
     ANYTHING = "anything"
 
 
 class Link(Enum):
-    """What a symbolic link leads to."""
+    """Target of a symbolic link."""
 
     FILE = "file"
     FOLDER = "folder"
@@ -32,7 +32,7 @@ class Link(Enum):
 
 
 def frozen(data: Buffer) -> bytes:
-    """Bytes that nobody will change: the very object that a buffer covers whole, else a copy."""
+    """Return bytes that will not change: the object of a buffer, or a copy."""
     whole = data.obj if isinstance(data, memoryview) else data
     if isinstance(whole, bytes) and len(whole) == memoryview(data).nbytes:
         return whole
@@ -41,7 +41,7 @@ def frozen(data: Buffer) -> bytes:
 
 @value_class
 class FileInfo:
-    """One file or folder as the store shows it."""
+    """A file or folder as the store shows it."""
 
     path: str
     """Path within the backend, without a trailing slash."""
@@ -50,19 +50,19 @@ class FileInfo:
     modified: float
     """Seconds since 1970 by the store's clock; 0.0 for a folder without a date."""
     token: str | None = None
-    """The token that `replace` takes for this content, if the store's listing tells it."""
+    """The token that `replace` takes for this content, if the store's listing has it."""
     is_folder: bool = False
     link: Link | None = None
-    """What it leads to, if it is a symbolic link."""
+    """Its target, if it is a symbolic link."""
     data: bytes | None = None
-    """The whole content, if the listing has read it: that of a small header, on a disk."""
+    """The whole content, if the listing has read it: of a small header, on a disk."""
     inode: int | None = None
     """On a disk, the number of the file, which a rename and an append keep."""
 
 
 @value_class
 class Blob:
-    """A whole small file, read in one request."""
+    """A whole small file, read in a single request."""
 
     data: bytes
     token: str
@@ -70,7 +70,7 @@ class Blob:
     modified: float
     """Seconds since 1970 by the store's clock."""
     is_rest: bool = False
-    """Whether `data` is only what was put behind the content whose token the reader has given."""
+    """Whether `data` is only what was put after the content whose token the reader has given."""
 
 
 @value_class
@@ -93,7 +93,7 @@ class ListingPage:
 
 @value_class
 class Part:
-    """A byte range of a file for `Upload.copy`, which compares `token` if there is one."""
+    """A byte range of a file for `Upload.copy`, which compares `token`, if given."""
 
     path: str
     start: int
@@ -116,12 +116,12 @@ class PendingUpload:
 class Upload(abc.ABC):
     """A new file that is written piece by piece. The file appears whole, with `finish` and not before.
 
-    (Without `over`, a disk may show the file earlier, under its own name, which nobody refers to yet.)
+    (Without `over`, a disk may show the file earlier, under its own, still unused name.)
     """
 
     @property
     def held_bytes(self) -> int:
-        """Bytes in memory that it has taken and not sent yet."""
+        """Return bytes in memory that it has taken and not sent yet."""
         return 0
 
     @abc.abstractmethod
@@ -129,7 +129,9 @@ class Upload(abc.ABC):
         """Append bytes. The upload may buffer them; the caller may reuse `data` after the call."""
 
     async def copy(self, part: Part) -> None:
-        """Append a range of a file on the same store, if the backend says `can_join`; a later call may raise its error.
+        """Append a range of a file on the same store, if the backend `can_join`.
+
+        A later call may raise its error.
 
         Raises
         ------
@@ -154,12 +156,15 @@ class Upload(abc.ABC):
 
     @abc.abstractmethod
     async def abort(self) -> None:
-        """Give up and leave nothing: no file, no unfinished multipart upload. A missing file is not an error."""
+        """Give up and leave no file and no upload; a missing file is not an error."""
 
 
 @asynccontextmanager
 async def finished(upload: Upload) -> AsyncIterator[Upload]:
-    """Finish an upload, or abort it because of an error; if the abort fails too, a note on the error says so."""
+    """Finish an upload, or abort it because of an error.
+
+    If the abort fails too, the error gets a note.
+    """
     try:
         yield upload
         await upload.finish()

@@ -34,7 +34,7 @@ LOOK_S = 30.0
 """A client that commits looks after this time for refusals of other processes."""
 _VERSION = "rollingfs_probe"
 _UNSAFE = ".unsafe"
-"""What the name of a file of refusals has at its end."""
+"""End of the name of a file of refusals."""
 _USER_FOLDER = "rollingfs"
 """The folder in the user's cache folder."""
 
@@ -55,7 +55,7 @@ def forget_verdicts() -> None:
 
 
 class Verdicts:
-    """What one backend's stores can do, each probed once.
+    """Abilities of a backend's stores, each probed once.
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ class Verdicts:
         The file, or the folder of the file, that keeps verdicts for other processes; True for the file in the user's
         cache folder.
     kind : str
-        The class of the backend, by which a verdict is kept; a wrapper says whose it is.
+        The class of the backend, by which a verdict is kept; a wrapper gives the inner class.
     """
 
     def __init__(self, backend: Backend, runtime: Runtime, cache: str | bool = False, kind: str = "") -> None:
@@ -72,7 +72,7 @@ class Verdicts:
         self._cache = cache
         self._kind = kind or type(backend).__name__
         self._of_root: dict[str, Abilities | str] = {}
-        """What the stores can do, or why they are not safe."""
+        """Abilities of the stores, or the reasons against them."""
         self._keys: dict[str, str] = {}
         """By which the process knows the stores that have a name."""
         self._next_look_s = 0.0
@@ -80,7 +80,7 @@ class Verdicts:
         self._locks: dict[str, Lock] = {}
 
     async def abilities(self, path: str) -> Abilities:
-        """What the store of `path` can do; it is probed unless the verdict is known.
+        """Return what the store of `path` can do; it is probed unless the verdict is known.
 
         Raises
         ------
@@ -167,7 +167,7 @@ def _file_of(cache: str | bool) -> str | None:
 
 
 def _file_of_user() -> str | None:
-    """The file in the user's cache folder; None if the user has no folder that nobody else may write."""
+    """Return the file in the user's cache folder; None without a private folder."""
     home = os.path.expanduser("~")
     cache = os.environ.get("XDG_CACHE_HOME") or os.path.join(home, ".cache")
     if not os.path.isabs(cache) or (home not in ("", "/") and cache.startswith(home) and not os.path.isdir(home)):
@@ -188,7 +188,7 @@ def _file_of_user() -> str | None:
 
 
 def _existing(path: str) -> str:
-    """The path, or the folder above it that exists."""
+    """Return the path, or the folder above it that exists."""
     while not os.path.exists(path):
         path = os.path.dirname(path)
     return path
@@ -201,7 +201,10 @@ def _warn(path: str, why: str) -> None:
 
 
 def _load(file: str) -> dict[str, Any] | None:
-    """The stores of a cache file, none of a file that cannot be read; None if other users could have written it."""
+    """Return the stores of a cache file; None if it is not trusted.
+
+    A file that cannot be read has no stores.
+    """
     try:
         with open(file, encoding="utf-8") as opened:
             why = _why_not(os.fstat(opened.fileno()))
@@ -233,7 +236,7 @@ def _why_not(info: os.stat_result) -> str:
 
 
 def _kept(file: str, key: str) -> Abilities | None:
-    """The verdict on a store, if a file has one that is not too old."""
+    """Return the verdict on a store, if a file has a recent verdict."""
     row, now = (_load(file) or {}).get(key), time.time()
     delete_if, at = (row.get("delete_if"), row.get("at")) if isinstance(row, dict) else (None, None)
     if isinstance(delete_if, bool) and isinstance(at, int | float) and now - CACHE_S_MAX < at <= now:
@@ -260,7 +263,10 @@ def _without(path: str, why: str) -> str:
 
 
 def _save(file: str, key: str, row: Mapping[str, object]) -> None:
-    """Add a verdict to the file, in one step; one that another process adds at the same time may be lost."""
+    """Add a verdict to the file, in a single step.
+
+    A verdict that another process adds at the same time may be lost.
+    """
     known = _load(file)
     if known is None:
         return  # it may be another user's: leave it alone

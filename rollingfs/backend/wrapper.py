@@ -1,4 +1,4 @@
-"""A backend over a backend, whose one hook sees every verb: for counts, tiers, and for faults and traces of tests."""
+"""A backend over a backend, whose hook sees every verb: for counts, tiers, and for faults and traces of tests."""
 
 from __future__ import annotations
 
@@ -12,13 +12,16 @@ NOT_FORWARDED = frozenset({"read_into", "store_name"})
 """`read_into` calls `read_range`. A wrapper may decide otherwise than its store, so it has no name of its own."""
 _OF_PATHS = ("hold", "end_turn", "strip", "unstrip", "root", "may_tear", "confine", "is_shared", "place")
 NAMING = (*_OF_PATHS, "close", "after_fork")
-"""What the contract has beside verbs."""
+"""Attributes of the contract that are no verbs."""
 
 Verb = Callable[..., Coroutine[Any, Any, Any]]
 
 
 def given(args: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The arguments of a verb up to the last that is given: not every adapter of others has the optional ones."""
+    """Return the arguments of a verb up to the last that is given.
+
+    Not every adapter has the optional arguments.
+    """
     while args[-1] is None:
         args = args[:-1]
     return args
@@ -67,7 +70,7 @@ class BackendWrapper(_Forwarding, Backend):
             setattr(self, ability, getattr(inner, ability))
 
     async def call(self, verb: str, *args: Any) -> Any:
-        """Do one verb. A subclass overrides it to fail before or after the verb, to count or to wait.
+        """Do a verb. A subclass overrides it to fail before or after the verb, to count or to wait.
 
         Parameters
         ----------

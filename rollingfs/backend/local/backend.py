@@ -40,12 +40,12 @@ logger = logging.getLogger("rollingfs")
 
 
 class LocalBackend(Backend):
-    """A backend over the local disk. It has no state of its own, so threads and forks may share it.
+    """A backend over the local disk. It has no state, so threads and forks may share it.
 
     The conditional verbs take headers only (paths that end in ``$header``). Their lock is the file ``lock`` in
     the segment's ``$chunks`` folder. Without record locks (Windows) they raise `UnsafeBackendError`.
 
-    Temporary files lie in ``$chunks`` folders. Collection deletes those that a dead process left.
+    Temporary files are in ``$chunks`` folders. Collection deletes the files of dead processes.
 
     A file in a ``$chunks`` folder has the date when it got there (the inode's change date): collection must not
     delete an old file that was just moved there. Dates and `now` come from the filesystem's clock.
@@ -198,7 +198,7 @@ class LocalBackend(Backend):
     def _flush_records(self, path: str, descriptor: int) -> None:
         """Flush an open header; if that fails, put a new file in its place before anything else.
 
-        The system takes what it could not write for written, and tells nobody who opens the file later.
+        The system takes failed writes for written, and does not report that to later openers of the file.
         """
         try:
             disk.flush(descriptor)
@@ -343,7 +343,7 @@ class LocalBackend(Backend):
     # -- names and processes -------------------------------------------------------------------------------
 
     def strip(self, path: str) -> str:
-        """The absolute path, without empty parts, ``.`` and ``..``."""
+        """Return the absolute path, without empty parts, ``.`` and ``..``."""
         return canonical(path)
 
     def unstrip(self, path: str) -> str:

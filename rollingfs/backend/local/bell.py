@@ -1,7 +1,7 @@
-"""A bell that rings when the lock of a file may be free: Linux tells who watches a file that somebody has closed it.
+"""A bell that rings when the lock of a file may be free: Linux notifies watchers of a closed file.
 
-Closing and renaming a lock's file ring it; so does the death of the process that has the file open. What other hosts do
-on a shared disk does not, so a waiter has pauses of its own as well. Other systems have no bell.
+Closing and renaming a lock's file ring it; so does the death of the process that has the file open. Other hosts of a
+shared disk do not ring it, so a waiter has pauses as well. Other systems have no bell.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import select
 from typing import Any
 
 BELLS_FREE_MAX = 4
-"""Bells that a process keeps for its next waits: the system takes some 8 ms to close one."""
+"""Bells that a process keeps for its next waits: the system takes some 8 ms to close a bell."""
 _FLAGS = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
 _EVENTS = 0x8 | 0x10 | 0x800
 """A close, after writing or not; a rename. Not a removal: who removes a lock's file is about to close it."""
@@ -35,7 +35,7 @@ if hasattr(os, "register_at_fork"):
 
 
 class Bell:
-    """A bell for one waiting thread; `hang` it at one file after the other."""
+    """A bell for a waiting thread; `hang` it at a file."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -50,7 +50,7 @@ class Bell:
             os.close(self._descriptor)
 
     def hang(self, path: str) -> None:
-        """Let it ring for this file. If the system refuses, it rings for none."""
+        """Let it ring for this file. If the system refuses, it rings for no file."""
         self.take_down()
         self._watch = _system().inotify_add_watch(self._descriptor, os.fsencode(path), _EVENTS)
 
@@ -76,7 +76,7 @@ class Bell:
 
 
 def take_bell() -> Bell | None:
-    """A bell that nobody else uses; None where the system has none, or no more of them."""
+    """Return an unused bell; None if the system has no bells, or no more bells."""
     with contextlib.suppress(IndexError):  # none is free, or another thread took it just now
         return _free.pop()
     system = _system()
@@ -86,7 +86,7 @@ def take_bell() -> Bell | None:
 
 @functools.cache
 def _system() -> Any:
-    """The system's library, if it can watch files (Linux's can)."""
+    """Return the system's library, if it can watch files (Linux's can)."""
     import ctypes
 
     library = ctypes.CDLL(None)

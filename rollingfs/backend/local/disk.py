@@ -30,7 +30,7 @@ COPY_STEP_BYTES = 64 * 1024 * 1024
 READ_STEP_BYTES = 1024 * 1024
 NEW_FILE_MODE = 0o666
 NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK, errno.ENOSYS, errno.EXDEV}
-"""Errors of a filesystem without hard links (FAT, FUSE), and of one that joins several disks."""
+"""Errors of a filesystem without hard links (FAT, FUSE), and of a filesystem that joins several disks."""
 CLOSE_PAUSES_S = (0.0005, 0.002, 0.01)
 """Pauses before a folder is tried again: a FUSE filesystem frees a file some time after `close` has returned."""
 
@@ -47,7 +47,7 @@ _NO_KERNEL_COPY = {errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, er
 
 
 class opened(Opened):  # noqa: N801 - used as a function
-    """Open a regular file for reading, with its status; `flags` are added to those of a file for reading.
+    """Open a regular file for reading, with its status; `flags` are added to the flags for reading.
 
     Raises
     ------
@@ -90,7 +90,7 @@ class opened(Opened):  # noqa: N801 - used as a function
 
 
 def read_exactly(descriptor: int, start: int, end: int) -> bytes:
-    """Bytes ``[start, end)`` of an open file; fewer where the file ends before `end`."""
+    """Return bytes ``[start, end)`` of an open file; fewer where the file ends before `end`."""
     if start >= end:
         return b""
     data = _read(descriptor, end - start, start)
@@ -128,23 +128,23 @@ def read_into(descriptor: int, start: int, target: memoryview) -> int:
 
 
 def token_of(descriptor: int, status: os.stat_result) -> str:
-    """The token of an open file: see `make_token`."""
+    """Return the token of an open file: see `make_token`."""
     return make_token(status, read_exactly(descriptor, 0, min(TOKEN_HEAD_BYTES, status.st_size)))
 
 
 def make_token(status: os.stat_result, content: Buffer) -> str:
-    """The token that tells one write of a file from every other.
+    """Return the token that distinguishes a write of a file from every other write.
 
-    The inode differs from that of the replaced file, which existed until then. `replace` makes the date strictly
-    later than that of the replaced file, so a reused inode gives no equal token either. The first bytes of a header
-    hold incarnation and version, which never repeat.
+    The inode differs from that of the replaced file, which existed until then. `replace` makes the date strictly later
+    than the date of the replaced file, so a reused inode gives no equal token either. The first bytes of a header hold
+    incarnation and version, which never repeat.
     """
     head = zlib.crc32(memoryview(content).cast("B")[:TOKEN_HEAD_BYTES])
     return f"{status.st_ino:x}-{status.st_mtime_ns:x}-{status.st_size:x}-{head:08x}"
 
 
 def check_same_or_grown(path: str, descriptor: int, token: str) -> None:
-    """Refuse an open file that is not the one with `token`; that file may have grown.
+    """Refuse an open file without `token`; the file may have grown.
 
     So a log that a program still writes can be read up to its old end. This check takes a file for grown that was
     overwritten in place with more bytes, if the first 256 are the same.
@@ -283,7 +283,10 @@ def open_new(path: str, sync: bool, mode: int = NEW_FILE_MODE) -> int:
 
 @contextlib.contextmanager
 def new_file(path: str, sync: bool, mode: int = NEW_FILE_MODE) -> Iterator[int]:
-    """A new file to write. It is flushed and closed at the end, and removed if anything fails."""
+    """Open a new file to write, which is flushed and closed at the end.
+
+    After a failure it is removed.
+    """
     descriptor = open_new(path, sync, mode)
     try:
         try:
@@ -331,12 +334,15 @@ def remove_if_there(path: str) -> None:
 
 
 def is_nameless(name: str) -> bool:
-    """Whether a file has no name any more, and is open: FUSE and NFS keep it under such a name until it is closed."""
+    """Return whether a name belongs to a removed, open file of FUSE or NFS."""
     return _NAMELESS.fullmatch(name) is not None
 
 
 def remove_folder(folder: str, pauses_s: Sequence[float] = CLOSE_PAUSES_S) -> None:
-    """Remove an empty folder, or one with a reserve; wait a moment for files in it without names, just closed."""
+    """Remove an empty folder, also with a reserve.
+
+    It waits a moment for files in it without names, just closed.
+    """
     drop_alone(folder)
     for pause_s in pauses_s:
         try:
@@ -351,7 +357,7 @@ def remove_folder(folder: str, pauses_s: Sequence[float] = CLOSE_PAUSES_S) -> No
 
 
 def remove_folder_if_empty(folder: str, pauses_s: Sequence[float] = CLOSE_PAUSES_S) -> bool:
-    """Remove a folder, unless it is missing, a symbolic link, or something is in it; return whether nothing is."""
+    """Remove a folder, if it is an empty folder; return whether it is empty."""
     try:
         remove_folder(folder, pauses_s)
     except OSError as error:
@@ -362,7 +368,7 @@ def remove_folder_if_empty(folder: str, pauses_s: Sequence[float] = CLOSE_PAUSES
 
 
 def write_all(descriptor: int, data: Sequence[Buffer]) -> None:
-    """Write all bytes of all buffers; one call of the system may write only a part."""
+    """Write all bytes of all buffers; a call of the system may write only a part."""
     for buffer in data:
         rest = memoryview(buffer).cast("B")
         while rest:
@@ -370,7 +376,7 @@ def write_all(descriptor: int, data: Sequence[Buffer]) -> None:
 
 
 def copy_bytes(source: int, target: int, start: int, end: int) -> None:
-    """Append bytes ``[start, end)`` of one open file to another, within the kernel where it can.
+    """Append bytes ``[start, end)`` of an open file to another, within the kernel where it can.
 
     Raises
     ------

@@ -35,12 +35,12 @@ _LOCAL = {
     0x01021994: "tmpfs",
     0x858458F6: "ramfs",
 }
-"""The filesystems, by the number that `statfs` gives, whose files one kernel alone reads and writes.
+"""The filesystems, by the number of `statfs`, whose files only a single kernel reads and writes.
 
 On the others (NFS, SMB, FUSE, clusters), another machine may see a file's new size late, or before its bytes.
 """
 _disks: dict[int, bool] = {}
-"""What `is_local` has found, by the number of a disk."""
+"""Results of `is_local`, by the number of a disk."""
 _last: tuple[str, Mark | None] = "", None
 """The newest token and its mark: a writer's next append begins with it."""
 _named: dict[str, str] = {}
@@ -48,7 +48,7 @@ _named: dict[str, str] = {}
 
 
 def is_local(path: str) -> bool:
-    """Whether the filesystem of a file is known to be this kernel's alone."""
+    """Return whether only this kernel uses the filesystem of a file."""
     if not sys.platform.startswith("linux"):
         return False
     try:
@@ -63,7 +63,7 @@ def is_local(path: str) -> bool:
 
 
 def _kind(path: str) -> int:
-    """The number that `statfs` gives a filesystem; 0 if it gives none."""
+    """Return the number that `statfs` gives a filesystem, or 0."""
     answer = (ctypes.c_long * _STATFS_LONGS)()
     statfs = _statfs()
     return 0 if statfs is None or statfs(os.fsencode(path), answer) else answer[0] & 0xFFFFFFFF
@@ -78,7 +78,7 @@ def _statfs() -> Any:
 
 
 def make_token(path: str, status: os.stat_result, content: Buffer) -> str:
-    """The token of a file with this content, which is whole or all that a reader may read of it."""
+    """Return the token of a file with this content, which is whole or all that a reader may read of it."""
     data = bytes(content)
     if path.endswith(names.HEADER_SUFFIX) and (mark := records.mark_of(lambda start, end: data[start:end], len(data))):
         return _token(status, mark)
@@ -86,7 +86,7 @@ def make_token(path: str, status: os.stat_result, content: Buffer) -> str:
 
 
 def token_of(path: str, descriptor: int, status: os.stat_result, known: str | None = None) -> str:
-    """The token of an open file; of a header, what is left of a torn record does not change it.
+    """Return the token of an open file; of a header, what is left of a torn record does not change it.
 
     Parameters
     ----------
@@ -105,12 +105,12 @@ def token_of(path: str, descriptor: int, status: os.stat_result, known: str | No
 
 
 def has_token(path: str, descriptor: int, status: os.stat_result, token: str) -> bool:
-    """Whether an open file has `token`. A file that was put in its place has not, which takes no read."""
+    """Return whether an open file has `token`. A file that was put in its place has not, which takes no read."""
     return token.startswith(f"{status.st_ino:x}-") and token_of(path, descriptor, status, token) == token
 
 
 def expect(path: str, token: str, flags: int = 0) -> os.stat_result:
-    """The status of a file that must have `token`.
+    """Return the status of a file that must have `token`.
 
     Raises
     ------
@@ -133,7 +133,10 @@ def expect_header(path: str, token: str) -> os.stat_result:
 
 
 def rest(descriptor: int, status: os.stat_result, known: str) -> tuple[bytes, str] | None:
-    """What was put behind the content with a known token, and the token now; None if the file has other content."""
+    """Return the records after the content with a known token, and the present token.
+
+    None: the file has other content.
+    """
     mark = _still(descriptor, status, known)
     if mark is None:
         return None
@@ -142,7 +145,7 @@ def rest(descriptor: int, status: os.stat_result, known: str) -> tuple[bytes, st
 
 
 def _still(descriptor: int, status: os.stat_result, token: str) -> Mark | None:
-    """The mark of a token, if the open file still begins with all that the mark stands for."""
+    """Return the mark of a token, if the open file still begins with all that the mark stands for."""
     inode, _, text = token.partition("-")
     last = _last
     mark = last[1] if last[0] == token else Mark.of(text)
@@ -152,7 +155,7 @@ def _still(descriptor: int, status: os.stat_result, token: str) -> Mark | None:
 
 
 def _read(descriptor: int, start: int, end: int) -> bytes:
-    """Bytes of an open header, no more than a header has, whatever somebody has put behind it."""
+    """Return bytes of an open header, no more than a header has."""
     return disk.read_exactly(descriptor, start, min(end, HEADER_BYTES_MAX))
 
 
@@ -164,13 +167,16 @@ def _token(status: os.stat_result, mark: Mark) -> str:
 
 
 def whole(descriptor: int, status: os.stat_result) -> bytes:
-    """The content of an open header up to the end of its last whole record."""
+    """Return the content of an open header up to the end of its last whole record."""
     mark = records.mark_of(partial(_read, descriptor), status.st_size)
     return disk.read_exactly(descriptor, 0, status.st_size if mark is None else mark.end)
 
 
 def name_of(descriptor: int, path: str) -> str:
-    """The path of an open header by now: it, or a folder above it, may have been renamed; `path` if it has no name."""
+    """Return the present path of an open header, which may have been renamed.
+
+    It is `path` if the header has no name.
+    """
     for name in (path, f"/proc/self/fd/{descriptor}"):  # the first before the second: the thread may keep a turn there
         with contextlib.suppress(OSError):
             if name is not path:
@@ -182,7 +188,10 @@ def name_of(descriptor: int, path: str) -> str:
 
 @contextlib.contextmanager
 def marked(path: str, status: os.stat_result) -> Iterator[None]:
-    """Give a header a second name, if it has none, which goes unless an error comes: until then nobody extends it."""
+    """Give a header a second name, which goes unless an error comes.
+
+    Until then no process extends it.
+    """
     mark = names.temporary_path(path)
     with contextlib.suppress(OSError):  # what follows is needed all the more where the disk refuses the name
         if status.st_nlink == 1:
@@ -242,24 +251,24 @@ def put(
     lock: record_lock,
     adapt: Adapt | None = None,
 ) -> str | None:
-    """Put a record behind the last one of an open header that is locked, and must have `token`; return the new token.
+    """Put a record at the end of an open, locked header with `token`; return the new token.
 
     Parameters
     ----------
     adapt
-        Makes the record that may follow on what was put behind the header since it had `token`.
+        Makes the record that may follow on the records since `token`.
 
     Returns
     -------
     str or None
-        None if the header cannot be extended: nothing was written.
+        None if the header cannot be extended: no byte was written.
 
     Raises
     ------
     ConflictError
         The header has another token, or its lock was taken away.
     OSError
-        The disk refuses the record (it is full); what was written of it is cut off again.
+        The disk refuses the record (it is full); its written part is cut off again.
     """
     mark = _still(descriptor, status, token)
     if mark is not None and mark.end < status.st_size and adapt is not None:
@@ -287,14 +296,14 @@ def put(
 
 
 def is_named(path: str, token: str) -> bool:
-    """Whether this process knows that a header file may grow, and that its name survives a loss of power."""
+    """Return whether this process knows that a header file may grow, and that its name survives a loss of power."""
     return _named.get(path) == _file_of(token)
 
 
 def note_named(path: str, token: str) -> None:
     """Note that the name of a header file survives a loss of power: its folder was flushed since it got the name.
 
-    A header that may not grow where it lies needs no note.
+    A header that may not grow in place needs no note.
     """
     if not is_local(os.path.dirname(path)):
         return
@@ -304,6 +313,6 @@ def note_named(path: str, token: str) -> None:
 
 
 def _file_of(token: str) -> str:
-    """What all tokens of one header file have in common, and no other file of its name has."""
+    """Return the common part of all tokens of a header file."""
     words = token.rsplit("-", 4)  # behind inode, incarnation and the checksum of the text
     return words[0] if len(words) == 5 else token

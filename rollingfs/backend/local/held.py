@@ -29,11 +29,11 @@ class HeldFile:
         return self._descriptor, os.fstat(self._descriptor)
 
     def __exit__(self, *_: object) -> None:
-        """It stays open for the next read."""
+        """Keep it open for the next read."""
 
 
 def hold_file(path: str, token: str) -> HeldFile | None:
-    """The open file that has this path and `token`; None if too many files are open.
+    """Return the open file that has this path and `token`; None if too many files are open.
 
     Raises
     ------
@@ -56,5 +56,5 @@ def hold_file(path: str, token: str) -> HeldFile | None:
 
 
 def held_file(path: str, token: str | None) -> HeldFile | None:
-    """The file that had this path and `token`, if a reader holds it."""
+    """Return the file that had this path and `token`, if a reader holds it."""
     return None if token is None else _held.get((path, token))

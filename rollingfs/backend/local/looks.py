@@ -1,4 +1,4 @@
-"""What a disk shows of its files: dates, whole small files, the entries of a folder."""
+"""Looks at files of a disk: dates, whole small files, the entries of a folder."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ LISTED_BYTES_MAX = 2048
 
 
 def canonical(path: str) -> str:
-    """The one spelling of a path or URL of a disk: absolute, without empty parts, ``.`` and ``..``.
+    """Return the canonical path of a disk: absolute, without empty parts, ``.`` and ``..``.
 
-    References in headers are relative, so a path may not hold ``..``. What stands before the last ``..`` is resolved,
+    References in headers are relative, so a path may not hold ``..``. The part before the last ``..`` is resolved,
     because ``link/..`` is the folder that holds the link's target. ``""`` is the root, not the current folder as in
     fsspec.
     """
@@ -47,32 +47,32 @@ def canonical(path: str) -> str:
 
 
 def date_of(path: str, status: os.stat_result) -> float:
-    """The time when a file was modified; in a `$chunks` folder, the time when the file got there if that is later."""
+    """Return the time when a file was modified, or got into its `$chunks` folder."""
     if path.rpartition("/")[0].endswith(names.CHUNKS_SUFFIX):
         return max(status.st_mtime, status.st_ctime)
     return status.st_mtime
 
 
 def blob_of(path: str, descriptor: int, status: os.stat_result) -> Blob:
-    """The content of an open file, up to what the format allows for its name."""
+    """Return the content of an open file, up to what the format allows for its name."""
     size = status.st_size if (limit := read_bytes_max(path)) is None else min(status.st_size, limit)
     data = disk.read_exactly(descriptor, 0, size)
     return Blob(data, extending.make_token(path, status, data), date_of(path, status))
 
 
 def leads_out(path: str, root: str) -> bool:
-    """Whether a path below a folder leads out of it, through a symbolic link."""
+    """Return whether a path below a folder leads out of it, through a symbolic link."""
     real, real_root = os.path.realpath(path), os.path.realpath(root)
     return real != real_root and not real.startswith(real_root.rstrip("/") + "/")
 
 
 def info_of(path: str, entry: os.DirEntry[str], roots: Sequence[str] = ()) -> FileInfo | None:
-    """A folder's entry, by what a link leads to; None for a pipe, a device, and an entry that is gone by now.
+    """Return a folder's entry, by a link's target; None for a pipe, a device, or a lost entry.
 
     Parameters
     ----------
     roots
-        A link below one of these that leads out of it counts as one that leads nowhere.
+        A link below any of these that leads out of it counts as broken.
     """
     if roots and entry.is_symlink() and any(is_below(path, root) and leads_out(path, root) for root in roots):
         return FileInfo(path, 0, 0.0, link=Link.NOTHING)
@@ -101,12 +101,12 @@ def info_of(path: str, entry: os.DirEntry[str], roots: Sequence[str] = ()) -> Fi
 
 
 def is_below(path: str, root: str) -> bool:
-    """Whether a path is that of something in a folder, by its text."""
+    """Return whether a path is below a folder, by its text."""
     return path.startswith(root.rstrip("/") + "/")
 
 
 def list_folder(folder: str, roots: Sequence[str] = ()) -> Listing:
-    """What is directly in a folder; for `roots`, see `info_of`."""
+    """Return the direct content of a folder; for `roots`, see `info_of`."""
     found: dict[str, FileInfo] = {}
     for _ in range(LISTINGS_MAX):
         before_ns, listed = _date_ns(folder), _listed(folder, roots)
@@ -119,12 +119,12 @@ def list_folder(folder: str, roots: Sequence[str] = ()) -> Listing:
 
 
 def _date_ns(folder: str) -> int:
-    """When a folder last changed; 0 if there is none."""
+    """Return the time of a folder's last change, or 0."""
     return os.stat(folder).st_mtime_ns if os.path.isdir(folder) else 0
 
 
 def _listed(folder: str, roots: Sequence[str]) -> dict[str, FileInfo]:
-    """The files and folders in a folder, by path, as one listing shows them."""
+    """Return the files and folders in a folder, by path, as a listing shows them."""
     prefix = folder if folder.endswith("/") else folder + "/"
     is_chunks = folder.endswith(names.CHUNKS_SUFFIX)
     try:
@@ -149,9 +149,9 @@ def _is_listed(name: str, is_chunks: bool) -> bool:
 
 
 def now_at(path: str, sync: bool) -> float:
-    """The filesystem's clock: the date of a temporary file in the `$chunks` folder of `path`.
+    """Return the filesystem's clock: the date of a temporary file in the `$chunks` folder of `path`.
 
-    Where no file can be made, it is this machine's clock: nothing can be written or deleted there either.
+    Where no file can be made, it is this machine's clock: no file can be written or deleted there either.
     """
     temporary = names.temporary_path(path)
     try:
@@ -168,7 +168,7 @@ def now_at(path: str, sync: bool) -> float:
 
 
 def is_same(path: str, other: str) -> bool:
-    """Whether two paths lead to one file or folder."""
+    """Return whether two paths lead to the same file or folder."""
     try:
         return os.path.samefile(path, other)
     except OSError:
@@ -176,7 +176,7 @@ def is_same(path: str, other: str) -> bool:
 
 
 def disk_of(path: str) -> str:
-    """A name of the disk on which a path lies, by the nearest folder above it that exists."""
+    """Return a name of the disk of a path, by its nearest existing folder."""
     while True:
         above = os.path.dirname(path)
         try:

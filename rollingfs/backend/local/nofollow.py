@@ -1,4 +1,4 @@
-"""Names in `$chunks` folders that lead through no symbolic link: nothing elsewhere is made, deleted or locked."""
+"""Names in `$chunks` folders that lead through no symbolic link: no file elsewhere is made, deleted or locked."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Opened:
         return self._descriptors[-1]
 
     def close(self) -> None:
-        """Close the file; closing again does nothing."""
+        """Close the file; it may be closed already."""
         if self._descriptors:
             any(map(os.close, map(self._descriptors.pop, [-1])))  # one call, too
 
@@ -33,7 +33,7 @@ class Opened:
 class place_of(Opened):  # noqa: N801 - used as a function
     """The name and the folder's descriptor by which to open or unlink a file, as ``dir_fd`` takes them.
 
-    The folders above a `$chunks` folder may be links. A file that lies elsewhere keeps its path, without a descriptor.
+    The folders above a `$chunks` folder may be links. A file elsewhere keeps its path, without a descriptor.
 
     Raises
     ------

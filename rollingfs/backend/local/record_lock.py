@@ -42,7 +42,7 @@ WAIT_S_MAX = 60.0
 """A caller without a deadline of its own waits for a lock this long."""
 PAUSE_S_MIN = 0.0005
 PAUSE_S_MAX = 0.02
-"""Longest pause from one try to the next, where no bell rings."""
+"""Longest pause between two tries without a bell."""
 _LOCK_MODE = 0o666
 _DESCRIPTORS = "/proc/self/fd"
 _BUSY = {errno.EAGAIN, errno.EACCES}
@@ -83,7 +83,10 @@ if hasattr(os, "register_at_fork"):
 
 
 def _descriptors_of(path: str) -> Iterator[int]:
-    """The open files of this process that are the file at `path`; none where the system does not say."""
+    """Return the open descriptors of this process of the file at `path`.
+
+    It is empty if the system does not list them.
+    """
     if not os.path.isdir(_DESCRIPTORS):
         return
     for descriptor in map(int, os.listdir(_DESCRIPTORS)):
@@ -93,7 +96,7 @@ def _descriptors_of(path: str) -> Iterator[int]:
 
 
 def gives_locks_back(verb: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[Any, Any, T]]:
-    """Make a verb of a sync backend release all record locks that it took, but for one that it keeps as a turn.
+    """Make a verb of a sync backend release all record locks that it took, except a lock that it keeps as a turn.
 
     Ctrl-C may come at the end of a ``with`` block, before the block releases its lock. The lock would then be held as
     long as the exception and its frames live.
@@ -113,7 +116,10 @@ def gives_locks_back(verb: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, C
 
 
 def lock_of(header: str, sync: bool, close: Close | None = None) -> record_lock:
-    """The lock of a header, which this thread keeps as a turn, or takes; `ConflictError` if the header is gone."""
+    """Return the lock of a header, kept as a turn, or taken now.
+
+    `ConflictError`: the header is gone.
+    """
     path = names.lock_path(header)
     if (turn := turn_of_thread(path)) is not None:
         return turn
@@ -137,7 +143,10 @@ def lock_of(header: str, sync: bool, close: Close | None = None) -> record_lock:
 
 
 def turn_of_thread(path: str) -> record_lock | None:
-    """The lock at `path` that this thread keeps as a turn; from now on it is the caller's. None if it keeps none."""
+    """Return the lock at `path` that this thread keeps as a turn, or None.
+
+    From now on it is the caller's.
+    """
     for lock in _turns_of_thread(path):
         if lock.is_held:
             lock.is_turn = False  # what else begins within the verb, as by garbage collection, must not share the lock
@@ -208,7 +217,7 @@ def _locks_of_thread() -> list[record_lock]:
 class record_lock:  # noqa: N801 - used as a function
     """Hold the exclusive lock of the file at `path`. A missing file is made, unless it must be there.
 
-    Nothing else may open that file: where only POSIX record locks exist, closing it loses the lock. The holder of
+    No other code may open that file: where only POSIX record locks exist, closing it loses the lock. The holder of
     the lock may unlink or rename the file; the processes that wait then begin again.
 
     Parameters
@@ -241,12 +250,12 @@ class record_lock:  # noqa: N801 - used as a function
 
     @property
     def is_held(self) -> bool:
-        """Whether it excludes others: it is not released, and no other folder, with another lock, has come since."""
+        """Return whether it excludes others: not released, and not replaced by a hand."""
         return self._descriptor is not None and _is_still(self._descriptor, self.path)
 
     @property
     def is_deleted(self) -> bool:
-        """Whether a hand has deleted its file, so that others may hold a new one; quicker to know than `is_held`."""
+        """Return whether a hand has deleted its file; quicker than `is_held`."""
         return self._descriptor is None or not os.fstat(self._descriptor).st_nlink
 
     def __enter__(self) -> None:
@@ -256,7 +265,7 @@ class record_lock:  # noqa: N801 - used as a function
         self.release()
 
     def acquire(self, *, make: bool = True) -> None:
-        """Take the lock; after an error nothing is held, and the caller may try again.
+        """Take the lock; after an error it is not held, and the caller may try again.
 
         Parameters
         ----------
@@ -291,7 +300,7 @@ class record_lock:  # noqa: N801 - used as a function
             self._close()
 
     def remove_file(self) -> None:
-        """Remove the file of the held lock, unless another file, or none, has its name by now."""
+        """Remove the file of the held lock, unless the name is free, or another file's."""
         if self._descriptor is not None and _is_still(self._descriptor, self.path):
             nofollow.unlink(self.path)
 
@@ -357,7 +366,10 @@ def _locks(descriptor: int) -> bool:
 
 
 def _is_still(descriptor: int, path: str) -> bool:
-    """Whether the locked file is still the one at `path`: another process may have removed it during the wait."""
+    """Return whether the locked file is still at `path`.
+
+    Another process may have removed it during the wait.
+    """
     mine = os.fstat(descriptor)
     try:
         other = os.lstat(path)

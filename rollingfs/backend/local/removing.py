@@ -70,7 +70,7 @@ def take_away(path: str, token: str, sync: bool) -> None:
 
 
 def holds_only_lock(folder: str) -> bool:
-    """Whether nothing but the lock and the reserve of a segment is in its chunk folder."""
+    """Return whether a chunk folder has only the lock and the reserve."""
     return HAS_RECORD_LOCKS and [name for name in os.listdir(folder) if not is_reserve(name)] == [names.LOCK_NAME]
 
 
@@ -125,10 +125,10 @@ def _close_all(files: list[int]) -> None:
 
 
 class CarriedLock:
-    """The lock of many segments in turn that have no lock file: one file, renamed from chunk folder to chunk folder.
+    """The lock of many segments in turn: a file that is renamed from chunk folder to chunk folder.
 
     So no file is made, locked and freed for each. The file stays locked, so it holds a segment from the moment when it
-    gets there until it goes on. It is given up before anything else is waited for.
+    gets there until it goes on. It is given up before any other wait.
     """
 
     def __init__(self, closer: Closer) -> None:
@@ -146,7 +146,7 @@ class CarriedLock:
         self._drop()
 
     def bring(self, header: str) -> bool:
-        """Hold the lock of a header; False: nothing is held, and the usual way to its lock is open."""
+        """Hold the lock of a header; False: no lock is held, and the usual way is open."""
         path = names.lock_path(header)
         folder = _opened_folder(os.path.dirname(path)) if self._can_rename else None
         try:
@@ -204,8 +204,7 @@ def taken_alone(
 ) -> bool:
     """Let `take` have a header that has `token`, and whose chunk folder has no file; then the folder goes.
 
-    A process that waits for the lock finds another file in its place, or none, and looks for the header before it
-    makes one.
+    A process that waits for the lock looks for the header before it makes a lock file.
     """
     folder = names.chunks_folder(names.segment_of_header(header))
     if lock.bring(header):
@@ -243,11 +242,11 @@ def _opened_folder(path: str) -> int | None:
 
 
 def rename_to_free(path: str, target: str) -> bool:
-    """Rename a file in one step, unless something has the target's name; False: nothing was renamed.
+    """Rename a file in a single step to a free name; False: no file was renamed.
 
     `os.rename` would replace a header that another process makes after a look, and a writer that holds the lock of
-    that header would then replace the renamed one unseen. Where the system or the filesystem has no such step, or the
-    target lies on another mount, nothing is renamed.
+    that header would then replace the renamed header unseen. Where the system or the filesystem has no such step, or
+    the target is on another mount, no file is renamed.
     """
     code = _rename(path, target)
     if code and code not in _CANNOT_RENAME:
@@ -256,7 +255,7 @@ def rename_to_free(path: str, target: str) -> bool:
 
 
 def move_link(path: str, target: str) -> None:
-    """Give a symbolic link another name, which may lie on another mount."""
+    """Give a symbolic link another name, perhaps on another mount."""
     try:
         os.rename(path, target)
     except OSError as error:
@@ -267,7 +266,7 @@ def move_link(path: str, target: str) -> None:
 
 
 def _rename(path: str, target: str, folder: int = _HERE, target_folder: int = _HERE) -> int:
-    """Rename a file in one step to a free name; returns the number of the error, or 0."""
+    """Rename a file in a single step to a free name; returns the number of the error, or 0."""
     rename = _renameat2()
     if rename is None:
         return errno.ENOSYS
@@ -277,6 +276,6 @@ def _rename(path: str, target: str, folder: int = _HERE, target_folder: int = _H
 
 @functools.cache
 def _renameat2() -> Callable[..., int] | None:
-    """The system's rename that replaces nothing; None where there is none (it is Linux's)."""
+    """Return Linux's rename without replacement, or None."""
     library: Any = ctypes.CDLL(None, use_errno=True)
     return getattr(library, "renameat2", None)

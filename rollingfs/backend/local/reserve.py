@@ -1,6 +1,7 @@
 """The reserve of a segment on a disk that is nearly full: files that are given up once the disk is full.
 
-A new header needs a block and an inode before the old one is gone. So a log that has filled its disk could not be cut.
+A new header needs a block and an inode before the old header is gone. So a log that has filled its disk could not be
+cut.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL
 
 
 def keep(header: str) -> None:
-    """Make a reserve for a segment that has chunks and none yet, if its disk is nearly full; errors are no matter."""
+    """Make a reserve for a segment with chunks on a nearly full disk; ignore errors."""
     folder = names.chunks_folder(names.segment_of_header(header))
     with contextlib.suppress(OSError):
         found = os.statvfs(folder)
@@ -45,9 +46,9 @@ def keep(header: str) -> None:
 
 
 def give_up(path: str) -> bool:
-    """Remove the reserve of a segment, or else of one beside it; returns whether there was any.
+    """Remove the reserve of a segment, or of a neighbour; return whether there was any.
 
-    `path` is that of the segment.
+    `path` is the path of the segment.
     """
     if drop(names.chunks_folder(path)):
         return True
@@ -57,7 +58,7 @@ def give_up(path: str) -> bool:
 
 
 def drop(folder: str) -> bool:
-    """Remove the reserve in a chunk folder; returns whether there was one."""
+    """Remove the reserve in a chunk folder; return whether there was a reserve."""
     is_gone = False
     for number in range(RESERVE_FILES):
         with contextlib.suppress(OSError):
@@ -67,7 +68,7 @@ def drop(folder: str) -> bool:
 
 
 def drop_alone(folder: str) -> None:
-    """Remove the reserve in a chunk folder that has nothing else, and is about to go."""
+    """Remove the reserve in an otherwise empty chunk folder that is about to go."""
     if (
         folder.endswith(names.CHUNKS_SUFFIX)
         and os.path.lexists(_file(folder, 0))
@@ -77,7 +78,10 @@ def drop_alone(folder: str) -> None:
 
 
 def is_reserve(name: str) -> bool:
-    """Whether a file in a chunk folder is part of a reserve: nobody lists it, and it goes with the folder."""
+    """Return whether a file in a chunk folder is part of a reserve.
+
+    Listings hide it, and it goes with the folder.
+    """
     return name.startswith(names.RESERVE_PREFIX)
 
 

@@ -13,7 +13,7 @@ from rollingfs.backend.local import disk
 
 
 class LocalUpload(Upload):
-    """A file under a name that nobody else uses; it is visible while it grows."""
+    """A file under an unused name; it is visible while it grows."""
 
     def __init__(self, path: str, sync: bool) -> None:
         self._path = path
@@ -79,7 +79,7 @@ class HiddenUpload(LocalUpload):
 
 
 def _mode_of(path: str) -> int | None:
-    """The mode of the file that is at a path; None if there is none.
+    """Return the mode of the file at a path, or None.
 
     Raises
     ------

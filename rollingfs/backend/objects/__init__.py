@@ -1,9 +1,9 @@
 """Conditional files on object stores: S3, Azure, Google.
 
-In: an account's credentials and connections. Out: what `rollingfs.backend.contract` promises. One adapter (`backend`),
-which each kind of store subclasses, one upload, one table of errors serve all kinds. Each has a `bucket.Bucket`.
-Must not be here: anything that knows what a header says; signing and sockets. obstore, s3fs and gcsfs are imported only
-when a store that needs them is opened.
+In: an account's credentials and connections. Out: the promises of `rollingfs.backend.contract`. An adapter (`backend`),
+which each kind of store subclasses, an upload, and a table of errors serve all kinds. Each has a `bucket.Bucket`. Must
+not be here: knowledge of the content of headers; signing and sockets. obstore, s3fs and gcsfs are imported only when a
+store that needs them is opened.
 """
 
 from typing import TYPE_CHECKING, Any

@@ -1,4 +1,4 @@
-"""Files in the buckets of an object store. The requests are those of `rollingfs.backend.objects.bucket`."""
+"""Files in the buckets of an object store. `rollingfs.backend.objects.bucket` has the requests."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ DELETES_AT_ONCE_MAX = 4
 
 
 class ObjectBackend(Backend):
-    """Files of one account on S3, Azure or Google. A subclass has the account's credentials, and makes its buckets."""
+    """Files of an account on S3, Azure or Google. A subclass has the account's credentials, and makes its buckets."""
 
     is_async = True
     has_metadata = True
@@ -49,7 +49,7 @@ class ObjectBackend(Backend):
     loop: Any
     """The event loop on which verbs must run; None for the caller's own loop (``asynchronous=True``)."""
     fs: Any = None
-    """The private clone of the user's filesystem whose connections are in use; None where there is none."""
+    """The private clone of the user's filesystem whose connections are in use; None without a clone."""
     buckets: Mapping[str, Bucket]
     """By name. A bucket that does not exist has its place there too."""
     copies_between = True
@@ -61,7 +61,7 @@ class ObjectBackend(Backend):
 
     @abc.abstractmethod
     async def list_buckets(self) -> Sequence[str]:
-        """The names of all buckets."""
+        """Return the names of all buckets."""
 
     @abc.abstractmethod
     async def make_bucket(self, name: str) -> None:
@@ -76,7 +76,7 @@ class ObjectBackend(Backend):
         """Endpoint and bucket, alike in every process, without a secret."""
 
     def split(self, path: str) -> tuple[str, str]:
-        """The bucket and the key of a path."""
+        """Return the bucket and the key of a path."""
         name, _, key = path.partition("/")
         return name, key
 
@@ -87,20 +87,20 @@ class ObjectBackend(Backend):
     # -- reading -------------------------------------------------------------------------------------------
 
     async def read(self, path: str) -> Blob:
-        """One GET."""
+        """Send a GET."""
         bucket, key = self._place(path)
         answer = await answer_of("reading", path, bucket.get, key)
         assert answer is not None, "no condition was given"
         return answer.blob()
 
     async def read_if_changed(self, path: str, token: str) -> Blob | None:
-        """One GET with a condition."""
+        """Send a GET with a condition."""
         bucket, key = self._place(path)
         answer = await answer_of("reading", path, bucket.get, key, unless_token=token)
         return None if answer is None or answer.token == token else answer.blob()
 
     async def read_range(self, path: str, start: int, end: int, token: str | None = None) -> Buffer:
-        """One GET of a range, on the condition of a token."""
+        """Send a GET of a range, on the condition of a token."""
         bucket, key = self._place(path)
         with errors_of("reading", path), only_of(path, token):
             try:
@@ -117,17 +117,17 @@ class ObjectBackend(Backend):
         return answer.data
 
     async def stat(self, path: str) -> FileInfo:
-        """One HEAD."""
+        """Send a HEAD."""
         bucket, key = self._place(path)
         return await answer_of("looking up", path, bucket.head, key)
 
     async def metadata(self, path: str) -> Mapping[str, str]:
-        """One HEAD, or Google's description."""
+        """Send a HEAD, or ask for Google's description."""
         bucket, key = self._place(path)
         return await answer_of("looking up", path, bucket.metadata, key)
 
     async def is_folder(self, path: str) -> bool:
-        """One listing of one file; of a bucket, a look at it."""
+        """List a single file; of a bucket, look at it."""
         if not path:
             return True
         try:
@@ -143,7 +143,7 @@ class ObjectBackend(Backend):
                 raise
 
     async def list(self, folder: str) -> Listing:
-        """One listing a page; of the buckets, at the top."""
+        """List page by page; at the top, list the buckets."""
         if not folder:
             return await self._buckets()
         entries: list[FileInfo] = []
@@ -163,7 +163,7 @@ class ObjectBackend(Backend):
         return Listing(_sorted(entries), listed.now)
 
     async def list_page(self, folder: str, place: str | None = None) -> ListingPage:
-        """One listing, the first with few keys; of the buckets, at the top."""
+        """List a page, the first with few keys; at the top, list the buckets."""
         if not folder:
             return ListingPage((await self._buckets()).entries, None)
         listed = await self._page(folder, place, keys_max=None if place else FIRST_PAGE_KEYS_MAX)
@@ -187,17 +187,17 @@ class ObjectBackend(Backend):
         return (*folders, *(file for file in listed.files if file.path != marker))
 
     async def keeps_versions(self, path: str) -> bool | None:
-        """One request, where the service has such a one."""
+        """Ask the service, if it has such a request."""
         return await answer_of("asking for the versioning of", path, self.buckets[self.root(path)].keeps_versions)
 
     async def now(self, path: str) -> float:
-        """One request, whose answer has a date."""
+        """Send a request whose answer has a date."""
         return await answer_of("asking the time of", path, self.buckets[self.root(path)].now)
 
     # -- conditional writes --------------------------------------------------------------------------------
 
     async def create(self, path: str, data: Buffer) -> str:
-        """One PUT on the condition that nothing is there, sent once."""
+        """Send a PUT once, on the condition of a free name."""
         bucket, key = self._place(path)
         with errors_of("creating", path):
             try:
@@ -208,7 +208,7 @@ class ObjectBackend(Backend):
                 raise
 
     async def replace(self, path: str, data: Buffer, token: str) -> str:
-        """One PUT on the condition of a token, sent once."""
+        """Send a PUT once, on the condition of a token."""
         bucket, key = self._place(path)
         with errors_of("replacing", path), only_of(path, token):
             try:
@@ -219,7 +219,10 @@ class ObjectBackend(Backend):
                 raise
 
     async def delete_if(self, path: str, token: str) -> bool:
-        """One DELETE on the condition of a token; a HEAD if that is refused. A store may ignore the condition."""
+        """Send a DELETE on the condition of a token; a HEAD after a refusal.
+
+        A store may ignore the condition.
+        """
         if not self.can_delete_if:
             return await super().delete_if(path, token)
         bucket, key = self._place(path)
@@ -239,7 +242,7 @@ class ObjectBackend(Backend):
     # -- new files -----------------------------------------------------------------------------------------
 
     async def write(self, path: str, data: Sequence[Buffer], metadata: Metadata = None) -> None:
-        """One PUT, or an upload in parts if it is large."""
+        """Send a PUT, or an upload in parts if it is large."""
         size = sum(memoryview(piece).nbytes for piece in data)
         if size <= PART_BYTES:
             with errors_of("writing", path):
@@ -251,14 +254,14 @@ class ObjectBackend(Backend):
                 await upload.write(piece)
 
     async def open_write(self, path: str, over: Over | None = None, metadata: Metadata = None) -> Upload:
-        """An upload in parts that begins with the second part."""
+        """Return an upload in parts that begins with the second part."""
         return self._upload(path, over, metadata, PART_BYTES)
 
     def _upload(self, path: str, over: Over | None, metadata: Metadata, part_bytes: int) -> ObjectUpload:
         return ObjectUpload(*self._place(path), path, over, metadata, self.split, part_bytes)
 
     async def copy(self, source: str, target: str, token: str | None = None, metadata: Metadata = None) -> None:
-        """One copy on the server; where it has none between buckets, through this process."""
+        """Copy on the server; between buckets perhaps through this process."""
         (origin, key), (bucket, target_key) = self._place(source), self._place(target)
         if origin.name != bucket.name and not self.copies_between:
             await self._copy_through(source, target, token, metadata)
@@ -297,22 +300,22 @@ class ObjectBackend(Backend):
             await bucket.delete(keys)
 
     async def list_uploads(self, folder: str, name: str | None = None) -> Sequence[PendingUpload]:
-        """One listing a page.
+        """List page by page.
 
-        MinIO lists only the uploads of one exact key, so none without `name`. It forgets uploads after 24 hours.
+        MinIO lists only the uploads of an exact key, so `name` is needed there. It forgets uploads after 24 hours.
         """
         bucket, prefix = self._folder(folder)
         with errors_of("listing unfinished uploads in", folder):
             return await bucket.pending(prefix, name or "")
 
     async def abort_upload(self, upload: PendingUpload) -> None:
-        """One request."""
+        """Send a request."""
         bucket, key = self._place(upload.path)
         with errors_of("aborting the upload of", upload.path):
             await bucket.forget(key, upload.id)
 
     async def make_folder(self, path: str) -> bool:
-        """A look at the bucket, and a request that makes it if it is missing; folders below are only prefixes."""
+        """Look at the bucket, and make it if it is missing; folders are only prefixes."""
         name, key = self.split(path)
         if not key or self.makes_parents:
             await answer_of("making the bucket", name, self._see_to_bucket, name)
@@ -328,7 +331,10 @@ class ObjectBackend(Backend):
                 raise
 
     async def remove_folder(self, path: str) -> None:
-        """An empty bucket; of an empty folder, the file of the folder's own name that some tools leave there."""
+        """Remove an empty bucket, or the file of an empty folder's own name.
+
+        Some tools leave such a file.
+        """
         bucket, prefix = self._folder(path)
         listed = await self._page(path, keys_max=2)
         if self._entries(path, listed):
@@ -344,7 +350,7 @@ class ObjectBackend(Backend):
     # -- names ---------------------------------------------------------------------------------------------
 
     def strip(self, path: str) -> str:
-        """A path, without the scheme of a URL.
+        """Return a path, without the scheme of a URL.
 
         Raises
         ------
@@ -358,16 +364,16 @@ class ObjectBackend(Backend):
         return f"{self.scheme}://{path}"
 
     def root(self, path: str) -> str:
-        """The bucket."""
+        """Return the bucket."""
         return self.split(path)[0]
 
     async def store_name(self, path: str) -> str | None:
-        """The endpoint and the bucket, and how the requests go where that makes a difference."""
+        """Return the endpoint and the bucket, and how the requests go where that makes a difference."""
         with errors_of("connecting to the store of", path):
             return await self.bucket_name(self.root(path))
 
     def _place(self, path: str) -> tuple[Bucket, str]:
-        """The bucket and the key of a file; an `OSError` if there can be no such file."""
+        """Return the bucket and the key of a file; an `OSError` if there can be no such file."""
         name, key = self.split(path)
         if not key:
             raise FileNotFoundError(errno.ENOENT, "this is a bucket, not a file", path)
@@ -377,7 +383,7 @@ class ObjectBackend(Backend):
         return self.buckets[name], key
 
     def _folder(self, path: str) -> tuple[Bucket, str]:
-        """The bucket and the prefix of a folder; `FileNotFoundError` if there can be no such folder."""
+        """Return the bucket and the prefix of a folder; `FileNotFoundError` if there can be no such folder."""
         name, key = self.split(path)
         if self.check_key(key or "x"):
             raise shared_errors.no_folder(path)

@@ -1,4 +1,4 @@
-"""One bucket of S3 or Google, or container of Azure: the requests that `ObjectBackend` needs of each kind of store."""
+"""A bucket of S3 or Google, or container of Azure: the requests that `ObjectBackend` needs of each kind of store."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ BUCKETS_MAX = 64
 Span = tuple[int, int] | None
 """The bytes ``[start, end)`` of a file; None for all."""
 Condition = Over | str | None
-"""What a write may replace: what `Over` says, a file with a token, or (None) no other can have the name."""
+"""The files that a write may replace: as `Over`, a file with a token, or (None) the name is unique."""
 
 
 @value_class
 class Answer:
-    """What a store sent of a file."""
+    """The answer of a store with a file."""
 
     data: Buffer
     token: str
-    """That of the whole file; "" if a range came without it, as where no condition was given."""
+    """Token of the whole file; "" if a range came without it, as without a condition."""
     modified: float
-    """Seconds since 1970 by the store's clock; nobody asks for that of a range."""
+    """Seconds since 1970 by the store's clock; unknown for a range."""
 
     def blob(self) -> Blob:
-        """The same as callers of the contract take it."""
+        """Return the same as callers of the contract take it."""
         return Blob(bytes(self.data), self.token, self.modified)
 
 
@@ -41,22 +41,22 @@ class Listed:
     folders: Sequence[str] = ()
     """Their keys, without the slash at the end."""
     next_place: str | None = None
-    """Where the next page begins; None after the last."""
+    """Begin of the next page; None after the last."""
     now: float | None = None
     """The store's clock when it answered, where the answer has it."""
 
     @property
     def has_any(self) -> bool:
-        """Whether anything lies there."""
+        """Return whether the page has any entry."""
         return bool(self.files or self.folders)
 
 
 class Parts(abc.ABC):
-    """A new file that is sent in parts, which nobody sees before it is complete. It asks nothing before the first."""
+    """A new file that is sent in parts, invisible before it is complete. It sends no request before the first part."""
 
     @property
     def held_bytes(self) -> int:
-        """Bytes that it has taken and may still have in memory."""
+        """Return bytes that it has taken and may still have in memory."""
         return 0
 
     @abc.abstractmethod
@@ -66,7 +66,7 @@ class Parts(abc.ABC):
     async def copy(self, part: Part, bucket: str, key: str) -> None:
         """Send a range of another file on the server, or begin to, if that file has the part's token.
 
-        The errors, here or in a later call, are those of the contract, and name the other file.
+        The errors, here or in a later call, are of the contract, and name the other file.
         """
         raise NotImplementedError(f"{type(self).__name__} cannot copy on the server")
 
@@ -80,49 +80,49 @@ class Parts(abc.ABC):
 
     @abc.abstractmethod
     async def abort(self) -> None:
-        """Have the store forget the parts, if it can be told to. The file is not made after that."""
+        """Have the store forget the parts, if it can. The file is not made after that."""
 
 
 class Bucket(abc.ABC):
-    """The files of one bucket. What fails is one of `rollingfs.backend.objects.errors.ERRORS`.
+    """The files of a bucket. Failures are errors of `rollingfs.backend.objects.errors.ERRORS`.
 
-    Each `get`, `put` and `delete_if` is one request, sent once. `delete` and the parts repeat what may be repeated.
+    Each `get`, `put` and `delete_if` is a request, sent once. `delete` and the parts may repeat requests.
     """
 
     name: str
     deletes_max = 1000
-    """The files of one `delete`."""
+    """The files of a `delete`."""
 
     @abc.abstractmethod
     async def get(self, key: str, span: Span = None, *, if_token: str = "", unless_token: str = "") -> Answer | None:
-        """A file, or its bytes ``[start, end)``, if its token is the one; None if its token is still the other.
+        """Return a file, or bytes of it, by the condition of a token, or None.
 
         A store may ignore the conditions: the answer has the token.
         """
 
     @abc.abstractmethod
     async def put(self, key: str, data: Sequence[Buffer], over: Condition = None, metadata: Metadata = None) -> str:
-        """Write a whole file, over what may be there unless `over` says more; return its token."""
+        """Write a whole file by the condition of `over`; return its token."""
 
     @abc.abstractmethod
     async def head(self, key: str) -> FileInfo:
-        """What the store knows of a file."""
+        """Return the store's facts of a file."""
 
     @abc.abstractmethod
     async def metadata(self, key: str) -> Mapping[str, str]:
-        """The metadata that a file was written with; names may have ``_`` for ``-``, which Azure does not take."""
+        """Return the metadata of a file; names may have ``_`` for ``-``."""
 
     @abc.abstractmethod
     async def page(self, prefix: str, place: str | None = None, *, keys_max: int | None = None) -> Listed:
-        """A page of what lies directly in a folder: "", or a key that ends with a slash."""
+        """Return a page of a folder: "", or a key that ends with a slash."""
 
     @abc.abstractmethod
     async def has_any(self, prefix: str) -> bool:
-        """Whether there is anything below a folder; "" asks whether the bucket exists."""
+        """Return whether there is anything below a folder; "" asks whether the bucket exists."""
 
     @abc.abstractmethod
     async def delete(self, keys: Sequence[str]) -> None:
-        """Delete at most `deletes_max` files; a missing one is not an error."""
+        """Delete at most `deletes_max` files; a missing file is not an error."""
 
     @abc.abstractmethod
     async def delete_if(self, key: str, token: str) -> None:
@@ -132,7 +132,7 @@ class Bucket(abc.ABC):
     async def copy(self, bucket: str, source: str, target: str, token: str | None, metadata: Metadata = None) -> None:
         """Copy a file of another bucket into this one, if it has this token; the copy is whole when this returns.
 
-        Azure takes no other metadata with a copy, so there it has those of the source.
+        Azure takes no other metadata with a copy, so there it has the source's.
         """
 
     @abc.abstractmethod
@@ -141,14 +141,17 @@ class Bucket(abc.ABC):
 
     @abc.abstractmethod
     async def now(self) -> float:
-        """The store's clock, in seconds since 1970, from any answer, be it a refusal."""
+        """Return the store's clock, in seconds since 1970, from any answer, be it a refusal."""
 
     async def keeps_versions(self) -> bool | None:
-        """Whether former versions of files may be kept; None if the store does not say."""
+        """Return whether former versions of files may be kept; or None if it is unknown."""
         return None
 
     async def pending(self, prefix: str, name: str) -> Sequence[PendingUpload]:
-        """The unfinished uploads directly in a folder, where the service lists them; with `name`, only that file's."""
+        """Return the unfinished uploads in a folder, if the service lists them.
+
+        With `name`, only that file's.
+        """
         return ()
 
     async def forget(self, key: str, id: str) -> None:
@@ -157,7 +160,7 @@ class Bucket(abc.ABC):
 
 
 async def read_up_to(body: Any, limit: int | None) -> bytes:
-    """The first bytes of an answer, the rest of which is not read; None for all."""
+    """Return the first bytes of an answer, the rest of which is not read; None for all."""
     if limit is None:
         return bytes(await body.read())
     data = b""

@@ -1,4 +1,4 @@
-"""What failed requests to an object store mean: which pass by themselves, which are conflicts, and what to raise."""
+"""Meanings of failed requests to an object store: passing failures, conflicts, and the errors to raise."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ UNSUPPORTED_STATUSES = frozenset({405, 501})
 CONFLICT_CODES = frozenset(
     {"BlobAlreadyExists", "ConditionalRequestConflict", "OperationAborted", "PreconditionFailed"}
 )
-"""Azure's and S3's words of a 409 for a condition that does not hold; other 409 say that the account is busy."""
+"""Azure's and S3's words of a 409 for a condition that does not hold; other 409 mean a busy account."""
 NO_BUCKET_CODES = frozenset({"NoSuchBucket", "noSuchBucket", "ContainerNotFound"})
 LEASE_CODE = "Lease"
-"""Azure's words for a file that somebody has leased begin so; their status is that of a failed condition."""
+"""Begin of Azure's words for a leased file; with the status of a failed condition."""
 NO_UPLOAD_CODE = "NoSuchUpload"
 LONG_KEY_CODE = "KeyTooLongError"
 """S3's word for a key of more than 1,024 bytes, as of the header of a plain file whose key has no room for it."""
@@ -63,9 +63,9 @@ class Refusal(Exception):
     status
         The HTTP status.
     code
-        The store's word for it, such as ``"NoSuchKey"``; the status if it gave none.
+        The store's word for it, such as ``"NoSuchKey"``, else the status.
     headers
-        Those of the answer, with names in lower case, where they are known.
+        Headers of the answer, with names in lower case, if they are known.
     """
 
     def __init__(self, status: int, code: str, message: str, headers: Mapping[str, str] | None = None) -> None:
@@ -80,9 +80,9 @@ class Refusal(Exception):
 
 
 class LastingError(Exception):
-    """A request failed, and the same request would fail again: something on this machine is missing or wrong.
+    """A request failed, and the same request would fail again: a part of this machine is missing or wrong.
 
-    Its number is not `EIO`, that of an outage, which callers ride out.
+    Its number is not `EIO`, the number of an outage, which callers ride out.
     """
 
     def __init__(self, text: str, number: int = errno.EPROTO) -> None:
@@ -95,7 +95,7 @@ class NotByObstoreError(LastingError):
 
 
 class UntrustedStoreError(LastingError):
-    """The store's certificate could not be trusted, so nothing was sent."""
+    """The store's certificate could not be trusted, so no request was sent."""
 
 
 ERRORS = (Refusal, LastingError, ConnectionError, TimeoutError)
@@ -103,26 +103,26 @@ ERRORS = (Refusal, LastingError, ConnectionError, TimeoutError)
 
 
 def is_transient(error: BaseException) -> bool:
-    """Whether the same request may succeed in a moment."""
+    """Return whether the same request may succeed in a moment."""
     if isinstance(error, Refusal):
         return error.status in TRANSIENT_STATUSES or error.code in TRANSIENT_CODES
     return isinstance(error, ConnectionError | TimeoutError)
 
 
 def is_busy(error: BaseException) -> bool:
-    """Whether the store was too busy for a request; then the request certainly took no effect."""
+    """Return whether the store was too busy for a request; then the request certainly took no effect."""
     return isinstance(error, Refusal) and error.status in BUSY_STATUSES
 
 
 def is_conflict(error: BaseException) -> bool:
-    """Whether the store says that a condition does not hold."""
+    """Return whether a condition does not hold, according to the store."""
     if not isinstance(error, Refusal) or error.code.startswith(LEASE_CODE):
         return False
     return error.status == 412 or (error.status == 409 and error.code in CONFLICT_CODES)
 
 
 def is_gone(error: BaseException) -> bool:
-    """Whether the store says that there is no such file, in a bucket that may exist."""
+    """Return whether a file is missing, according to the store."""
     return isinstance(error, Refusal) and error.status == 404 and error.code not in NO_BUCKET_CODES
 
 
@@ -142,7 +142,7 @@ async def answer_of(verb: str, path: str, request: Callable[..., Awaitable[T]], 
 
 @contextmanager
 def errors_of(verb: str, path: str) -> Iterator[None]:
-    """Raise an `OSError` that says what was done to which file.
+    """Raise an `OSError` that names the verb and the file.
 
     Parameters
     ----------
@@ -157,7 +157,7 @@ def errors_of(verb: str, path: str) -> Iterator[None]:
 
 @contextmanager
 def only_of(path: str, token: str | None) -> Iterator[None]:
-    """Raise a `ConflictError` where the store says that a file has another token."""
+    """Raise a `ConflictError` if a file has another token."""
     try:
         yield
     except Refusal as error:
@@ -167,7 +167,7 @@ def only_of(path: str, token: str | None) -> Iterator[None]:
 
 
 def as_os_error(error: BaseException, verb: str, path: str) -> OSError:
-    """The error to raise for a failed request."""
+    """Return the error to raise for a failed request."""
     shown = names.shown(path)
     status, code = (error.status, error.code) if isinstance(error, Refusal) else (0, "")
     if code in NO_BUCKET_CODES:
@@ -187,12 +187,12 @@ def as_os_error(error: BaseException, verb: str, path: str) -> OSError:
 
 
 def token_of(token: str | None, what: str = "ETag") -> str:
-    """The token in an answer.
+    """Return the token in an answer.
 
     Raises
     ------
     ConnectionError
-        The answer has none.
+        The answer has no token.
     """
     if not token:
         raise ConnectionError(f"the store's answer has no {what}, so the result is unknown")
@@ -200,12 +200,12 @@ def token_of(token: str | None, what: str = "ETag") -> str:
 
 
 def date_of(headers: Mapping[str, str], name: str = "date") -> float:
-    """A date in the headers of an answer, by default the store's clock when it answered, in seconds since 1970.
+    """Return a date in the headers of an answer, by default the store's clock when it answered, in seconds since 1970.
 
     Raises
     ------
     ConnectionError
-        The answer has no such header, or none that can be read.
+        The answer has no such header, or a malformed header.
     """
     with suppress(ValueError):
         return parsedate_to_datetime(headers.get(name, "")).timestamp()

@@ -1,4 +1,4 @@
-"""The event loop that connections belong to: after its end, nothing can be sent by them."""
+"""The event loop that connections belong to: after its end, they cannot send."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class HomeLoop:
         self._loop: weakref.ref[asyncio.AbstractEventLoop] | None = None
 
     def is_left(self) -> bool:
-        """Whether the connections belong to a loop that has ended; the running loop is theirs from now on.
+        """Return whether the connections belong to a loop that has ended; the running loop is theirs from now on.
 
         Raises
         ------

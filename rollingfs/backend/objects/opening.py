@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rollingfs.backend.objects.backend import ObjectBackend
 
 FOR_FSSPEC = schemes.FSSPEC_OPTIONS | {"blocksize", "default_cache_type", "default_fill_cache"}
-"""Options of adlfs that say nothing of how requests are sent."""
+"""Options of adlfs without effect on requests."""
 Loop = asyncio.AbstractEventLoop
 _NEEDED = ("obstore", "aiohttp")
 
@@ -27,16 +27,17 @@ logger = logging.getLogger("rollingfs")
 
 
 def open_s3(fs: AbstractFileSystem, max_concurrency: int | None = None, *, use_obstore: bool = True) -> ObjectBackend:
-    """The backend for S3, over an s3fs filesystem; the filesystem is not altered.
+    """Return the backend for S3, over an s3fs filesystem; the filesystem is not altered.
 
     Parameters
     ----------
     fs : s3fs.S3FileSystem
         A private clone uses its class and all its storage options. The first verb connects.
     max_concurrency : int, optional
-        Requests under way at once for one purpose; by default 64 for data, 128 for headers, or one a connection.
+        Requests under way at once for one purpose; by default 64 for data, 128 for headers, or a request for each
+        connection.
     use_obstore : bool, optional
-        False to read and write objects through s3fs, which is slower, whatever the options.
+        False to read and write objects through s3fs, which is slower.
 
     Raises
     ------
@@ -56,7 +57,7 @@ def open_azure(
     loop: Loop | None = None,
     max_concurrency: int | None = None,
 ) -> ObjectBackend:
-    """The backend for an account of Azure, through obstore.
+    """Return the backend for an account of Azure, through obstore.
 
     Parameters
     ----------
@@ -78,7 +79,7 @@ def open_azure(
 
 
 def open_obstore(fs: AbstractFileSystem, max_concurrency: int | None = None) -> ObjectBackend:
-    """The backend for the account of Azure that obstore's own filesystem is open on.
+    """Return the backend for the account of Azure that obstore's own filesystem is open on.
 
     Raises
     ------
@@ -100,7 +101,7 @@ def open_obstore(fs: AbstractFileSystem, max_concurrency: int | None = None) -> 
 
 
 def _finder(asynchronous: bool, loop: Loop | None) -> Callable[[], Loop | None]:
-    """Finds a loop: none where the caller has one, the one that is given, or fsspec's own, as in a forked child."""
+    """Return a finder of the loop: the caller's, the given, or fsspec's own."""
     process = os.getpid()
 
     def find() -> Loop | None:
@@ -119,7 +120,7 @@ def _require() -> None:
 
 
 def open_google(fs: AbstractFileSystem, max_concurrency: int | None = None) -> ObjectBackend:
-    """The backend for Google's storage, over a gcsfs filesystem; the filesystem is not altered.
+    """Return the backend for Google's storage, over a gcsfs filesystem; the filesystem is not altered.
 
     Raises
     ------
@@ -134,7 +135,7 @@ def open_google(fs: AbstractFileSystem, max_concurrency: int | None = None) -> O
 
 
 def open_adlfs(fs: AbstractFileSystem, max_concurrency: int | None = None) -> ObjectBackend:
-    """The backend for the account that an adlfs filesystem is for, through obstore.
+    """Return the backend for the account that an adlfs filesystem is for, through obstore.
 
     Raises
     ------
@@ -153,7 +154,9 @@ def open_adlfs(fs: AbstractFileSystem, max_concurrency: int | None = None) -> Ob
 
 
 def open_cloud(fs: AbstractFileSystem, max_concurrency: int | None = None) -> ObjectBackend | None:
-    """The backend for a filesystem of a cloud; None if it is of none, or has options that its backend has not.
+    """Return the backend for a filesystem of a cloud, or None.
+
+    None: it is of no cloud, or has options that its backend lacks.
 
     Raises
     ------

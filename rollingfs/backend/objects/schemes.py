@@ -23,7 +23,7 @@ FSSPEC_OPTIONS = frozenset(
         "use_listings_cache",
     }
 )
-"""What fsspec itself gives to any filesystem."""
+"""Options that fsspec itself gives to any filesystem."""
 
 
 OBSTORE, S3FS, GCSFS, ADLFS = "obstore.fsspec", "s3fs.core", "gcsfs.core", "adlfs.spec"
@@ -32,21 +32,21 @@ _CLASSES = {OBSTORE: "FsspecStore", S3FS: "S3FileSystem", GCSFS: "GCSFileSystem"
 
 
 def is_of(module: str, cls: type[AbstractFileSystem]) -> bool:
-    """Whether a class is the filesystem of a module, or derived from it."""
+    """Return whether a class is the filesystem of a module, or derived from it."""
     # not imported for the question: a filesystem exists only where its module is
     kind = getattr(sys.modules.get(module), _CLASSES[module], None)
     return kind is not None and issubclass(cls, kind)
 
 
 def options_of(fs: AbstractFileSystem) -> dict[str, Any]:
-    """The options that a filesystem was made with, by their names."""
+    """Return the options that a filesystem was made with, by their names."""
     names = list(inspect.signature(type(fs).__init__).parameters)[1:]
     options: dict[str, Any] = dict(zip(names, fs.storage_args, strict=False)) | fs.storage_options
     return options
 
 
 def goes_straight_to_azure(protocol: str) -> bool:
-    """Whether Azure is meant, and nobody has told fsspec to use obstore's own filesystem for it."""
+    """Return whether Azure is meant, without obstore's own filesystem."""
     if protocol not in AZURE_PROTOCOLS:
         return False
     registered = fsspec.registry.get(protocol)

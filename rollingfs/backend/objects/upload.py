@@ -1,4 +1,4 @@
-"""Uploads to an object store: one PUT if the file is small, else parts, in bounded memory."""
+"""Uploads to an object store: a PUT if the file is small, else parts, in bounded memory."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from rollingfs.backend.objects.errors import (
 T = TypeVar("T")
 
 PART_BYTES = 16 * 2**20
-"""The largest new file that one PUT writes, and the size of the parts of a larger one."""
+"""The largest new file that a PUT writes, and the size of the parts of a larger file."""
 PARTS_IN_FLIGHT_MAX = 4
-"""One upload keeps at most this many parts, and one more, in memory: 80 MiB."""
+"""An upload keeps at most this many parts, and another, in memory: 80 MiB."""
 PARTS_MAX = 10_000
-"""The parts of one upload to S3."""
+"""The parts of an upload to S3."""
 JOIN_PART_BYTES_MIN = 5 * 2**20
 """The smallest part that S3 takes before the last."""
 
@@ -133,7 +133,7 @@ class ObjectUpload(Upload):
 async def put(
     bucket: Bucket, key: str, path: str, data: Sequence[Buffer], over: Over | None, metadata: Metadata
 ) -> None:
-    """Write a whole file by one PUT."""
+    """Write a whole file by a single PUT."""
 
     async def send(over: Over | None) -> None:
         await bucket.put(key, data, over, metadata)
@@ -145,7 +145,7 @@ async def put(
 async def make_over(
     bucket: Bucket, key: str, over: Over | None, send: Callable[[Over | None], Awaitable[None]]
 ) -> None:
-    """Send the request that makes a file over what `Backend.open_write` says.
+    """Send the request that makes a file, by the condition of `Backend.open_write`.
 
     Where others may use the name, the request is repeated only if the store put it off: after a lost answer, the first
     try may have taken effect, and the store would refuse the second because of it.

@@ -22,13 +22,13 @@ from rollingfs.backend.objects.upload import PART_BYTES, PARTS_IN_FLIGHT_MAX, ch
 HEADERS = frozenset(
     {"Content-Disposition", "Content-Encoding", "Content-Language", "Content-Type", "Cache-Control", "Storage-Class"}
 )
-"""What obstore calls attributes beside metadata."""
+"""Attributes of obstore other than metadata."""
 COPY_POLL_S = 0.2
 COPY_S_MAX = 300.0
 
 
 class AzureContainer(ObstoreObjects, Bucket):
-    """The files of one container.
+    """The files of a container.
 
     Parameters
     ----------
@@ -36,8 +36,8 @@ class AzureContainer(ObstoreObjects, Bucket):
         Makes the stores.
     places
         Shared by all containers of an account.
-    beside
-        Sends what obstore cannot.
+    next to
+        Sends requests that obstore cannot.
     """
 
     deletes_max = 256  # obstore makes requests of any number
@@ -128,7 +128,7 @@ class AzureContainer(ObstoreObjects, Bucket):
 class _Parts(Parts):
     """A new file in parts, by obstore's own writer, which sends several at once.
 
-    Where nothing may exist under its name, that is looked up right before: obstore takes no condition here.
+    If the name must be free, that is looked up right before: obstore takes no condition here.
     """
 
     def __init__(self, bucket: AzureContainer, key: str, over: Over | None, attributes: dict[str, str]) -> None:
@@ -169,5 +169,5 @@ class _Parts(Parts):
 
 
 def _attributes(metadata: Metadata) -> dict[str, str]:
-    """Metadata under names that Azure takes: those of variables."""
+    """Return metadata under names that Azure takes, as of variables."""
     return {name.replace("-", "_"): value for name, value in (metadata or {}).items()}

@@ -47,20 +47,20 @@ class Account:
     """An account, as obstore is to be configured for it."""
 
     url: str
-    """Where it answers, which tells it from other accounts."""
+    """Its address, which distinguishes it from other accounts."""
     config: dict[str, Any] = field(repr=False)
     client: dict[str, Any] = field(default_factory=dict, repr=False)
     credentials: Callable[[], Any] | None = field(default=None, repr=False)
-    """What obstore asks for a token."""
+    """Source of tokens for obstore."""
 
     @property
     def sas(self) -> str:
-        """The signature that every URL carries; "" if there is none."""
+        """Return the signature that every URL carries; "" if it is missing."""
         return str(self.config.get("sas_key", ""))
 
     @property
     def can_sign(self) -> bool:
-        """Whether obstore signs URLs with these credentials, without a request."""
+        """Return whether obstore signs URLs with these credentials, without a request."""
         is_signed = str(self.config.get("skip_signature", "false")).lower() != "true" and self.credentials is None
         return is_signed and "account_key" in self.config
 
@@ -69,9 +69,9 @@ _EMULATOR = "UseDevelopmentStorage"
 
 
 def azure_options(given: Mapping[str, Any], environment: Mapping[str, str]) -> Account:
-    """Options of obstore for those of adlfs; without credentials, anonymous, unless ``anon=False``.
+    """Return options of obstore for options of adlfs; without credentials, anonymous, unless ``anon=False``.
 
-    Everything that obstore would look up in the environment by itself is said, so that it cannot mix accounts.
+    All settings that obstore would look up in the environment are given, so that it cannot mix accounts.
 
     Raises
     ------
@@ -103,7 +103,7 @@ def azure_options(given: Mapping[str, Any], environment: Mapping[str, str]) -> A
 
 
 def _tokens(credential: Any) -> Callable[[], Any]:
-    """What obstore asks for a token: an object like those of azure-identity, with or without `await`."""
+    """Return the source of tokens for obstore, from an object of azure-identity."""
 
     async def token() -> dict[str, Any]:
         if inspect.iscoroutinefunction(credential.get_token):
@@ -126,7 +126,7 @@ def _endpoint(found: Mapping[str, Any]) -> str:
 
 
 def _credentials(found: Mapping[str, Any]) -> dict[str, str]:
-    """The one kind of credentials that obstore is told to use."""
+    """Return the only kind of credentials that obstore gets."""
     principal = [name for name in _SERVICE_PRINCIPAL if found.get(name)]
     given = {name for name in ("account_key", "sas_token", "credential") if found.get(name) is not None}
     if principal and len(principal) < len(_SERVICE_PRINCIPAL):

@@ -18,11 +18,11 @@ from rollingfs.backend.objects.obstores.objects import Store
 from rollingfs.backend.objects.obstores.requests import CONNECT_S_MAX, READ_S_MAX
 
 SIGNED_S = 300
-"""How long the signature of a conditional DELETE holds."""
+"""Validity of the signature of a conditional DELETE."""
 
 
 class PlainRequests:
-    """Requests without a body to one account, which need no signature of their own.
+    """Requests without a body to an account, which need no signature of their own.
 
     Without a signature that every URL carries, obstore signs a URL.
     """
@@ -62,7 +62,7 @@ class PlainRequests:
             raise Refusal(status, code, "the file was not deleted")
 
     async def now(self) -> float:
-        """The date of any answer, in seconds since 1970; even a refusal has one."""
+        """Return the date of any answer, in seconds since 1970; even a refusal has a date."""
         return date_of((await self._send("HEAD", self._url, {}))[1])
 
     async def _send(self, method: str, url: str, headers: dict[str, str]) -> tuple[int, Mapping[str, str]]:

@@ -18,11 +18,11 @@ from rollingfs.backend.objects.google.requests import GoogleRequests
 from rollingfs.backend.objects.schemes import GOOGLE_PROTOCOLS
 
 COMMIT_INTERVAL_S = 1.0
-"""Google takes one write a second of one object, and answers 429 to more."""
+"""Google takes one write a second of an object, and answers 429 to more."""
 
 
 class GoogleBackend(ObjectBackend):
-    """What a gcsfs filesystem may reach.
+    """Buckets that a gcsfs filesystem may reach.
 
     Parameters
     ----------

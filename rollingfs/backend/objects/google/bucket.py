@@ -144,7 +144,7 @@ class GoogleBucket(Bucket):
 
 
 class _Parts(Parts):
-    """A resumable upload: nobody sees the file before the last part is there."""
+    """A resumable upload: the file is invisible before the last part is there."""
 
     def __init__(self, requests: GoogleRequests, base: str, key: str, over: Over | None, metadata: Metadata) -> None:
         self._about = _about(metadata)
@@ -200,12 +200,12 @@ class _Parts(Parts):
 
 
 def _about(metadata: Metadata) -> bytes:
-    """What Google is told of a new file beside its bytes."""
+    """Return the description of a new file for Google."""
     return json.dumps({"metadata": dict(metadata)} if metadata else {}).encode()
 
 
 def _described(metadata: Mapping[str, str], data: Sequence[Buffer]) -> tuple[str, bytes]:
-    """The kind and the body of one request that sends metadata and bytes (RFC 2387, as Google's multipart upload)."""
+    """Return kind and body of a request with metadata and bytes (RFC 2387)."""
     boundary = uuid.uuid4().hex  # 122 random bits, which no data holds by chance
     line = f"--{boundary}".encode()
     described = [
@@ -228,12 +228,12 @@ def _condition(over: Condition) -> str | None:
 
 
 def _generation(token: Condition) -> str:
-    """A token as Google takes it.
+    """Return a token as Google takes it.
 
     Raises
     ------
     Refusal
-        It is that of no file.
+        It belongs to no file.
     """
     if not isinstance(token, str) or not _is_generation(token):
         raise Refusal(412, "conditionNotMet", "this is not a generation of a file")

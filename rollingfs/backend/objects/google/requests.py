@@ -1,7 +1,7 @@
 """Requests to Google's storage, with the credentials, the address and the connections of a gcsfs filesystem.
 
 gcsfs' own verbs are not used, because they repeat conditional writes, and because the newest releases first ask what
-kind of bucket it is, for as long as a minute. The requests are those of Google's JSON API, each sent once.
+kind of bucket it is, for as long as a minute. The requests belong to Google's JSON API, each sent once.
 
 Private names in use: `_set_session` of gcsfs, which opens the connections, and `_session`, which closes them; there is
 no public way.
@@ -40,13 +40,13 @@ class Reply:
 
     @property
     def value(self) -> dict[str, Any]:
-        """The JSON in it."""
+        """Return the JSON in it."""
         found: dict[str, Any] = json.loads(self.body)
         return found
 
 
 class GoogleRequests:
-    """What a gcsfs filesystem may reach.
+    """Service that a gcsfs filesystem may reach.
 
     Parameters
     ----------
@@ -88,11 +88,11 @@ class GoogleRequests:
         Parameters
         ----------
         path
-            Below the API, or a whole URL. What it names is quoted already.
+            Below the API, or a whole URL, quoted already.
         data, kind
             The body and its content type.
         accept
-            Statuses other than success that the caller knows what to do with.
+            Statuses other than success that the caller handles.
         bytes_max
             Read no more than this of the answer's body.
 
@@ -146,7 +146,7 @@ class GoogleRequests:
 
     @property
     def upload_base(self) -> str:
-        """Where files are sent to."""
+        """Return the URL for new files."""
         base: str = self.fs.base
         return base.replace("/storage/v1/", "/upload/storage/v1/")
 

@@ -1,4 +1,4 @@
-"""What obstore's errors mean. Their statuses and codes stand only in their texts; only this module reads these."""
+"""Meanings of obstore's errors. Only their texts have statuses and codes; only this module reads these."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _MISTRUST = re.compile(r"InvalidCertificate\(([\w\s(]+)")
 
 
 def from_obstore(error: Exception) -> Refusal | UntrustedStoreError | TimeoutError | ConnectionError:
-    """What an error of obstore means.
+    """Return the meaning of an error of obstore.
 
-    The result has nothing else of the text, which shows all that obstore knows of the request.
+    The result has no other part of the text, which shows all that obstore knows of the request.
     """
     said, _, shown = str(error).partition("\n\nDebug source:")
     answer = _STATUS.search(said)
@@ -58,15 +58,18 @@ def from_obstore(error: Exception) -> Refusal | UntrustedStoreError | TimeoutErr
 
 
 def _line(message: str) -> str:
-    """What a store says, in a line: Azure adds lines with an id and the time."""
+    """Return the text of a store, in a line, without Azure's id and time."""
     return message.strip().partition("\n")[0].rstrip()
 
 
 def is_unread(error: Exception) -> bool:
-    """Whether obstore did not read a file that other clients can: of unknown length, or sent whole for a range."""
+    """Return whether obstore failed at a file that other clients can read.
+
+    It has an unknown length, or was sent whole for a range.
+    """
     return any(text in str(error) for text in _UNREAD)
 
 
 def is_without_credentials(error: Exception) -> bool:
-    """Whether obstore sent nothing, because it was given no credentials."""
+    """Return whether obstore sent no request for want of credentials."""
     return "credential provider" in str(error).partition("\n")[0]

@@ -1,4 +1,4 @@
-"""What a forked child must leave alone: connections that its parent still uses, and obstore, whose threads are gone."""
+"""Rules for a forked child: it uses no connections of its parent, and not obstore, whose threads are gone."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def keep_from_children(thing: object) -> None:
 
 
 def clone_of(fs: F, forked: bool = False, **changes: Any) -> F:
-    """A private copy of a filesystem, with its own connections; in a child, with the child's event loop."""
+    """Return a private copy of a filesystem, with its own connections; in a child, with the child's event loop."""
     options = options_of(fs) | changes | {"skip_instance_cache": True}
     if forked:
         options.pop("loop", None)  # the loop runs in the parent only
@@ -63,12 +63,15 @@ def obstore_begins() -> None:
 
 
 def obstore_is_lost() -> bool:
-    """Whether a parent of this process had used obstore: its threads are not here, and a call would never end."""
+    """Return whether a parent of this process had used obstore.
+
+    Its threads are not here, and a call would never end.
+    """
     return _obstore_is_lost
 
 
 def _has_threads() -> bool:
-    """Whether obstore's threads run, or may run: not every system tells the names of threads."""
+    """Return whether obstore's threads run, or may run: not every system has the names of threads."""
     if "obstore" not in sys.modules:
         return False
     names = []

@@ -1,4 +1,4 @@
-"""The files of one bucket or container through obstore: reads, and writes in one request."""
+"""The files of one bucket or container through obstore: reads, and writes in a single request."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Store = Any
 MakeStore = Callable[[dict[str, Any], float], Store]
 """Makes a store for one bucket: with these options of the client, where the user gave no others, and this patience."""
 _FAILURES = (BaseError, OSError)
-"""A missing file, and all that a writer says at its end, are errors of the system."""
+"""A missing file, and all errors at a writer's end, are errors of the system."""
 RETRIES_MAX = 10_000
 """The time ends them."""
 
@@ -35,12 +35,12 @@ RETRIES_MAX = 10_000
 def store_of(
     kind: Any, name: str, config: dict[str, Any], client: dict[str, Any], patience_s: float, credentials: Any
 ) -> Store:
-    """A store of a kind of obstore's, for one bucket.
+    """Return a store of a kind of obstore's, for one bucket.
 
     Parameters
     ----------
     patience_s
-        How long obstore itself sends a request again.
+        Time for which obstore itself repeats a request.
 
     Raises
     ------
@@ -59,7 +59,7 @@ def store_of(
 
 @dataclass(eq=False, repr=False)
 class ObstoreObjects:
-    """The files of one bucket. What obstore cannot do is a `NotByObstoreError`."""
+    """The files of a bucket. Limits of obstore are `NotByObstoreError`s."""
 
     name: str
     make: MakeStore
@@ -70,7 +70,7 @@ class ObstoreObjects:
     attributes: Mapping[str, str] = field(default_factory=dict)
     """Of each file that is written."""
     refusal: Callable[[], Exception | None] = lambda: None
-    """Why there were no credentials, if obstore says only that."""
+    """Reason of missing credentials, which obstore does not have."""
     _proof: requests.Proof = field(default_factory=requests.Proof, init=False)
 
     def __post_init__(self) -> None:
@@ -91,7 +91,7 @@ class ObstoreObjects:
         return self.make({"timeout": timedelta(seconds=requests.SEND_S_MAX) + self.read_timeout}, patience_s)
 
     async def ask(self, request: Callable[[], Awaitable[T]]) -> T:
-        """What obstore gives for a request."""
+        """Return the answer of obstore to a request."""
         check_usable()
         try:
             async with self.places.taken():
@@ -153,7 +153,7 @@ class ObstoreObjects:
         return token
 
     def found(self, meta: Any) -> FileInfo:
-        """A file as obstore describes it; Azure's listings leave out the quotes of the ETag."""
+        """Return a file as obstore describes it; Azure's listings leave out the quotes of the ETag."""
         token = token_of(meta["e_tag"])
         quoted = token if '"' in token else f'"{token}"'
         return FileInfo(f"{self.name}/{meta['path']}", meta["size"], meta["last_modified"].timestamp(), quoted)
@@ -164,7 +164,7 @@ class ObstoreObjects:
             raise NotByObstoreError("obstore has no such names")
 
     def _said(self, error: Exception) -> Exception:
-        """The error to raise, without obstore's own text, which shows all that obstore knows of the request.
+        """Return the error to raise, without obstore's own text, which shows all that obstore knows of the request.
 
         obstore may keep its error, in the future, until its next call: the frames of it would keep the filesystem.
         """

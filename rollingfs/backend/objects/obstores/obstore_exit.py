@@ -1,12 +1,12 @@
 """The end of a process that uses obstore: obstore must have let go of all Python objects before.
 
 Threads of obstore hand results to event loops. A thread that does so while the interpreter is taken down aborts the
-process (SIGABRT); this happened in one of four programs that ended with their request. So the end of a process waits
-for the futures of all requests, and cancels those that take too long. A future that is collected is one that obstore
-has let go of. After that, nobody may ask obstore for anything (`check_usable`).
+process (SIGABRT); this happened in a quarter of programs that ended with their request. So the end of a process waits
+for the futures of all requests, and cancels those that take too long. A collected future is a future that obstore has
+let go of. After that, no call of obstore is allowed (`check_usable`).
 
 A thread of obstore that drops a Python object while it does not hold the GIL puts the drop off until the next call of
-obstore (PyO3 does so). So the wait makes such calls: else one program in 200 (in 12 on a busy machine) waits for the
+obstore (PyO3 does so). So the wait makes such calls: else a program in 200 (in 12 on a busy machine) waits for the
 whole time.
 """
 
@@ -31,7 +31,7 @@ from rollingfs.runtime import interpreter_exit
 T = TypeVar("T")
 
 WAIT_S_MAX = 1.0
-"""How long the end of the process waits for requests under way, and once more after it has cancelled them."""
+"""Wait of the process's end for requests under way, and again after it has cancelled them."""
 WAIT_STEP_S = 0.001
 
 _held: set[weakref.ref[Awaitable[object]]] = set()
@@ -50,7 +50,7 @@ def check_usable() -> None:
     Raises
     ------
     NotByObstoreError
-        The process was forked from one that had used obstore, or it ends.
+        The process was forked from a user of obstore, or it ends.
     """
     if obstore_is_lost():
         raise NotByObstoreError(

@@ -1,4 +1,4 @@
-"""What obstore takes: keys that it can name, bytes in pieces, a limited number of requests at once."""
+"""Limits of obstore: keys that it can name, bytes in pieces, a number of requests at once."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SEND_S_MAX = 300.0
 """The time for a larger body, in addition to the read timeout."""
 CONNECT_S_MAX = 5.0
 READ_S_MAX = 15.0
-"""For an answer to begin, and between its bytes, where the user's filesystem says nothing of it."""
+"""For an answer to begin, and between its bytes, if the user's filesystem has no limit."""
 READS_MAX = 20
 """Maximum duration of a request in read timeouts: an answer that drips restarts the read timeout with each byte."""
 _NO_KEY = re.compile(r"(?:^|/)\.{0,2}(?:/|$)|[\x00-\x1f\x7f]")
@@ -29,45 +29,45 @@ _NO_KEY = re.compile(r"(?:^|/)\.{0,2}(?:/|$)|[\x00-\x1f\x7f]")
 
 
 def can_name(key: str) -> bool:
-    """Whether obstore sends a request for just this key."""
+    """Return whether obstore sends a request for just this key."""
     return _NO_KEY.search(key) is None
 
 
 def is_quick(data: Sequence[Buffer]) -> bool:
-    """Whether the read timeout is long enough to send the bytes as well."""
+    """Return whether the read timeout is long enough to send the bytes as well."""
     return sum(memoryview(piece).nbytes for piece in data) <= QUICK_BYTES_MAX
 
 
 def put_mode(over: Condition) -> PutMode:
-    """The condition of a write: `Over.NOTHING` requires that the name is free, a token that the object has it."""
+    """Return the condition of a write: a free name, or a token."""
     if isinstance(over, str):
         return {"e_tag": over}
     return "create" if over is Over.NOTHING else "overwrite"
 
 
 def get_options(span: Span, if_token: str, unless_token: str) -> GetOptions:
-    """The range and the conditions of a read; an empty token means no condition."""
+    """Return the range and the conditions of a read; an empty token means no condition."""
     given = {"range": span, "if_match": if_token, "if_none_match": unless_token}
     return {name: value for name, value in given.items() if value}  # type: ignore[return-value]
 
 
 def body(data: Sequence[Buffer]) -> Buffer | list[Buffer]:
-    """Bytes as obstore takes them, not copied together."""
+    """Return bytes as obstore takes them, not copied together."""
     if len(data) < 2:
         return b"".join(data)
     return [piece if isinstance(piece, bytes) else memoryview(piece).cast("B") for piece in data]
 
 
 def new_token(token: str, over: Condition) -> str:
-    """The token that a write gave an object.
+    """Return the token that a write gave an object.
 
-    Where a store answers a PUT with 303, obstore follows with a GET, as HTTP has it, and takes the token of what it
-    finds for that of a written object.
+    Where a store answers a PUT with 303, obstore follows with a GET, as HTTP has it, and takes the token of its answer
+    for the token of a written object.
 
     Raises
     ------
     ConnectionError
-        It is the token that the write had to replace, so that nothing says that the bytes were written.
+        It is the token that the write had to replace, so that no fact proves that the bytes were written.
     """
     if token == over:
         raise ConnectionError("the store's answer has the ETag that was to be replaced, so it may have written nothing")
@@ -77,10 +77,10 @@ def new_token(token: str, over: Condition) -> str:
 class Proof:
     """Whether an answer to a write without a token to replace, whose body has a certain MD5, is one to that write.
 
-    Where a store or a gateway answers a PUT with 303, obstore follows with a GET, and gives the ETag of what it finds:
+    Where a store or a gateway answers a PUT with 303, obstore follows with a GET, and gives the ETag of its answer:
     of a page, for example, on which somebody is to log in. An ETag that is the MD5 of the bytes proves the write. If
-    it is not, the file is read back. If the file is right, the ETags of this store are no hashes: then they prove
-    nothing, and are no longer looked at.
+    it is not, the file is read back. If the file is right, the ETags of this store are no hashes: then they are no
+    proof, and are ignored.
     """
 
     def __init__(self) -> None:
@@ -104,14 +104,14 @@ class Proof:
         Parameters
         ----------
         hashed
-            What `begin` gave.
+            The result of `begin`.
         read
             Reads the file.
 
         Raises
         ------
         ConnectionError
-            Nothing says that the bytes were written.
+            No fact proves that the bytes were written.
         """
         if not self._is_md5 or token.strip('"').lower() == (_md5_of(data) if hashed is None else await hashed):
             return
@@ -140,7 +140,7 @@ class Places:
         self._semaphore = asyncio.Semaphore(count)
 
     def taken(self) -> asyncio.Semaphore:
-        """The semaphore that a request must enter."""
+        """Return the semaphore that a request must enter."""
         loop = asyncio.get_running_loop()
         if loop is not self._loop:
             self._loop, self._semaphore = loop, asyncio.Semaphore(self._count)

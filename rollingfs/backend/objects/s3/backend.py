@@ -1,9 +1,9 @@
-"""An account of S3: a private clone of an s3fs filesystem, and obstore beside it.
+"""An account of S3: a private clone of an s3fs filesystem, and obstore next to it.
 
 Files are read and written through obstore, which gets the options of s3fs (`options`). Everything else goes, request by
 request, through the clone's botocore client, because s3fs hides the answers that conditional writes need (status, ETag,
-Date), and repeats conditional writes. Where obstore cannot do what the user asks for, files go that way, too. A line in
-the log says so, once.
+Date), and repeats conditional writes. If obstore cannot do a request, files go that way, too. A line in
+the log reports it, once.
 
 Four layers can send a request again:
 
@@ -20,7 +20,7 @@ So a 412 seldom answers the caller's own success. But proxies and gateways resen
 
 Private names in use: `_s3` and `_s3creator` of s3fs close the client, for which there is no public way with
 ``asynchronous=True``. `_get_s3_method_kwargs` adds what an operation knows of the user's ``s3_additional_kwargs``.
-`_find_bucket_key` knows access points. Of botocore, none.
+`_find_bucket_key` knows access points. Of botocore, no name.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ CONNECTIONS_MAX = 128
 """The connection pool, unless the user's `config_kwargs` set it: two reads of `REQUESTS_MAX` ranges at once."""
 REQUESTS_MAX = 64
 SMALL_REQUESTS_MAX = 128
-"""For the headers and pins of a concat: as many as one commit takes sources."""
+"""For the headers and pins of a concat: as many as a single commit takes sources."""
 HOOK_ID = "rollingfs"
 ARN = "arn:"
 """With this begin the names of access points."""
@@ -151,7 +151,7 @@ class S3Backend(ObjectBackend):
         return super().split(path)
 
     async def bucket_name(self, bucket: str) -> str:
-        """The endpoint as botocore finds it, the bucket, and the way of its files where it is s3fs."""
+        """Return the endpoint as botocore finds it, the bucket, and the way of its files where it is s3fs."""
         settings, _ = await self._settings(bucket)
         way = await self.buckets[bucket].find_way()
         endpoint_url = re.sub(r"//[^/]*@", "//", settings.endpoint_url)  # a name is written to files: no password
@@ -183,7 +183,7 @@ class S3Backend(ObjectBackend):
         return None if read_s is None else READS_MAX * read_s
 
     async def session(self, bucket: str | None = None) -> Any:
-        """The botocore client for a bucket, connected and with the hooks of this module."""
+        """Return the botocore client for a bucket, connected and with the hooks of this module."""
         if self._home.is_left():
             self._renew()
         with errors_of_botocore():
@@ -200,7 +200,7 @@ class S3Backend(ObjectBackend):
         return client
 
     async def _settings(self, bucket: str) -> tuple[Settings, Connection]:
-        """What all options come to, and how the store is reached."""
+        """Return the result of all options, and the way to the store."""
         if not self._connections:  # else a client is there, and was made of the settings of its time
             plain = plain_settings(self.fs, os.environ)
             if plain is not None:
@@ -246,7 +246,7 @@ class S3Backend(ObjectBackend):
         return through_s3fs
 
     async def _through_obstore(self, bucket: str, region: str | None) -> Any:
-        """The way through obstore, or why there is none."""
+        """Return the way through obstore, or the reason against it."""
         if obstore_is_lost():
             return "this process was forked from one that had used obstore"
         if type(self.fs) is not s3fs.S3FileSystem:

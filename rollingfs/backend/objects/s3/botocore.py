@@ -42,9 +42,9 @@ _CONNECTION_ERRORS = (
 
 @contextmanager
 def errors_of_botocore() -> Iterator[None]:
-    """Raise one of `rollingfs.backend.objects.errors.ERRORS`.
+    """Raise an error of `rollingfs.backend.objects.errors.ERRORS`.
 
-    A missing file of this machine, such as one that gives credentials, must not be taken for a missing file of the
+    A missing file of this machine, such as a file of credentials, must not be taken for a missing file of the
     store.
     """
     try:
@@ -59,7 +59,7 @@ def errors_of_botocore() -> Iterator[None]:
 
 
 def from_botocore(error: Exception) -> Exception:
-    """What an error of botocore, or of the HTTP client below it, means."""
+    """Return the meaning of an error of botocore, or of its HTTP client."""
     text = str(error) or type(error).__name__
     if isinstance(error, said.ClientError):
         about, refusal = error.response.get("ResponseMetadata", {}), error.response.get("Error", {})
@@ -81,7 +81,7 @@ def from_botocore(error: Exception) -> Exception:
 
 
 class BotocoreObjects:
-    """The files of one bucket.
+    """The files of a bucket.
 
     Parameters
     ----------
@@ -128,7 +128,7 @@ class BotocoreObjects:
 
 
 def found_of(entry: Mapping[str, Any], path: str) -> FileInfo:
-    """A file as a listing of S3 describes it."""
+    """Return a file as a listing of S3 describes it."""
     return FileInfo(path, entry["Size"], entry["LastModified"].timestamp(), token_of(entry.get("ETag")))
 
 
@@ -156,13 +156,15 @@ _FILE = re.compile(
 )
 """A file in a listing as S3 and most other stores write it, with the elements in any order.
 
-No part of it matches more than one element: else a file that is not understood could take the next one with it.
+No part of it matches more than one element: else a file that is not understood could take the next with it.
 """
 
 
 @collected_later()
 def read_listing(response_dict: dict[str, Any], customized_response_dict: dict[str, Any], **_: object) -> None:
-    """A hook of botocore's `before-parse`: the files of a listing, which botocore reads ten times as slowly.
+    """Parse the files of a listing, as a hook of botocore's `before-parse`.
+
+    botocore reads them ten times as slowly.
 
     The rest of the answer, and any answer that is not as S3 documents it, is left to botocore.
     """
@@ -181,7 +183,7 @@ def read_listing(response_dict: dict[str, Any], customized_response_dict: dict[s
 
 
 def _listed(key: str, modified: str, token: str, size: str, storage_class: str | None) -> dict[str, Any]:
-    """A file of a listing, as botocore's parser has it.
+    """Return a file of a listing, as botocore's parser has it.
 
     Raises
     ------
@@ -198,15 +200,15 @@ def _listed(key: str, modified: str, token: str, size: str, storage_class: str |
 
 
 class StraightSession(AIOHTTPSession):
-    """What sends the requests of s3fs: an answer to another request than the one that was sent is an error."""
+    """Sender of the requests of s3fs: an answer to another request is an error."""
 
     async def send(self, request: Any) -> Any:
-        """Send one request. Where a store answers a PUT with 303, aiohttp follows with a GET, which says nothing of it.
+        """Send one request. Where a store answers a PUT with 303, aiohttp follows with a GET, which is no proof.
 
         Raises
         ------
         ConnectionError
-            The answer is one to such a GET.
+            The answer belongs to such a GET.
         """
         answer = await super().send(request)
         if answer.raw.method != request.method:
@@ -217,7 +219,7 @@ class StraightSession(AIOHTTPSession):
 
 
 def asked_config(config: Mapping[str, Any]) -> set[str]:
-    """The options of botocore's `Config` that the user gave."""
+    """Return the options of botocore's `Config` that the user gave."""
     return {name for name, value in config.items() if value is not StraightSession}
 
 
@@ -238,7 +240,10 @@ class _BodyOnce:
 
 
 def send_once(request: Any, **_: object) -> None:
-    """A hook of botocore's `before-send`: what may be repeated is repeated by `errors.retrying`."""
+    """Prepare a request, as a hook of botocore's `before-send`.
+
+    Repetition is left to `errors.retrying`.
+    """
     # botocore asks for permission to send each body, which doubles the latency; the header is not signed
     request.headers.pop("Expect", None)
     if isinstance(request.body, BytesIO):

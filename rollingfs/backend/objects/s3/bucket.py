@@ -28,7 +28,7 @@ from rollingfs.format.sizes import read_bytes_max
 T = TypeVar("T")
 
 COPY_OBJECT_BYTES_MAX = 5 * 2**30
-"""The largest file that one CopyObject copies."""
+"""The largest file that a CopyObject copies."""
 ELSEWHERE_CODES = frozenset({"PermanentRedirect", "AuthorizationHeaderMalformed", "IllegalLocationConstraintException"})
 ELSEWHERE_STATUSES = frozenset({301, 302, 307})
 NO_OTHER_PLACE = "the store says that the listing goes on, but at no other place than before"
@@ -38,28 +38,31 @@ REGION_HEADER = "x-amz-bucket-region"
 
 
 class Account(Protocol):
-    """What a bucket needs of its account."""
+    """Requests and settings that a bucket needs of its account."""
 
     requests_max: int
 
     @property
     def answer_s_max(self) -> float | None:
-        """How long a request that reads may take, from its beginning to the last byte of its answer."""
+        """Return the time limit of a read, up to the last byte of its answer."""
 
     async def call(self, verb: str, **arguments: Any) -> dict[str, Any]:
         """Send one request of botocore, once, with the user's additional arguments."""
 
     async def objects(self, bucket: str, region: str | None, through_s3fs: BotocoreObjects, why: str) -> Any:
-        """The way of the files of a bucket: through obstore, or `through_s3fs`, for sure if there is a reason `why`."""
+        """Return the way of the files of a bucket: obstore, or `through_s3fs`.
+
+        With a reason `why`, it is surely s3fs.
+        """
 
 
 class S3Bucket(Bucket):
-    """The files of one bucket."""
+    """The files of a bucket."""
 
     def __init__(self, account: Account, name: str) -> None:
         self.name = name
         self.way: Any = None
-        """What reads and writes files, once that is known."""
+        """Reader and writer of files, once it is known."""
         self._account = account
         self._through_s3fs = BotocoreObjects(account.call, name)
         self._region: str | None = None
@@ -88,7 +91,7 @@ class S3Bucket(Bucket):
         return token
 
     async def _by_way(self, request: Callable[[Any], Awaitable[T]]) -> T:
-        """Send a request by the way of the files; again by another one, if the first was refused for its way."""
+        """Send a request by the way of the files, or by another after a refusal."""
         way = self.way or await self.find_way()
         try:
             return await request(way)
@@ -100,7 +103,7 @@ class S3Bucket(Bucket):
             return await request(self._through_s3fs)
 
     async def find_way(self, why: str = "") -> Any:
-        """The way of the files; with a reason `why`, through s3fs."""
+        """Return the way of the files; with a reason `why`, through s3fs."""
         made = await self._account.objects(self.name, self._region, self._through_s3fs, why)
         self.way = self.way or made  # another request may have found it meanwhile
         return self.way
@@ -108,9 +111,9 @@ class S3Bucket(Bucket):
     async def _other_way(self, way: Any, error: Exception) -> Any:
         """Another way for a request that was refused because of its way, and so took no effect; else raise the error.
 
-        obstore cannot do some requests. The way is wrong for all of them if the bucket lies in another region, or if
+        obstore cannot do some requests. The way is wrong for all of them if the bucket is in another region, or if
         obstore does not trust the store's certificate.
-        s3fs may trust it (a certificate that is its own CA), or says why not.
+        s3fs may trust it (a certificate that is its own CA), or has the reason.
         """
         if isinstance(error, NotByObstoreError):
             return self._through_s3fs
@@ -159,14 +162,14 @@ class S3Bucket(Bucket):
         await retrying(once)
 
     def _refused(self, errors: Sequence[dict[str, str]], count: int) -> Refusal:
-        """The error for a DeleteObjects that was obeyed in part: a refusal that does not pass, if there is one."""
+        """Return the error for a DeleteObjects in part: best a lasting refusal."""
         worst = min(errors, key=lambda error: error.get("Code") in TRANSIENT_CODES)
         code, path = worst.get("Code", ""), names.shown(f"{self.name}/{worst['Key']}")
         text = f"{len(errors)} of {count} files could not be deleted: {code}, {worst.get('Message')}: {path!r}"
         return Refusal(200, code, text)
 
     async def copy(self, bucket: str, source: str, target: str, token: str | None, metadata: Metadata = None) -> None:
-        """One CopyObject, or a multipart copy beyond 5 GiB."""
+        """Send a CopyObject, or a multipart copy beyond 5 GiB."""
         more: dict[str, Any] = {} if token is None else {"CopySourceIfMatch": token}
         if metadata:
             more |= {"Metadata": dict(metadata), "MetadataDirective": "REPLACE"}
@@ -229,7 +232,7 @@ class S3Bucket(Bucket):
         return date_of(answer["ResponseMetadata"]["HTTPHeaders"])
 
     async def keeps_versions(self) -> bool | None:
-        """Whether versioning is on, or was; None also of a store that does not know the request."""
+        """Return whether versioning is on, or was; None also of a store that does not know the request."""
         try:
             return "Status" in await self._ask("get_bucket_versioning")
         except Refusal as error:
@@ -240,7 +243,7 @@ class S3Bucket(Bucket):
     # -- unfinished uploads --------------------------------------------------------------------------------
 
     async def pending(self, prefix: str, name: str) -> Sequence[PendingUpload]:
-        """The unfinished uploads; none if the store cannot list them."""
+        """Return the unfinished uploads, if the store lists them."""
         found: list[PendingUpload] = []
         more: dict[str, Any] = {}
         while True:
@@ -281,7 +284,7 @@ class S3Bucket(Bucket):
 
 
 def _next_place(answer: Mapping[str, Any], place: str | None) -> str | None:
-    """Where the next page of a listing begins; None after the last page.
+    """Return where the next page of a listing begins; None after the last page.
 
     Raises
     ------
@@ -297,5 +300,5 @@ def _next_place(answer: Mapping[str, Any], place: str | None) -> str | None:
 
 
 def _is_elsewhere(error: BaseException) -> bool:
-    """Whether the store refused a request because the bucket lies in another region; then it was not done."""
+    """Return whether the store refused a request because the bucket is in another region; then it was not done."""
     return isinstance(error, Refusal) and (error.code in ELSEWHERE_CODES or error.status in ELSEWHERE_STATUSES)

@@ -1,4 +1,4 @@
-"""Bodies that belong to their ETag: a store may answer a GET beside a PUT with the old body and the new ETag.
+"""Bodies that belong to their ETag: a store may answer a GET next to a PUT with the old body and the new ETag.
 
 versitygw 1.8.0 does so, most often with ``--sidecar``, and rclone 1.76.0 mixes two bodies. A commit that is made of
 such an answer would replace the header of another writer on a condition that holds.
@@ -18,12 +18,12 @@ from rollingfs.backend.objects.bucket import Answer
 from rollingfs.runtime.concurrency import backoff_s
 
 SETTLE_S_MAX = 1.0
-"""How long an answer is asked for again. What does not fit after this time was so written."""
+"""Time for which an answer is asked for again. A later misfit was so written."""
 _MD5 = re.compile(r'"?[0-9a-f]{32}"?')
 
 
 class Etags:
-    """What is known of the ETags of one bucket: the MD5 of the bodies, as S3's are, or not (as with keys of KMS)."""
+    """Kind of the ETags of a bucket: the MD5 of the bodies, as S3's are, or not (as with keys of KMS)."""
 
     def __init__(self) -> None:
         self._are_md5: bool | None = None

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 CREDENTIALS_S = 360.0
-"""How long credentials that botocore may renew last for obstore, which asks again 300 s earlier: after a minute."""
+"""Validity for obstore of credentials that botocore may renew; obstore asks again 300 s earlier: after a minute."""
 
 
 class Credentials:
@@ -45,7 +45,7 @@ class Credentials:
         return found
 
     async def _find(self) -> S3Credential:
-        """The credentials as they are now, as botocore's client has them."""
+        """Return the credentials as they are now, as botocore's client has them."""
         fs = self._fs
         given = fs.key or fs.client_kwargs.get("aws_access_key_id")
         secret = fs.secret or fs.client_kwargs.get("aws_secret_access_key")
@@ -65,7 +65,7 @@ class Credentials:
 
 
 def through_obstore(options: Options, fs: S3FileSystem, places: Places) -> ObstoreObjects:
-    """What reads and writes the files of a bucket.
+    """Return the reader and writer of the files of a bucket.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""The options of obstore for one bucket, from those of s3fs and from what botocore made of them; pure.
+"""The options of obstore for a bucket, from s3fs's options and botocore's settings; pure.
 
 This module refuses what obstore cannot express. Such a bucket goes through s3fs, so that no option is ever dropped.
 """
@@ -84,7 +84,7 @@ ATTRIBUTES = {
 IDLE_S_MAX = 10
 """obstore uses no connection again that was idle for longer: the store is about to close it."""
 NO_PROXY_URL = "http://127.0.0.1:9"
-"""Stands for no proxy: obstore takes that of the environment unless it gets one. This one excludes the store."""
+"""Stands for no proxy: obstore takes the environment's unless it gets a proxy. This proxy excludes the store."""
 GLOBAL_REGION = "aws-global"
 _AWS_HOST = re.compile(
     r"s3(?P<kind>-fips|\.dualstack|-fips\.dualstack)?(?:\.[a-z0-9-]+)?(?P<domain>\.amazonaws\.com(?:\.cn)?)"
@@ -101,7 +101,7 @@ class InexpressibleError(Exception):
 
 @value_class
 class Connection:
-    """How botocore reaches the store, beyond what its client says."""
+    """Ways of botocore to the store, beyond its client's settings."""
 
     verify: bool | str = True
     """Whether the store's certificate is checked, or the file of the certificates to trust."""
@@ -113,7 +113,7 @@ class Connection:
 
 @value_class
 class Options:
-    """The options of obstore for one bucket."""
+    """The options of obstore for a bucket."""
 
     bucket: str
     config: dict[str, Any]
@@ -126,7 +126,7 @@ class Options:
 
 @value_class
 class Settings:
-    """What all options, variables and configuration files come to."""
+    """Result of all options, variables and configuration files."""
 
     endpoint_url: str
     region_name: str | None
@@ -137,7 +137,7 @@ class Settings:
 
 
 def settings_of(client: Any) -> Settings:
-    """The settings of a botocore client."""
+    """Return the settings of a botocore client."""
     model = client.meta.service_model
     shapes = [model.operation_model(verb).input_shape for verb in ("GetObject", "PutObject")]
     arguments = frozenset(name for shape in shapes for name in shape.members)
@@ -145,9 +145,11 @@ def settings_of(client: Any) -> Settings:
 
 
 def plain_settings(fs: Any, environment: Mapping[str, str]) -> Settings | None:
-    """The settings where the user gives the endpoint and the keys, and this machine says nothing of AWS; else None.
+    """Return the settings without a client of botocore, or None.
 
-    A client of botocore, which says the same, takes 0.1 s of processor time.
+    The user gives the endpoint and the keys, and this machine has no settings of AWS.
+
+    A client of botocore, with the same result, takes 0.1 s of processor time.
     """
     region = fs.client_kwargs.get("region_name", "us-east-1")
     is_plain = (
@@ -177,18 +179,18 @@ def obstore_options(
     environment: Mapping[str, str],
     region: str | None = None,
 ) -> Options:
-    """The options of obstore for a bucket.
+    """Return the options of obstore for a bucket.
 
     Parameters
     ----------
     fs : s3fs.S3FileSystem
-        Says what the user asked for.
+        Has the user's options.
     settings
-        What came of it.
+        The result of the options.
     connection, environment
-        What neither says.
+        Settings outside of both.
     region
-        Where the bucket lies, if that turned out to be elsewhere.
+        The region of the bucket, if it turned out to be another.
 
     Raises
     ------
@@ -247,7 +249,7 @@ def _check(fs: Any, config: Any, environment: Mapping[str, str]) -> None:
 
 
 def _address(bucket: str, endpoint_url: str, style: str | None, region: str) -> dict[str, Any]:
-    """The address of the bucket by botocore's rules for endpoints."""
+    """Return the address of the bucket by botocore's rules for endpoints."""
     if ":" in bucket:
         raise InexpressibleError("access points")
     url = urlsplit(endpoint_url)
@@ -273,7 +275,7 @@ def _address(bucket: str, endpoint_url: str, style: str | None, region: str) -> 
 
 
 def _asked(asked: Mapping[str, Any], members: frozenset[str]) -> tuple[dict[str, Any], dict[str, str]]:
-    """The user's arguments for every request, as options of the store and as attributes of new objects."""
+    """Return the user's arguments for every request, as options of the store and as attributes of new objects."""
     # s3fs leaves out what an operation does not know
     asked = {name: value for name, value in asked.items() if name in members and value is not None}
     options: dict[str, Any] = {"request_payer": asked.pop("RequestPayer", None) == "requester"}
@@ -298,7 +300,7 @@ def _asked(asked: Mapping[str, Any], members: frozenset[str]) -> tuple[dict[str,
 
 
 def _is_plain_metadata(metadata: Mapping[str, str]) -> bool:
-    """Whether obstore sends metadata as such; some names are headers to it, in any case and without hyphens, too."""
+    """Return whether obstore sends metadata as such; some names are headers to it."""
     headers = {name.lower() for name in ATTRIBUTES}
     return all(
         name.replace("-", "").lower() not in headers and f"{name}{value}".isascii() and f"{name}{value}".isprintable()
@@ -307,7 +309,7 @@ def _is_plain_metadata(metadata: Mapping[str, str]) -> bool:
 
 
 def _transport(endpoint: str, connection: Connection, environment: Mapping[str, str]) -> dict[str, Any]:
-    """Certificates, and the proxy: the one that botocore uses, or none."""
+    """Return certificates, and the proxy of botocore, if any."""
     url = urlsplit(endpoint)
     proxy = connection.proxies.get(url.scheme)
     options: dict[str, Any] = {"allow_http": url.scheme == "http"}

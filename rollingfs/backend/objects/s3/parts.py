@@ -16,14 +16,14 @@ from rollingfs.backend.objects.errors import ERRORS, NO_UPLOAD_CODE, Refusal, er
 from rollingfs.backend.objects.upload import PART_BYTES, PARTS_IN_FLIGHT_MAX, PARTS_MAX, make_over
 
 COPY_PART_BYTES_MAX = 2**30
-"""A fifth of what S3 takes: a server that sends nothing while it copies must answer within the read timeout."""
+"""A fifth of what S3 takes: a server that is silent while it copies must answer within the read timeout."""
 
 Call = Callable[..., Awaitable[dict[str, Any]]]
 
 
 @dataclass(eq=False, repr=False)
 class S3Parts(Parts):
-    """One multipart upload."""
+    """A multipart upload."""
 
     bucket: Bucket
     key: str
@@ -32,7 +32,7 @@ class S3Parts(Parts):
     call: Call
     """Sends a request of botocore, once."""
     repeatable: Call
-    """Sends one that may be sent again."""
+    """Sends a request that may be sent again."""
     copies_max: int
     """The number of copies under way at once."""
     id: str | None = None
@@ -151,7 +151,7 @@ class S3Parts(Parts):
 
 
 def _bounds(start: int, end: int) -> Iterator[tuple[int, int]]:
-    """The bounds of equal pieces of a range, each small enough for one UploadPartCopy."""
+    """Return the bounds of equal pieces of a range, each small enough for an UploadPartCopy."""
     size = end - start
     count = -(-size // COPY_PART_BYTES_MAX)
     return pairwise(start + size * index // count for index in range(count + 1))
