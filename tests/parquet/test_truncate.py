@@ -194,6 +194,19 @@ def test_a_file_of_which_no_part_is_one_stays_unless_it_is_cut_as_bytes(tmp_path
     fs.truncate(f"{tmp_path}/a.zip", len(zipped))  # all of it
 
 
+def test_a_cut_by_byte_beside_overwrites_cuts_what_has_the_name_then():
+    store, datas = Scripted(private_memory()), iter([b"a" * 100, made_zip()])
+    fs, other = (RollingFileSystem(backend=one) for one in (store, store.inner))
+    fs.pipe_file("/t", b"x" * 100)
+    store.plan("replace", "/t$header", before=lambda: other.pipe_file("/t", next(datas)))
+    fs.truncate("/t", 40)
+    assert fs.cat_file("/t") == b"a" * 60
+    store.plan("replace", "/t$header", before=lambda: other.pipe_file("/t", next(datas)))
+    with pytest.raises(WholeFileError):
+        fs.truncate("/t", 70)
+    assert fs.cat_file("/t") == made_zip()
+
+
 def test_what_is_sealed_or_no_parquet_loses_no_row_group(fs):
     at = grown(fs, "/sealed", 2)
     fs.seal("/sealed")
