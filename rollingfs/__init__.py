@@ -104,17 +104,18 @@ def __dir__() -> list[str]:
 _logging.getLogger(__name__).addHandler(_logging.NullHandler())
 
 # an installed package has entry points for fsspec; these lines serve a package that is only on the path
-for _scheme, _class in (
-    ("rolling", "filesystem.RollingFileSystem"),
-    ("rolling+s3", "schemes.RollingS3FileSystem"),
-    ("rolling+s3a", "schemes.RollingS3FileSystem"),
-    ("rolling+az", "cloud_schemes.RollingAzureFileSystem"),
-    ("rolling+abfs", "cloud_schemes.RollingAzureFileSystem"),
-    ("rolling+abfss", "cloud_schemes.RollingAzureFileSystem"),
-    ("rolling+gs", "cloud_schemes.RollingGoogleFileSystem"),
-    ("rolling+gcs", "cloud_schemes.RollingGoogleFileSystem"),
-    ("rolling+file", "schemes.RollingLocalFileSystem"),
-    ("rolling+local", "schemes.RollingLocalFileSystem"),
-    ("rolling+memory", "schemes.RollingMemoryFileSystem"),
+for _store, _class in (
+    ("s3", "schemes.RollingS3FileSystem"),
+    ("s3a", "schemes.RollingS3FileSystem"),
+    ("az", "cloud_schemes.RollingAzureFileSystem"),
+    ("abfs", "cloud_schemes.RollingAzureFileSystem"),
+    ("abfss", "cloud_schemes.RollingAzureFileSystem"),
+    ("gs", "cloud_schemes.RollingGoogleFileSystem"),
+    ("gcs", "cloud_schemes.RollingGoogleFileSystem"),
+    ("file", "schemes.RollingLocalFileSystem"),
+    ("local", "schemes.RollingLocalFileSystem"),
+    ("memory", "schemes.RollingMemoryFileSystem"),
 ):
-    register_implementation(_scheme, f"rollingfs.fs.{_class}", clobber=True)
+    for _scheme in (f"rolling+{_store}", f"rolling{_store}"):
+        register_implementation(_scheme, f"rollingfs.fs.{_class}", clobber=True)
+register_implementation("rolling", "rollingfs.fs.filesystem.RollingFileSystem", clobber=True)

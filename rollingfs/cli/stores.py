@@ -22,7 +22,7 @@ ENVIRONMENT = "ROLLINGFS_OPTION_"
 ROLLING = "rolling"
 OWN = OPTIONS - {"backend", "clock", "fs", "policy", "target_options", "target_protocol"}
 """Options of rolling; all others are the store's."""
-_ALIAS = re.compile(r"rolling\+([a-z0-9]+)://")
+_ALIAS = re.compile(r"rolling\+?([a-z0-9]+)://")
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 
 

@@ -8,7 +8,7 @@ from rollingfs.fs.filesystem import RollingFileSystem
 class RollingAzureFileSystem(RollingFileSystem):
     """`RollingFileSystem` by the scheme ``rolling+az://container/x``, for tools that know no chained URLs."""
 
-    protocol = ("rolling+az", "rolling+abfs", "rolling+abfss")
+    protocol = ("rolling+az", "rolling+abfs", "rolling+abfss", "rollingaz", "rollingabfs", "rollingabfss")
     target_default = "az"
 
     @classmethod
@@ -20,7 +20,7 @@ class RollingAzureFileSystem(RollingFileSystem):
 class RollingGoogleFileSystem(RollingFileSystem):
     """`RollingFileSystem` by the scheme ``rolling+gs://bucket/x``, for tools that know no chained URLs."""
 
-    protocol = ("rolling+gs", "rolling+gcs")
+    protocol = ("rolling+gs", "rolling+gcs", "rollinggs", "rollinggcs")
     target_default = "gs"
 
     @classmethod

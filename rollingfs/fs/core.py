@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 SCHEME = "rolling"
-_SCHEME = rf"{SCHEME}(\+[a-z0-9]+)?(://|::)"
+_SCHEME = rf"{SCHEME}(\+?[a-z0-9]+)?(://|::)"
 
 
 def without_scheme(path: str | os.PathLike[str]) -> str:

@@ -100,6 +100,8 @@ class RollingFileSystem(ByPath, opening.Closing, AsyncFileSystem, ChainedFileSys
         Whether a file that is read from front to back is fetched ahead of its reader.
     max_memory
         How many bytes fetched ahead an open file may hold, as a number or as text like ``"64MiB"``.
+    block_size, cache_type, cache_options
+        Ignored, as by fsspec's own filesystems: `fsspec.open` gives them to the filesystem and not to `open`.
 
     Raises
     ------
@@ -117,7 +119,8 @@ class RollingFileSystem(ByPath, opening.Closing, AsyncFileSystem, ChainedFileSys
     """The target of an alias scheme like ``rolling+s3``."""
 
     # the path in a chained URL is not an option: with it, every URL would make an instance that is cached for ever
-    _strip_tokenize_options = ("fo",)
+    # and so are the options that `fsspec.open` means for `open`, and gives here
+    _strip_tokenize_options = ("fo", "block_size", "cache_type", "cache_options")
 
     def __init__(
         self,
@@ -147,6 +150,9 @@ class RollingFileSystem(ByPath, opening.Closing, AsyncFileSystem, ChainedFileSys
         loop: Any = None,
         batch_size: int | None = None,
         fo: str | None = None,
+        block_size: int | str | None = None,
+        cache_type: str | None = None,
+        cache_options: Mapping[str, Any] | None = None,
         **options: Any,
     ) -> None:
         if target_protocol is None and fs is None and backend is None:
@@ -396,9 +402,10 @@ class RollingFileSystem(ByPath, opening.Closing, AsyncFileSystem, ChainedFileSys
 name_for_users(RollingFileSystem, "RollingFileSystem")
 
 _signature = inspect.signature(RollingFileSystem.__init__)
-OPTIONS = frozenset(_signature.parameters) - {"self", "fo", "options"} - FSSPEC_OPTIONS
+_OF_FSSPEC = {"self", *RollingFileSystem._strip_tokenize_options}
+OPTIONS = frozenset(_signature.parameters) - _OF_FSSPEC - {"options"} - FSSPEC_OPTIONS
 """The options that are rolling's own."""
 # fsspec's metaclass would show (*args, **kwargs) for the class
 RollingFileSystem.__signature__ = _signature.replace(
-    parameters=[one for name, one in _signature.parameters.items() if name not in ("self", "fo")]
+    parameters=[one for name, one in _signature.parameters.items() if name not in _OF_FSSPEC]
 )

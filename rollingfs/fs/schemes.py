@@ -1,4 +1,7 @@
-"""`RollingFileSystem` under schemes of its own over S3, a disk and memory, for tools that know no chained URLs."""
+"""`RollingFileSystem` under schemes of its own over S3, a disk and memory, for tools that know no chained URLs.
+
+Each has a form of letters alone (``rollings3``), for tools to which a scheme has no ``+``.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from rollingfs.fs.filesystem import RollingFileSystem
 class RollingS3FileSystem(RollingFileSystem):
     """`RollingFileSystem` by the scheme ``rolling+s3://bucket/x``, for tools that know no chained URLs."""
 
-    protocol = ("rolling+s3", "rolling+s3a")
+    protocol = ("rolling+s3", "rolling+s3a", "rollings3", "rollings3a")
     target_default = "s3"
 
     @classmethod
@@ -22,7 +25,7 @@ class RollingS3FileSystem(RollingFileSystem):
 class RollingLocalFileSystem(RollingFileSystem):
     """`RollingFileSystem` by the scheme ``rolling+file:///data/x``, for tools that know no chained URLs."""
 
-    protocol = ("rolling+file", "rolling+local")
+    protocol = ("rolling+file", "rolling+local", "rollingfile", "rollinglocal")
     target_default = "file"
 
     @classmethod
@@ -33,7 +36,7 @@ class RollingLocalFileSystem(RollingFileSystem):
 class RollingMemoryFileSystem(RollingFileSystem):
     """`RollingFileSystem` by the scheme ``rolling+memory://x``, for tools that know no chained URLs."""
 
-    protocol = "rolling+memory"
+    protocol = ("rolling+memory", "rollingmemory")
     target_default = "memory"
 
     @classmethod

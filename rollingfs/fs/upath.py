@@ -15,8 +15,11 @@ _TARGETS = ("file", "local", "memory", "s3", "s3a", "az", "abfs", "abfss", "gs",
 ALIAS_OF = {target: f"rolling+{target}" for target in _TARGETS}
 """The scheme that means the same as ``rolling::`` before a store's URL."""
 
-_URL = re.compile(r"(rolling(?:\+[a-z0-9]+)?)(?:://|:(?=/))(.*)", re.DOTALL)
+_URL = re.compile(r"(rolling(?:\+?[a-z0-9]+)?)(?:://|:(?=/))(.*)", re.DOTALL)
 _CHAIN = re.compile(r"rolling::([a-z0-9]+)://(.*)", re.DOTALL)
+
+LETTERS = {f"rolling{target}": alias for target, alias in ALIAS_OF.items()}
+"""The forms of letters alone; a path of one is a path of the other."""
 
 # `UPath` parses a path by the class of its filesystem if fsspec has loaded the class, and by a guess otherwise
 for _protocol in ("rolling", *ALIAS_OF.values()):
@@ -59,6 +62,7 @@ class RollingPath(UPath):
             storage_options |= storage_options.pop("rolling", None) or {}
         elif isinstance(first, str) and (url := _URL.fullmatch(first)):
             first = url[2]  # `UPath` reads "rolling+file" as "rolling", and finds the two incompatible
+        protocol = LETTERS.get(protocol, protocol)
         if protocol == ALIAS_OF["memory"] and isinstance(first, str):
             first = "/" + first.lstrip("/")  # as the filesystem lists it
         return (first, *rest), protocol, storage_options

@@ -8,9 +8,10 @@ from pathlib import Path
 
 from rollingfs.spark.hadoop import compile as compiler
 
-SCHEMES = ("rolling+file", "rolling+s3", "rolling+s3a")
+SCHEMES = ("rolling+file", "rolling+s3", "rolling+s3a", "rollingfile", "rollings3", "rollings3a")
 """The schemes that are over the local disk and over Hadoop's S3 connector."""
-MORE_SCHEMES = ("rolling+abfs", "rolling+abfss", "rolling+gs", "rolling+hdfs")
+_OTHERS = ("abfs", "abfss", "gs", "hdfs")
+MORE_SCHEMES = tuple(f"rolling{plus}{other}" for plus in ("+", "") for other in _OTHERS)
 """Schemes of other filesystems of Hadoop. Users add their connectors; Spark has HDFS's."""
 FILE_SYSTEM = "rollingfs.hadoop.RollingFileSystem"
 ABSTRACT_FILE_SYSTEM = "rollingfs.hadoop.RollingFs"

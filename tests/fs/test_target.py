@@ -24,7 +24,7 @@ from tests.support.backends import raises
 from tests.support.cli import failed
 from tests.support.servers import new_bucket, require_module
 
-S3_URLS = ["rolling::s3://b/x/y", "rolling::s3a://b/x/y", "rolling+s3://b/x/y", "rolling+s3a://b/x/y"]
+S3_URLS = [f"{form}://b/x/y" for form in ("rolling::s3", "rolling::s3a", "rolling+s3", "rolling+s3a", "rollings3")]
 
 
 @pytest.mark.parametrize("url", S3_URLS)
@@ -35,7 +35,10 @@ def test_every_form_of_an_s3_url_names_bucket_and_key(url):
     assert fs._parent(url) == "b/x"
 
 
-@pytest.mark.parametrize("form", ["rolling::file://{}", "rolling::{}", "rolling+file://{}", "rolling+local://{}"])
+LOCAL_FORMS = ["rolling::file://{}", "rolling::{}", "rolling+file://{}", "rolling+local://{}", "rollingfile://{}"]
+
+
+@pytest.mark.parametrize("form", LOCAL_FORMS)
 def test_every_form_of_a_local_url_opens_the_same_segment(form, tmp_path):
     url = form.format(f"{tmp_path}/deep/x")
     with fsspec.open(url, "wb") as file:
@@ -43,6 +46,16 @@ def test_every_form_of_a_local_url_opens_the_same_segment(form, tmp_path):
     with fsspec.open(f"rolling::file://{tmp_path}/deep/x") as file:
         assert file.read() == b"written by URL"
     assert (tmp_path / "deep" / "x$header").exists()
+
+
+@pytest.mark.parametrize("url", ["rolling+memory://opened/x", "rolling::memory://opened/x"])
+def test_fsspec_opens_with_options_of_open(url):
+    RollingFileSystem("memory").pipe_file("/opened/x", b"data")
+    options = {"block_size": 5, "cache_type": "readahead", "cache_options": {}}
+    assert fsspec.open(url, **options).open().read() == b"data"
+    assert fsspec.url_to_fs(url, **options)[0] is fsspec.url_to_fs(url)[0]
+    with pytest.raises(TypeError, match="an option 'blok_size'"):
+        fsspec.open(url, blok_size=5)
 
 
 NAMES = ("/q/x", "q/x", "rolling://q/x", "rolling:///q/x", "rolling::memory://q/x", "memory://q/x")

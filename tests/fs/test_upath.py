@@ -13,21 +13,26 @@ require_module("upath")
 
 from upath import UPath
 
-from rollingfs.fs.upath import ALIAS_OF, RollingPath
+from rollingfs.fs.upath import ALIAS_OF, LETTERS, RollingPath
+
+
+@pytest.fixture(params=["+", ""])
+def plus(request: pytest.FixtureRequest) -> str:
+    return request.param
 
 
 @pytest.fixture(params=["file", "memory", "s3"])
-def root(request: pytest.FixtureRequest) -> Any:
+def root(request: pytest.FixtureRequest, plus: str) -> Any:
     """A folder by the alias scheme of each store; any warning is an error here."""
     folder = new_folder(request.param, request)
-    return UPath(f"rolling+{request.param}://{folder.path}", **folder.target)
+    return UPath(f"rolling{plus}{request.param}://{folder.path}", **folder.target)
 
 
 def test_all_schemes_of_the_project_have_the_class_as_an_entry_point() -> None:
     found = importlib.metadata.entry_points(group="universal_pathlib.implementations")
     ours = {entry.name for entry in found if entry.value == "rollingfs.fs.upath:RollingPath"}
     specs = {entry.name for entry in importlib.metadata.entry_points(group="fsspec.specs") if "rolling" in entry.name}
-    assert ours == specs == {"rolling", *ALIAS_OF.values()}
+    assert ours == specs == {"rolling", *ALIAS_OF.values(), *LETTERS}
 
 
 def test_children_print_and_join_as_urls_that_open_the_same_file(root: Any) -> None:

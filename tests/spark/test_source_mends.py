@@ -162,9 +162,9 @@ def test_a_folder_that_changes_while_it_is_listed_is_listed_again(tmp_path, monk
         (tmp_path / str(nth)).write_bytes(b"x")
     listed, new = looks._listed, tmp_path / "5"
 
-    def missing(folder: str, begin: str, roots: Sequence[str]) -> dict[str, Any]:
+    def missing(folder: str, roots: Sequence[str]) -> dict[str, Any]:
         """The first listing misses a name, and meanwhile another file is renamed in the folder."""
-        found = listed(folder, begin, roots)
+        found = listed(folder, roots)
         if not new.exists():
             del found[f"{folder}/2"]
             (tmp_path / "4").rename(new)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 from difflib import get_close_matches
@@ -32,6 +33,8 @@ BATCH_MESSAGE_BYTES = 8 * 1024 * 1024
 if TYPE_CHECKING:
     from rollingfs.spark.source.formats.contract import Format
 
+_PREFIX = re.compile(r"^(rolling::|rolling\+|rolling(?=[a-z0-9]+:))")
+"""What comes before the URL of a store."""
 _SPARKS = frozenset({"path", "paths", "checkpointlocation", "queryname", "outputmode", "provider"})
 """Names that Spark puts next to our options."""
 _POLICY = ("max_bytes", "inline_bytes", "max_age")
@@ -275,7 +278,7 @@ def parse_url(url: str) -> Place:
     ValueError
         It names no backend, or no path in it.
     """
-    bare = url.removeprefix("rolling::").removeprefix("rolling+")
+    bare = _PREFIX.sub("", url, count=1)
     protocol, colon, path = bare.partition("://")
     if not colon:
         protocol, _, path = bare.partition(":") if bare.startswith("file:/") else ("file", "", bare)

@@ -38,13 +38,13 @@ import rollingfs.hadoop.read.Snapshot;
 
 /**
  * Segments as files, over another Hadoop filesystem: {@code rolling+s3://bucket/x} over {@code s3a://bucket/x},
- * {@code rolling+file:///x} over the local disk, {@code rolling+X} over {@code X}.
+ * {@code rolling+file:///x} over the local disk, {@code rolling+X} and {@code rollingX} over {@code X}.
  *
  * <p>It reads and lists segments. It creates, renames and deletes plain files as the filesystem below does. It refuses
  * a call that would change a segment before anything is touched: only rollingfs in Python commits.
  */
 public class RollingFileSystem extends FileSystem {
-    private static final String SCHEME_PREFIX = "rolling+";
+    private static final String SCHEME_PREFIX = "rolling";
     private static final String AZURE = ", org.apache.hadoop:hadoop-azure of the version of Spark's Hadoop";
     private static final Map<String, String> CONNECTORS = Map.of("abfs", AZURE, "abfss", AZURE,
             "gs", ", com.google.cloud.bigdataoss:gcs-connector",
@@ -65,7 +65,7 @@ public class RollingFileSystem extends FileSystem {
                     + " rolling+file:///folder/name");
         }
         setConf(conf);
-        String below = scheme.substring(SCHEME_PREFIX.length());
+        String below = scheme.substring(SCHEME_PREFIX.length()).replaceFirst("^\\+", "");
         uri = URI.create(below.equals("file") ? scheme + ":///" : scheme + "://" + name.getAuthority());
         store = storeOf(below, name, conf);
         pages = new IndexPages(store);

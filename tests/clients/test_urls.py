@@ -1,0 +1,27 @@
+"""The page on URLs says what clients do with each form."""
+
+import pytest
+
+from tests.clients.urls import CLIENTS, FORMS, cells, outcome
+from tests.support.servers import require
+
+HEAVY = {"loguru", "xarray, of zarr", "ray"}
+"""Clients of the extra `formats`, which `.ci/nightly` has. The extras `test` and `integrations` have the others."""
+CASES = [
+    pytest.param(client, form, marks=[pytest.mark.slow, *([pytest.mark.nightly] if client in HEAVY else [])])
+    for client in CLIENTS
+    for form in FORMS
+]
+
+
+@pytest.mark.parametrize(("client", "form"), CASES)
+def test_a_client_does_what_the_page_says(client: str, form: str) -> None:
+    try:
+        found = outcome(client, form)
+    except ModuleNotFoundError as error:
+        require(f"{error.name}: not installed")
+    assert found == cells()[client, form]
+
+
+def test_the_page_has_a_row_for_each_client() -> None:
+    assert {client for client, _ in cells()} == set(CLIENTS)
