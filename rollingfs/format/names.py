@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import posixpath
+import re
 import uuid
 
 from rollingfs.errors import CorruptHeaderError
@@ -37,6 +38,7 @@ LEDGER_NAME = "$stream"
 """The segment in which the stream of a folder keeps its memory; listings hide it."""
 LISTING_NAME = "$listing"
 """The segment with the rows of a folder, which spare listings most headers; listings hide it."""
+_OWN_SEGMENTS = (LEDGER_NAME, LISTING_NAME)
 OFFSET_DIGITS = 20
 HEADED_BYTES_MAX = 248
 """Longest name that leaves room for `HEADER_SUFFIX` on a disk, whose names have at most 255 bytes."""
@@ -44,6 +46,16 @@ NAMES_KEPT_MAX = 1024
 """The names that were checked last are known to be good: programs append to a few segments again and again."""
 _ODD_PARTS = frozenset(("", ".", ".."))
 _CONTROLS = frozenset("\n\r\0")
+_IGNORABLE = re.compile(
+    "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0"
+    "\ufff0-\ufff8\U000e0000-\U000e0fff]"
+)
+"""Characters that ext4 with casefold and HFS+ leave out when they compare names."""
+
+
+def folded(name: str) -> str:
+    """Return a name as disks compare it that take ``Log`` and ``log`` for one file."""
+    return name.lower() if name.isascii() else _IGNORABLE.sub("", name).casefold()
 
 
 def header_path(segment: str) -> str:
@@ -93,7 +105,7 @@ def is_hidden_segment(path: str) -> bool:
 
     A folder of hidden segments is empty.
     """
-    return path.rpartition("/")[2] in (LEDGER_NAME, LISTING_NAME)
+    return path.rpartition("/")[2] in _OWN_SEGMENTS
 
 
 def lock_path(header: str) -> str:
@@ -220,7 +232,8 @@ def check_segment_name(path: str) -> str:
         raise ValueError(f"{path!r} is not a segment name: it is empty or ends in '/'")
     if is_reserved(path):
         raise ValueError(
-            f"{path!r} is not a segment name: '$header' at the end, '$chunks' anywhere and '$removed' are reserved"
+            f"{path!r} is not a segment name: '$header' at the end, '$chunks' anywhere and '$removed' are reserved, in "
+            "capital letters, too"
         )
     if has_odd_part(path):
         raise ValueError(
@@ -275,14 +288,28 @@ def check_new_name(path: str) -> str:
 
 
 def is_hidden(name: str) -> bool:
-    """Return whether listings hide this base name: a header, a chunk folder, or the mark of a removed folder."""
-    return name.endswith(HEADER_SUFFIX) or CHUNKS_SUFFIX in name or name == REMOVED_NAME
+    """Return whether listings hide this base name: a header, a chunk folder, the mark of a removed folder.
+
+    So do all names that differ from these in case only.
+    """
+    if "$" not in name:
+        return False
+    last = folded(name)
+    return (
+        last.endswith(HEADER_SUFFIX)
+        or CHUNKS_SUFFIX in last
+        or last == REMOVED_NAME
+        or (last in _OWN_SEGMENTS and name not in _OWN_SEGMENTS)
+    )
 
 
 @functools.lru_cache(NAMES_KEPT_MAX)
 def is_reserved(path: str) -> bool:
-    """Return whether no segment, plain file or folder of a user can have this path."""
-    return path.endswith(HEADER_SUFFIX) or CHUNKS_SUFFIX in path or path.rpartition("/")[2] == REMOVED_NAME
+    """Return whether no segment, plain file or folder of a user can have this path.
+
+    A name in other letters counts, too, on every store: some disks take ``x$HEADER`` for the header of ``x``.
+    """
+    return "$" in path and (is_hidden(path.rpartition("/")[2]) or CHUNKS_SUFFIX in folded(path))
 
 
 def shown(path: str) -> str:
@@ -321,7 +348,8 @@ def check_reference(reference: str) -> None:
         The message is the rest of a sentence that begins with the reference.
     """
     folder, _, name = reference.rpartition("/")
-    if not name or name in (".", "..") or name == LOCK_NAME or name.endswith((HEADER_SUFFIX, CHUNKS_SUFFIX)):
+    last = folded(name)
+    if not name or name in (".", "..") or last == LOCK_NAME or last.endswith((HEADER_SUFFIX, CHUNKS_SUFFIX)):
         raise ValueError("names no chunk file")
     if "\0" in reference:
         raise ValueError("has a NUL character")

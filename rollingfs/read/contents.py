@@ -81,7 +81,7 @@ class Sorted:
             if entry.link is Link.NOTHING:
                 continue
             if entry.is_folder:
-                folders += [] if names.CHUNKS_SUFFIX in name else [entry.path]
+                folders += [] if names.CHUNKS_SUFFIX in name or names.is_hidden(name) else [entry.path]
             elif name.endswith(names.HEADER_SUFFIX) and name != names.HEADER_SUFFIX:
                 segment = names.segment_of_header(entry.path)
                 headers[segment] = entry.token

@@ -1,7 +1,9 @@
 package rollingfs.hadoop.format;
 
 import java.util.List;
+import java.util.Locale;
 import java.util.Set;
+import java.util.regex.Pattern;
 import rollingfs.hadoop.RollingException;
 
 /** The names on the store: which file belongs to which segment, and how one file refers to another. Pure. */
@@ -20,6 +22,9 @@ public final class Names {
 
     /** A folder of this name belongs to the committers of Hadoop. */
     private static final String SCRATCH_NAME = "_temporary";
+    /** Characters that ext4 with casefold and HFS+ leave out when they compare names. */
+    private static final Pattern IGNORABLE = Pattern.compile("[\\p{Cf}\\x{fe00}-\\x{fe0f}\\x{180b}-\\x{180f}\\x{34f}\\x{115f}\\x{1160}"
+            + "\\x{17b4}\\x{17b5}\\x{3164}\\x{ffa0}\\x{fff0}-\\x{fff8}\\x{e0000}-\\x{e0fff}]");
 
     private Names() {}
 
@@ -50,14 +55,21 @@ public final class Names {
         return name.endsWith(HEADER_SUFFIX) && name.length() > HEADER_SUFFIX.length() && !name.contains(CHUNKS_SUFFIX);
     }
 
-    /** Whether a listing hides this base name. */
+    /** A name as disks compare it that take "Log" and "log" for one file. */
+    private static String folded(String name) {
+        return IGNORABLE.matcher(name).replaceAll("").toUpperCase(Locale.ROOT).toLowerCase(Locale.ROOT);
+    }
+
+    /** Whether a listing hides this base name, in small and capital letters. */
     public static boolean isHidden(String name) {
-        return name.endsWith(HEADER_SUFFIX) || name.contains(CHUNKS_SUFFIX) || name.equals(REMOVED_NAME);
+        String last = folded(name);
+        return last.endsWith(HEADER_SUFFIX) || last.contains(CHUNKS_SUFFIX) || last.equals(REMOVED_NAME)
+                || (isHiddenSegment(last) && !isHiddenSegment(name));
     }
 
     /** Whether no segment, plain file or folder of a user can have this path. */
     public static boolean isReserved(String path) {
-        return path.endsWith(HEADER_SUFFIX) || path.contains(CHUNKS_SUFFIX) || baseName(path).equals(REMOVED_NAME);
+        return isHidden(baseName(path)) || folded(path).contains(CHUNKS_SUFFIX);
     }
 
     /** Whether listings hide this segment, and a folder with nothing else in it is empty. */
@@ -90,8 +102,9 @@ public final class Names {
     static void checkReference(String reference) {
         int slash = reference.lastIndexOf('/');
         String name = reference.substring(slash + 1);
-        if (name.isEmpty() || name.equals(".") || name.equals("..") || name.equals(LOCK_NAME)
-                || name.endsWith(HEADER_SUFFIX) || name.endsWith(CHUNKS_SUFFIX)) {
+        String last = folded(name);
+        if (name.isEmpty() || name.equals(".") || name.equals("..") || last.equals(LOCK_NAME)
+                || last.endsWith(HEADER_SUFFIX) || last.endsWith(CHUNKS_SUFFIX)) {
             throw new Malformed("names no chunk file");
         }
         if (reference.indexOf('\0') >= 0) {
