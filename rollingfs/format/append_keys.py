@@ -43,9 +43,10 @@ def check_fresh(attrs: Mapping[str, str], key: str) -> None:
     AlreadyAppended
         It had, as far as the attribute remembers.
     """
-    for entry in map(urlsafe_b64decode, attrs.get(ATTRIBUTE, "").split()):
-        digest, numbers = entry[:_DIGEST_BYTES], entry[_DIGEST_BYTES:]
-        if digest == _digest(key):
+    own = urlsafe_b64encode(_digest(key)).decode()
+    for entry in attrs.get(ATTRIBUTE, "").split():
+        if entry.startswith(own):
+            numbers = urlsafe_b64decode(entry[len(own) :])
             raise AlreadyAppended(int.from_bytes(numbers[:_OFFSET_BYTES]), int.from_bytes(numbers[_OFFSET_BYTES:]))
 
 
@@ -112,13 +113,13 @@ class Writer:
         ForgottenError
             It may have, or a later append of this writer did.
         """
-        gone, *entries = attrs.get(WRITERS, "0").split()
-        before = next((entry for entry in entries if entry.startswith(self._own)), None)
+        own, (gone, *entries) = self._own, attrs.get(WRITERS, "0").split()
+        before = next((entry for entry in entries if entry.startswith(own)), None)
         if before is None:
             if int(gone) != self.gone:
                 raise ForgottenError("the append may have taken place before, and was forgotten; nothing was written")
             return None
-        numbers = urlsafe_b64decode(before[len(self._own) :])
+        numbers = urlsafe_b64decode(before[len(own) :])
         number, place = int.from_bytes(numbers[:_NUMBER_BYTES]), numbers[_NUMBER_BYTES:-_WRITTEN_BYTES]
         if number == self.number:
             raise AlreadyAppended(int.from_bytes(place), int.from_bytes(numbers[-_WRITTEN_BYTES:]))
