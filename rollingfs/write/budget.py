@@ -73,7 +73,7 @@ class Share:
         self.count = 0
 
     def try_take(self, size: int) -> bool:
-        """Hold more bytes, if there is room and nobody waits for it."""
+        """Hold more bytes, if there is room and no waiter."""
         return self._budget.grant(self, size, is_first=False)
 
     async def take(self, size: int, spill: Callable[[], Awaitable[None]]) -> None:
@@ -92,7 +92,7 @@ class Share:
         self._budget.change(self, count)
 
     def close(self) -> None:
-        """Hold nothing."""
+        """Release all bytes."""
         self.set(0)
 
     def __del__(self) -> None:
@@ -115,7 +115,7 @@ class Budget:
         self.after_fork()
 
     def after_fork(self) -> None:
-        """In a child process: nobody waits, nobody holds the lock, and the parent's files are the parent's."""
+        """Reset waiters, lock and files in a child process."""
         self.used = 0
         self.freed: deque[int] = deque()
         """What shares have held that were let go."""
@@ -159,7 +159,7 @@ class Budget:
         return min(holder.count, PART_BYTES) if holder is not None else 0
 
     def _grant_extra(self, share: Share, size: int) -> bool:
-        """Give the part that is kept back to a share that holds nothing."""
+        """Give the reserved part to an empty share."""
         with self._lock:
             if share.count or self._extra_bytes():
                 return False
