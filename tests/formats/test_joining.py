@@ -11,13 +11,14 @@ LIGHT |= {"tarfile", "tarfile, streaming"}
 """Readers that the extra `test` has. The extra `formats` has the others, for `.ci/nightly`."""
 FIRST_FRAME = {("JSON lines, bzip2", "daft"), ("JSON lines, zstd", "daft")}
 """daft reads the first frame only. These files join all the same, and the page says so."""
+HEAVY = {"Avro", "Vortex", "MCAP", "MAT", "safetensors", "ASDF", "FITS", "BigTIFF"}
+"""Formats that no package of the extra `test` writes."""
+NIGHTLY = (pytest.mark.slow, pytest.mark.nightly)
 CASES = [
-    pytest.param(kind, reader, marks=() if reader in LIGHT and kind != "MAT" else [pytest.mark.nightly])
+    pytest.param(kind, reader, marks=() if reader in LIGHT and kind not in HEAVY else NIGHTLY)
     for kind, readers in READERS.items()
     for reader in readers
 ]
-HEAVY = {"Avro", "Vortex", "MCAP", "MAT", "safetensors", "ASDF", "FITS", "BigTIFF"}
-"""Formats that no package of the extra `test` writes."""
 
 
 @pytest.mark.parametrize(("kind", "reader"), CASES)
@@ -29,9 +30,7 @@ def test_a_reader_finds_what_the_page_says(kind: str, reader: str) -> None:
     assert found == cells()[kind, reader]
 
 
-@pytest.mark.parametrize(
-    "kind", [pytest.param(kind, marks=[pytest.mark.nightly] if kind in HEAVY else ()) for kind in READERS]
-)
+@pytest.mark.parametrize("kind", [pytest.param(kind, marks=NIGHTLY if kind in HEAVY else ()) for kind in READERS])
 def test_concat_does_what_the_page_says(kind: str) -> None:
     assert joins(kind) == cells()[kind, ""]
 
