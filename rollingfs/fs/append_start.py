@@ -23,6 +23,8 @@ class Start:
     """The incarnation that is appended to; None for a plain file, and for nothing."""
     epoch: int | None = None
     """The epoch of an exclusive writer."""
+    first: int = 0
+    """The segment offset of the first retained byte."""
 
 
 async def check_absent(client: Client, path: str) -> None:
@@ -62,9 +64,9 @@ async def find_end(at: Binding, owner: str | None) -> Start:
         if owner is None:
             await client.contents.check_no_folder(path)
             return Start()
-        header, position, is_there = await _created(at), 0, False
+        header, position, is_there, first = await _created(at), 0, False, 0
     else:
-        position, is_there = view.size, True
+        position, is_there, first = view.size, True, view.start
         if view.header is None and owner is None:
             return Start(is_there, position)
         header = view.header or await at.header()
@@ -75,9 +77,9 @@ async def find_end(at: Binding, owner: str | None) -> Start:
             f"{path} is sealed at length {header.length}; it takes no more bytes, so nothing was written"
         )
     if owner is None:
-        return Start(is_there, position, header.segment)
+        return Start(is_there, position, header.segment, first=first)
     header = await client.segments.acquire(path, owner)
-    return Start(True, header.size, header.segment, header.epoch)
+    return Start(True, header.size, header.segment, header.epoch, header.start)
 
 
 async def _created(at: Binding) -> Header:

@@ -66,6 +66,8 @@ class Core:
         How files are read, unless the call that opens them says otherwise.
     batch_size
         Maximum files that one copy of several has under way; -1 for all.
+    absolute
+        Positions are segment offsets, and do not change when the head of a segment is truncated.
     """
 
     def __init__(
@@ -75,6 +77,8 @@ class Core:
         fs: AbstractFileSystem | None = None,
         tuning: Tuning | None = None,
         batch_size: int | None = None,
+        *,
+        absolute: bool = False,
     ) -> None:
         self.client = client
         """The operations on segments, as coroutines."""
@@ -88,6 +92,8 @@ class Core:
         """Finds the backend's own path of a URL or path, or of each in a list."""
         self.tuning = tuning or Tuning()
         """How files are read."""
+        self.absolute = absolute
+        """Whether positions are segment offsets."""
         self.via: Via | None = None
         """The way of small appends through a server, if the user chose one."""
         self.batch_size = batch_size

@@ -90,6 +90,10 @@ class RollingFileSystem(ByPath, opening.Closing, AsyncFileSystem, ChainedFileSys
         The URL of a `rollingfs serve` near this process, and of the folder that it serves:
         ``http://127.0.0.1:9870/bucket/logs``. Appends by path of up to 256 KiB, without conditions and attributes, go
         through it, and share commits with those of other processes.
+    absolute
+        Positions are segment offsets: in `open`, `cat_file`, `cat_ranges`, and as the ``size`` of infos. An offset that
+        is kept outside stays right when the head of the segment is truncated; bytes that are gone raise
+        `SegmentTruncatedError`. Otherwise positions count from the first retained byte.
     max_write_memory
         The bytes (or text like ``"256MiB"``) that all open writers and appends hold together; at least 8 MiB.
     clock
@@ -141,6 +145,7 @@ class RollingFileSystem(ByPath, opening.Closing, AsyncFileSystem, ChainedFileSys
         single_writer: bool = False,
         probe_cache: str | os.PathLike[str] | bool = True,
         append_via: str | None = None,
+        absolute: bool = False,
         max_write_memory: int | str = WRITE_MEMORY_BYTES_DEFAULT,
         clock: Clock = time.time,
         max_concurrency: int | None = None,
@@ -160,7 +165,7 @@ class RollingFileSystem(ByPath, opening.Closing, AsyncFileSystem, ChainedFileSys
         self._target = target_protocol or type(fs or backend).__name__
         shared = {"max_concurrency": max_concurrency}
         store_options = take_store_options(target_protocol, target_options, options, OPTIONS, shared)
-        arguments.check_switches(sync=sync, single_writer=single_writer)
+        arguments.check_switches(sync=sync, single_writer=single_writer, absolute=absolute)
         arguments.check_seconds(**(seconds := {"header_cache_s": header_cache_s, "commit_timeout_s": commit_timeout_s}))
         cache = probe_cache if isinstance(probe_cache, bool) else arguments.local_path(probe_cache=probe_cache)
         tuning = Tuning(max_concurrency, prefetch, max_memory)
@@ -187,7 +192,7 @@ class RollingFileSystem(ByPath, opening.Closing, AsyncFileSystem, ChainedFileSys
         choices["max_write_memory"] = max_write_memory
         self._client = Client(self._backend, rolling, **choices)
         self._bridge = Bridge(self._backend, on_fork=self._client.after_fork)
-        self._core = Core(self._client, self._bridge, self, tuning, batch_size)
+        self._core = Core(self._client, self._bridge, self, tuning, batch_size, absolute=absolute)
         if append_via is not None:
             from rollingfs.fs.append_via import Via
 

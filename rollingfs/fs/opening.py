@@ -37,7 +37,7 @@ def open_file(
     block_size: int | str | None = None,
     autocommit: bool = True,
     cache_options: dict[str, Any] | None = None,
-    absolute: bool = False,
+    absolute: bool | None = None,
     owner: str | None = None,
     attrs: arguments.Attrs = None,
     cache_type: str | None = None,
@@ -51,21 +51,23 @@ def open_file(
 ) -> ReadFile | WriteFile | BufferedReader:
     """Open a binary file; see `RollingFileSystem.open`."""
     path, tuning = core.strip(path), core.tuning
+    is_absolute = core.absolute if absolute is None else absolute
     if unknown:
         check_known(path, unknown)
     if max_concurrency is not None or prefetch is not None or max_memory is not None:
         tuning = tuning.with_given(max_concurrency=max_concurrency, prefetch=prefetch, max_memory=max_memory)
     if mode in arguments.WRITE_MODES:
-        if tuning != core.tuning or verify or absolute or follow:
+        if tuning != core.tuning or verify or follow:
             raise ValueError(
-                f"{path}: absolute, follow, max_concurrency, prefetch, max_memory and verify are for reading, not "
+                f"{path}: follow, max_concurrency, prefetch, max_memory and verify are for reading, not "
                 f"for mode {mode!r}"
             )
         path = core.to_write(path)
         arguments.check_attrs(path, attrs)
         from rollingfs.fs.write_file import WriteFile
 
-        return WriteFile(core, path, mode, owner=owner, autocommit=autocommit, attrs=attrs, commit_on=commit_on)
+        choices: dict[str, Any] = {"absolute": is_absolute, "autocommit": autocommit, "commit_on": commit_on}
+        return WriteFile(core, path, mode, owner=owner, attrs=attrs, **choices)
     if mode != "rb":
         raise ValueError(f"{path}: there is no mode {mode!r}: open a segment by 'rb', 'wb', 'xb' or 'ab'")
     if names.is_reserved(path):
@@ -83,7 +85,7 @@ def open_file(
     return ReadFile(
         core,
         path,
-        absolute=absolute,
+        absolute=is_absolute,
         block_size=block_size,
         cache_type=cache_type,
         cache_options=cache_options,

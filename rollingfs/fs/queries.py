@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -40,9 +41,10 @@ async def info(core: Core, path: str, on_error: str = RAISE, refresh: bool = Fal
     Returns
     -------
     dict
-        ``name``, ``size`` (bytes), ``type`` (``"file"`` or ``"directory"``); for files also ``start_offset`` (of
-        the first retained byte), ``length`` (the end offset), ``sealed``, ``chunks`` (their count), ``version``,
-        ``created`` and ``mtime`` (seconds since 1970), and ``ETag``, which changes with the content.
+        ``name``, ``size`` (bytes retained; on a filesystem that is `absolute`, the end offset), ``type`` (``"file"``
+        or ``"directory"``); for files also ``start_offset`` (of the first retained byte), ``length`` (the end offset),
+        ``sealed``, ``chunks`` (their count), ``version``, ``created`` and ``mtime`` (seconds since 1970), and ``ETag``,
+        which changes with the content.
 
     Raises
     ------
@@ -52,7 +54,13 @@ async def info(core: Core, path: str, on_error: str = RAISE, refresh: bool = Fal
         It is a segment whose header is damaged or too new.
     """
     found = check_on_error(on_error)
-    return await core.listings.info(core.strip(path), fresh=bool(refresh), on_error=found)
+    there = await core.listings.info(core.strip(path), fresh=bool(refresh), on_error=found)
+    return _placed([there])[0] if core.absolute else there
+
+
+def _placed(infos: Iterable[Info]) -> list[Info]:
+    """Return infos in which the size of a file is its end offset."""
+    return [{**info, "size": info.get("length", info["size"])} for info in infos]
 
 
 async def exists(core: Core, path: str, **kwargs: Any) -> bool:
@@ -98,6 +106,8 @@ async def ls(
         Nothing of this name is there.
     """
     infos = await core.listings.ls(core.strip(path), check_on_error(on_error))
+    if core.absolute:
+        infos = _placed(infos)
     return infos if detail else [info["name"] for info in infos]
 
 
@@ -137,6 +147,8 @@ async def find(
     if prefix:
         start = f"{below.rstrip('/')}/{prefix}" if below else prefix
         infos = {name: info for name, info in infos.items() if name.startswith(start)}
+    if core.absolute:
+        infos = dict(zip(infos, _placed(infos.values()), strict=True))
     found = _spelled(infos, stringify_path(path), below)
     return found if detail else list(found)
 
@@ -183,6 +195,8 @@ async def du(
         if "error" in info:
             logger.warning("%s counts as 0 bytes, because it cannot be read: %s", name, info["error"])
     sizes = {name: int(info["size"] or 0) for name, info in found.items()}
+    if core.absolute:
+        sizes = {name: size - found[name].get("start_offset", 0) for name, size in sizes.items()}
     return sum(sizes.values()) if total else sizes
 
 

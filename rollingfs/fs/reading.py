@@ -10,7 +10,7 @@ from typing import IO, Any
 
 from fsspec.callbacks import DEFAULT_CALLBACK, Callback, NoOpCallback
 
-from rollingfs.errors import ConflictError
+from rollingfs.errors import ConflictError, SegmentTruncatedError
 from rollingfs.fs.core import Core
 from rollingfs.read.piece_checks import PieceChecks
 from rollingfs.read.revalidate import Current, RevalidatingReads, Trust
@@ -26,7 +26,9 @@ PROGRESS_BYTES = 2 * 1024 * 1024
 async def cat_file(
     core: Core, path: str, start: int | None = None, end: int | None = None, verify: bool = False, **kwargs: Any
 ) -> bytes:
-    """The bytes of a file, counted from the first retained byte, all of one snapshot.
+    """Return the bytes of a file, all of one snapshot.
+
+    Positions count from the first retained byte; on a filesystem that is `absolute`, they are segment offsets.
 
     Parameters
     ----------
@@ -78,7 +80,8 @@ async def _read(core: Core, ranges: Sequence[Slice], verify: bool) -> list[bytes
     current = {path: Current(core.client.lookup, path) for path in {path for path, _, _ in ranges}}
     for each in current.values():
         each.believe()
-    wanted = [(current[path], partial(_span, start, end)) for path, start, end in ranges]
+    span = _absolute_span if core.absolute else _span
+    wanted = [(current[path], partial(span, start, end)) for path, start, end in ranges]
     return await RevalidatingReads(core.client.fetcher, wanted, verify=verify).run()
 
 
@@ -177,6 +180,22 @@ async def _pieces(
         start, end = end, min(end + piece_bytes, view.length)
         data = await fetcher.read(view, start, end, checks=checks) if start < end else b""
     del held
+
+
+def _absolute_span(start: int | None, end: int | None, snapshot: Snapshot) -> tuple[int, int]:
+    """Return a slice of segment offsets.
+
+    Raises
+    ------
+    SegmentTruncatedError
+        Its first bytes were truncated away.
+    """
+    if start is None and (end is None or end > snapshot.start):
+        start = snapshot.start
+    first, last = clip(start, end, snapshot.length)
+    if first < min(snapshot.start, last):
+        raise SegmentTruncatedError(f"{snapshot.path}: bytes {first} to {last} were truncated away; {snapshot.extent}")
+    return first, last
 
 
 def _span(start: int | None, end: int | None, snapshot: Snapshot) -> tuple[int, int]:

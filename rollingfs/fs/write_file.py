@@ -62,6 +62,8 @@ class WriteFile(CommitsByClose):
         ``"wb"`` replaces an existing file, ``"xb"`` refuses to, ``"ab"`` appends or creates.
     owner
         For ``"ab"``: hold the segment exclusively until the file is closed, as `Segment.acquire` does.
+    absolute
+        `tell` counts from the first byte that the segment ever had.
     autocommit
         If false, `close` leaves the commit to a later `commit` (fsspec's transactions).
     attrs
@@ -95,6 +97,7 @@ class WriteFile(CommitsByClose):
         mode: str,
         *,
         owner: str | None = None,
+        absolute: bool = False,
         autocommit: bool = True,
         attrs: Mapping[str, str | None] | None = None,
         commit_on: CommitOnGiven | None = None,
@@ -126,7 +129,7 @@ class WriteFile(CommitsByClose):
         start = self._bridge.run(find_end(Binding(core, path), owner)) if mode == "ab" else Start()
         self.epoch = start.epoch
         self._segment = start.segment
-        self._position = start.position
+        self._position = start.position + (start.first if absolute else 0)
         self._is_there = start.is_there
         self._due = Due(when, self._commit_in_time)
         self._buffer = WriteBuffer(self._bridge, self._client.segments.budget, path, self._due, self._new_intake())
@@ -295,7 +298,7 @@ class WriteFile(CommitsByClose):
     # -- what a file object has ----------------------------------------------------------------------------
 
     def tell(self) -> int:
-        """The position of the next byte, counted from the first retained byte, if nobody else appends."""
+        """Return the position of the next byte, if no other writer appends."""
         return self._position
 
     def read(self, size: int | None = -1) -> bytes:

@@ -54,7 +54,7 @@ class JoinLooks:
     async def first(self, target: str, sources: Sequence[str]) -> None:
         """Look at the sources, and at the target as last seen; raise `WholeFileError` if they do not join.
 
-        The commit looks again at a target of which this client had seen nothing, or something else.
+        The commit looks again at a target that this client has not seen, or that has changed.
         """
         await self._store.each([partial(self._seen, path) for path in sources])
         known = self._store.headers.seen(target)
@@ -90,7 +90,7 @@ class JoinLooks:
             self._parts[view.path] = Part(view.path, incarnation, extent, head, tail)
 
     async def _ends(self, view: Snapshot) -> tuple[bytes, bytes]:
-        """Return what is looked at; nothing of a segment whose ends are damaged: it is no file of any format."""
+        """Return the bytes to look at; empty if the ends are damaged, because it is a file of no format then."""
         head, tail = await ends_of(self._fetcher, view, whole_files.HEAD_BYTES, whole_files.TAIL_BYTES) or (b"", b"")
         needed = min(whole_files.head_bytes(head), view.size)
         if len(head) < needed and tail:

@@ -33,7 +33,7 @@ def test_a_mistyped_option_is_an_error_in_one_line_that_says_what_there_is(tmp_p
     said = failed("append", path, "--option", "max_byte=12", stdin=b"data", code=2)
     assert f"--option max_byte: neither rolling nor {store} has an option 'max_byte'" in said
     assert "did you mean 'max_bytes'" in said
-    assert "rolling takes append_via, commit_timeout_s, " in said
+    assert "rolling takes absolute, append_via, commit_timeout_s, " in said
     assert f"; {store} takes " in said
     assert not (tmp_path / "x$header").exists()
 
