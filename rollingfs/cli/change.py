@@ -13,8 +13,12 @@ from typing import Annotated, cast
 import typer
 
 from rollingfs.cli.command import Commands, OffsetOf, PathOf, PathsOf
+from rollingfs.cli.errors import WrongUsage, value_of
+from rollingfs.cli.piped import Pipe
 from rollingfs.cli.session import Advance, Place, Session
+from rollingfs.cli.stopping import stopping
 from rollingfs.format.transitions import MISSING, Guard
+from rollingfs.fs.commit_on import CommitOn, parse_commit_on
 from rollingfs.fs.core import core
 from rollingfs.maintenance.erased import Erased
 from rollingfs.show.readable import count_text
@@ -26,7 +30,14 @@ UNCHANGED = "interrupted; finished paths are done, the others are unchanged"
 
 
 @commands("append")
-def append(session: Session, path: PathOf, expected_offset: OffsetOf = None, create: bool = True) -> None:
+def append(
+    session: Session,
+    path: PathOf,
+    expected_offset: OffsetOf = None,
+    create: bool = True,
+    commit_on: str | None = None,
+    timestamps: bool = False,
+) -> None:
     """Append standard input to a segment, all or nothing, in a single commit at its end.
 
     A missing segment is made. With --json: name, offset and size of the data.
@@ -37,8 +48,20 @@ def append(session: Session, path: PathOf, expected_offset: OffsetOf = None, cre
         Make the segment if it is not there.
     expected_offset
         Append only if the segment ends at this offset.
+    commit_on : WHEN
+        For a pipe that does not end: commit whole lines by time, bytes or lines (5s,64KiB or line), each exactly once.
+        A store that fails is waited for. At the end, at SIGTERM and at Ctrl-C the rest is committed.
+    timestamps
+        Put the time before each line; with --commit-on.
     """
     place = session.place(path)
+    if commit_on is not None:
+        if expected_offset is not None:
+            raise WrongUsage("--expected-offset is for a single commit: leave out --commit-on")
+        _pipe(session, place, value_of("--commit-on", commit_on, _when), create, timestamps)
+        return
+    if timestamps:
+        raise WrongUsage("--timestamps is for lines that are committed as they come: give --commit-on")
     session.interrupted = f"{place.path}: interrupted; the append is not committed"
     source = cast(BufferedReader, sys.stdin.buffer)
     is_typed = source.isatty()
@@ -54,6 +77,23 @@ def append(session: Session, path: PathOf, expected_offset: OffsetOf = None, cre
         {"name": place.name, "offset": offset, "size": size},
         f"{path}: {size:,} bytes at offset {offset:,}",
     )
+
+
+def _when(text: str) -> CommitOn:
+    when = parse_commit_on([int(one) if one.isdigit() else one for one in text.split(",")])
+    if when.flush:
+        raise ValueError("'flush' is for a file, not for a pipe: give a time, bytes or lines")
+    return when
+
+
+def _pipe(session: Session, place: Place, when: CommitOn, create: bool, stamps: bool) -> None:
+    path = place.core.to_write(place.path)
+    with stopping() as stop:
+        pipe = Pipe(place.core, path, sys.stdin.fileno(), when, stamps, stop)
+        pipe.bind(create)
+        pipe.run()
+    text = f"{place.path}: {pipe.written:,} bytes"
+    session.report({"name": path, "size": pipe.written, "commits": pipe.commits}, f"{text} in {pipe.commits:,} commits")
 
 
 def _size(source: BufferedReader) -> int | None:

@@ -1,0 +1,179 @@
+"""Append a pipe that does not end: commits of whole lines, each exactly once, while the pipe goes on."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import time
+import uuid
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from rollingfs.cli import output
+from rollingfs.cli.stopping import Stop
+from rollingfs.errors import AppendOutcomeUnknown, FencedError, RollingError, SegmentSealedError
+from rollingfs.format import transitions
+from rollingfs.format.append_keys import AlreadyAppended, ForgottenError, Writer, gone_of
+from rollingfs.format.transitions import Guard
+from rollingfs.fs.commit_on import CommitOn
+from rollingfs.fs.core import Core
+
+LINE_FEED = b"\n"
+READ_BYTES = 64 * 1024
+COMMIT_BYTES_MAX = 8 * 1024 * 1024
+"""Bytes that wait make a commit due, also without a line feed: the memory is bounded."""
+RETRY_S = 1.0
+REPORT_S = 60.0
+"""Interval between reports of a store that fails."""
+FINAL = (AlreadyAppended, ForgottenError, SegmentSealedError, FencedError, FileNotFoundError, PermissionError)
+"""Errors after which the same append will not succeed."""
+
+
+class NotWrittenError(RollingError):
+    """Bytes of standard input were not written, or it is unknown whether they were."""
+
+
+@dataclass
+class Pipe:
+    """What comes from a pipe, and the segment that it goes to.
+
+    Parameters
+    ----------
+    path
+        The backend's path of the segment.
+    source
+        The descriptor of the pipe.
+    when
+        What makes a commit due.
+    stamps
+        Put the time before each line.
+    """
+
+    core: Core
+    path: str
+    source: int
+    when: CommitOn
+    stamps: bool
+    stop: Stop
+    written: int = 0
+    """Bytes that are committed."""
+    _name: str = field(default_factory=lambda: uuid.uuid4().hex)
+    _number: int = 0
+    _waiting: bytearray = field(default_factory=bytearray)
+    _since_s: float = 0.0
+    """When the oldest byte that waits came."""
+    _is_in_line: bool = False
+
+    @property
+    def commits(self) -> int:
+        """Return the number of commits."""
+        return self._number
+
+    def bind(self, create: bool) -> None:
+        """Find the segment, or make it."""
+        self._segment, self._gone = self.core.run(self._bound(create))
+
+    async def _bound(self, create: bool) -> tuple[str, int]:
+        client = self.core.client
+        found = await client.headers.load(self.path)
+        if not found.live and not await client.segments.adopt(self.path, None):
+            if not create:
+                raise transitions.missing(self.path)
+            with contextlib.suppress(FileExistsError):  # another writer was faster, and it is the same segment
+                await client.segments.create(self.path)
+        header = transitions.live((await client.headers.load(self.path)).header, self.path)
+        return header.segment, gone_of(header.attrs)
+
+    def run(self) -> None:
+        """Commit what comes until the pipe ends, or the user stops the command.
+
+        Raises
+        ------
+        NotWrittenError
+            The last bytes were not written, or it is unknown whether they were.
+        """
+        while not self.stop.is_wanted:
+            left_s = self._left_s()
+            readable, _, _ = select.select([self.source], [], [], min(left_s, RETRY_S))
+            data = os.read(self.source, READ_BYTES) if readable else None
+            if data == b"":
+                break
+            if data:
+                self._since_s = self._since_s if self._waiting else time.monotonic()
+                self._waiting += self._stamped(data) if self.stamps else data
+            if self._is_due():
+                self._commit(self._waiting.rfind(LINE_FEED) + 1 or (len(self._waiting) if self._is_full() else 0))
+        while self._waiting:
+            self._commit(min(len(self._waiting), COMMIT_BYTES_MAX))
+
+    def _left_s(self) -> float:
+        """Return the time until a commit is due by the age of what waits."""
+        if self.when.seconds is None or not self._waiting:
+            return RETRY_S
+        return max(0.0, self._since_s + self.when.seconds - time.monotonic())
+
+    def _is_full(self) -> bool:
+        return len(self._waiting) >= COMMIT_BYTES_MAX
+
+    def _is_due(self) -> bool:
+        when, waiting = self.when, self._waiting
+        return bool(waiting) and (
+            self._is_full()
+            or (when.bytes_min is not None and len(waiting) >= when.bytes_min)
+            or (when.lines_min is not None and waiting.count(LINE_FEED) >= when.lines_min)
+            or (when.seconds is not None and self._left_s() == 0)
+        )
+
+    def _stamped(self, data: bytes) -> bytes:
+        stamp = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z ").encode()
+        lines = data.splitlines(keepends=True) if data.count(b"\r") == 0 else data.split(LINE_FEED)
+        if data.count(b"\r"):
+            lines = [line + LINE_FEED for line in lines[:-1]] + ([lines[-1]] if lines[-1] else [])
+        first = b"" if self._is_in_line else stamp
+        self._is_in_line = not data.endswith(LINE_FEED)
+        return first + stamp.join(lines)
+
+    def _commit(self, size: int) -> None:
+        """Commit the first bytes that wait, and wait as long as the store fails."""
+        if not size:
+            return
+        data, self._number = bytes(self._waiting[:size]), self._number + 1
+        reported_s, is_unknown, is_first = float("-inf"), False, True
+        while True:
+            is_last = self.stop.is_wanted
+            try:
+                self._append(data)
+                break
+            except AlreadyAppended:
+                break
+            except (OSError, RollingError) as error:
+                if isinstance(error, ForgottenError) and is_first:  # of the appends before, whose outcome is known
+                    segment, self._gone = self.core.run(self._bound(create=False))
+                    if segment == self._segment:
+                        is_first = False
+                        continue
+                is_first = False
+                is_unknown |= isinstance(error, AppendOutcomeUnknown)
+                if is_last or isinstance(error, FINAL):
+                    raise NotWrittenError(self._said(size, error, is_unknown)) from error
+                if time.monotonic() >= reported_s + REPORT_S:
+                    reported_s = time.monotonic()
+                    output.complain(f"{self.path}: waiting for the store, with {len(self._waiting):,} bytes: {error}")
+                self.stop.wait(RETRY_S)
+        self.written += size
+        del self._waiting[:size]
+        self._since_s = time.monotonic()
+
+    def _append(self, data: bytes) -> None:
+        writer = Writer(self._name, self._number, self._gone, self._segment)
+        call = self.core.client.segments.extend(
+            self.path, data, guard=Guard(self._segment), attrs=writer.attributes(len(data))
+        )
+        self.core.run(call)
+
+    def _said(self, size: int, error: Exception, is_unknown: bool) -> str:
+        after, unsure = len(self._waiting) - size, "it is unknown whether the next" if is_unknown else "the next"
+        outcome = "bytes are written" if is_unknown else "bytes are not written"
+        rest = f", and {after:,} bytes after them are not written" if after else ""
+        return f"{self.path}: {self.written:,} bytes are written; {unsure} {size:,} {outcome}{rest}: {error}"

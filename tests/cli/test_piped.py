@@ -1,0 +1,130 @@
+"""`append --commit-on`: whole lines, each once, while the pipe goes on."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rollingfs import RollingFileSystem
+from rollingfs.cli import piped
+from rollingfs.cli.piped import NotWrittenError, Pipe
+from rollingfs.cli.stopping import Stop
+from rollingfs.fs.commit_on import CommitOn, parse_commit_on
+from rollingfs.fs.core import core
+from tests.support.backends import Scripted, private_memory
+from tests.support.cli import failed
+
+LINES = [b"line %d\n" % number for number in range(5)]
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(piped, "RETRY_S", 0.01)
+
+
+def piping(fs: RollingFileSystem, when: CommitOn, data: bytes, **options: Any) -> Pipe:
+    """A pipe that has these bytes, and then ends."""
+    read, write = os.pipe()
+    threading.Thread(target=lambda: (os.write(write, data), os.close(write)), daemon=True).start()
+    pipe = Pipe(core(fs), "/log", read, when, options.pop("stamps", False), options.pop("stop", Stop()))
+    pipe.bind(create=True)
+    return pipe
+
+
+@pytest.mark.parametrize("when", ["line", "1B", "5s", "8 lines"])
+@pytest.mark.parametrize("rest", [b"", b"no end"])
+def test_all_bytes_are_there_once_and_in_order(when: str, rest: bytes) -> None:
+    fs = RollingFileSystem(backend=private_memory())
+    pipe = piping(fs, parse_commit_on(when), b"".join(LINES) + rest)
+    pipe.run()
+    assert fs.cat_file("/log") == b"".join(LINES) + rest
+    assert pipe.written == len(b"".join(LINES) + rest)
+
+
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("times", [1, 3])
+def test_a_store_that_fails_is_waited_for_and_no_line_comes_twice(after: bool, times: int) -> None:
+    store = Scripted(private_memory())
+    fs = RollingFileSystem(backend=store, commit_timeout_s=0.01)
+    pipe = piping(fs, parse_commit_on("line"), b"".join(LINES))
+
+    def fail() -> None:
+        raise OSError("the store is away")
+
+    plan = store.plan(("extend", "replace"), times=times, **{"after" if after else "before": fail})
+    pipe.run()
+    assert fs.cat_file("/log") == b"".join(LINES)
+    assert after or not plan.times
+
+
+def test_what_was_not_written_is_an_error_once_the_user_stops_it() -> None:
+    store = Scripted(private_memory())
+    fs = RollingFileSystem(backend=store, commit_timeout_s=0.01)
+    stop = Stop()
+    pipe = piping(fs, parse_commit_on("line"), b"".join(LINES), stop=stop)
+
+    def fail() -> None:
+        stop.is_wanted = True
+        raise OSError("the store is away")
+
+    store.plan(("extend", "replace"), times=None, before=fail)
+    with pytest.raises(
+        NotWrittenError, match="0 bytes are written; it is unknown whether the next 35 bytes are written"
+    ):
+        pipe.run()
+    store.plans.clear()
+    assert fs.cat_file("/log") == b""
+
+
+def test_a_segment_that_is_sealed_ends_the_pipe_with_an_error() -> None:
+    fs = RollingFileSystem(backend=private_memory())
+    pipe = piping(fs, parse_commit_on("line"), b"".join(LINES))
+    fs.seal("/log")
+    with pytest.raises(NotWrittenError, match=r"35 bytes are not written: .*sealed"):
+        pipe.run()
+
+
+def test_many_other_writers_make_no_append_unknown() -> None:
+    fs = RollingFileSystem(backend=private_memory())
+    pipe = piping(fs, parse_commit_on("8B"), b"".join(LINES))
+    fs.append("/log", b"", attrs={"append-writers": "7"})
+    pipe.run()
+    assert fs.cat_file("/log") == b"".join(LINES)
+
+
+def test_each_line_gets_a_time() -> None:
+    fs = RollingFileSystem(backend=private_memory())
+    piping(fs, parse_commit_on("5s"), b"a\r\nb\x0bc\n\nd", stamps=True).run()
+    stamped = fs.cat_file("/log").split(b"\n")
+    assert [line[len("2026-11-28T12:00:00.000Z ") :] for line in stamped] == [b"a\r", b"b\x0bc", b"", b"d"]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [["--timestamps"], ["--commit-on", "flush"], ["--commit-on", "x"], ["--commit-on", "5s", "--expected-offset", "0"]],
+)
+def test_options_that_do_not_fit_are_refused(options: list[str], tmp_path: Path) -> None:
+    failed("append", *options, tmp_path / "log", stdin=b"data", code=2)
+    assert not (tmp_path / "log$header").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_commits_the_rest(tmp_path: Path, number: signal.Signals) -> None:
+    fs, path = RollingFileSystem("file"), f"{tmp_path}/log"
+    command = [sys.executable, "-m", "rollingfs.cli", "append", "--commit-on", "line", path]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        process.stdin.write(b"one\ntw")
+        process.stdin.flush()
+        while not fs.exists(path) or fs.cat_file(path) != b"one\n":
+            time.sleep(0.05)
+        process.send_signal(number)
+        assert process.wait(30) == 0
+    assert fs.cat_file(path) == b"one\ntw"
