@@ -17,7 +17,7 @@ from rollingfs.folders.collect_tree import CollectedTree, TreeCollector
 from rollingfs.fs.core import core
 from rollingfs.maintenance.collected import Collected
 from rollingfs.maintenance.rebuild import Rebuilt
-from rollingfs.maintenance.verify import Verified, damaged
+from rollingfs.segment.verbs.verify import Verified, damaged
 from rollingfs.show.readable import count_text
 
 if TYPE_CHECKING:

@@ -38,7 +38,7 @@ class Store:
     chunks: Chunks
     verdicts: Verdicts
     meters: Meters
-    clock: Clock = time.time
+    clock: Clock
 
     def now_ms(self) -> int:
         """The wall clock, milliseconds since 1970."""

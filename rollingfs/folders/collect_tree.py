@@ -8,13 +8,13 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from rollingfs.backend import shared_errors
-from rollingfs.client import Client
 from rollingfs.errors import CorruptHeaderError
 from rollingfs.folders.listing import REPORT, ROWLESS_MAX, Listings
 from rollingfs.format import names
 from rollingfs.maintenance.collected import Collected
 from rollingfs.read.contents import removed_path
 from rollingfs.runtime.values import value_class
+from rollingfs.segment.at import At
 
 logger = logging.getLogger("rollingfs")
 
@@ -48,7 +48,7 @@ class CollectedTree(Collected):
 class TreeCollector:
     """Collects all segments below a folder: live segments, tombstones, and chunk folders whose header is gone."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: At) -> None:
         self.client = client
         self.listings = Listings(client)
         self.removed: list[str] = []

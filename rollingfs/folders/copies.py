@@ -8,16 +8,14 @@ from __future__ import annotations
 import errno
 from collections.abc import AsyncIterator
 
-from rollingfs.client import Client
 from rollingfs.errors import ConflictError
 from rollingfs.read.snapshot import Snapshot
+from rollingfs.segment.at import At
 from rollingfs.write.adopt import ADOPTIONS_MAX
 from rollingfs.write.ingest import PIECE_BYTES
 
 
-async def copy(
-    client: Client, view: Snapshot, parts: AsyncIterator[bytes], target: str, *, overwrite: bool = True
-) -> None:
+async def copy(client: At, view: Snapshot, parts: AsyncIterator[bytes], target: str, *, overwrite: bool = True) -> None:
     """Give `target` the bytes of a snapshot, in one commit.
 
     Parameters
@@ -42,7 +40,7 @@ async def copy(
         await client.exporter.export(view, client.backend, target, overwrite=overwrite)
 
 
-async def rename(client: Client, source: str, target: str, *, overwrite: bool) -> None:
+async def rename(client: At, source: str, target: str, *, overwrite: bool) -> None:
     """Give a segment or plain file another name.
 
     A plain file that cannot become a segment is copied, then deleted if it still is the file that was copied.
@@ -69,6 +67,6 @@ async def rename(client: Client, source: str, target: str, *, overwrite: bool) -
     raise ConflictError(f"{source}: the plain file changes too often to be moved; it is still there, and copied")
 
 
-async def _parts(client: Client, view: Snapshot) -> AsyncIterator[bytes]:
+async def _parts(client: At, view: Snapshot) -> AsyncIterator[bytes]:
     for start in range(view.start, view.length, PIECE_BYTES):
         yield await client.fetcher.read(view, start, min(start + PIECE_BYTES, view.length))

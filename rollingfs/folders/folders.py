@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from rollingfs.backend import shared_errors
 from rollingfs.backend.torn_reads import read_fitting
-from rollingfs.client import Client
 from rollingfs.commit.header_cache import Loaded
 from rollingfs.errors import CorruptHeaderError
 from rollingfs.folders.listing import REPORT, Listings, Scan
@@ -19,6 +18,7 @@ from rollingfs.format import names
 from rollingfs.format.codec import parse_header
 from rollingfs.format.transitions import missing
 from rollingfs.read.contents import kept_path, removed_path
+from rollingfs.segment.at import At
 from rollingfs.write.whole import take_all
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class Folders:
     Whoever deletes a segment removes the mark, as `make` does: the folder stays, perhaps empty, until it is removed.
     """
 
-    def __init__(self, client: Client, listings: Listings) -> None:
+    def __init__(self, client: At, listings: Listings) -> None:
         self.client = client
         self.backend = client.backend
         self.listings = listings
@@ -242,7 +242,7 @@ class Folders:
         for link in [link for scan in scans.values() for link in scan.links]:
             await self.take_link(link)  # first, so that nothing is deleted through one
         seen = {path: Loaded(view.header, view.token) for scan in scans.values() for path, view in scan.views.items()}
-        gone = await take_all(self.client.store, path, seen)
+        gone = await take_all(self.client, path, seen)
         files = [*seen, *(file for scan in scans.values() for file in scan.unreadable)]
         calls = [partial(self._bury_gone, file, damaged, seen.get(file)) for file in files if file not in gone]
         await self.client.segments.deletes.all(calls)
@@ -282,7 +282,7 @@ class Folders:
                 deletes = self.client.segments.deletes  # an index page is lost, or somebody has repaired the header
                 await deletes.all([partial(deletes.bury_unread, path)])
                 return
-            if not (await self.client.store.abilities(path)).delete_if:
+            if not (await self.client.abilities(path)).delete_if:
                 await self.backend.delete([header])
                 break
             if await self.backend.delete_if(header, blob.token):

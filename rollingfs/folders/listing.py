@@ -13,7 +13,6 @@ from functools import partial
 from typing import Literal
 
 from rollingfs.backend.contract import Listing
-from rollingfs.client import Client
 from rollingfs.commit.header_cache import Loaded
 from rollingfs.errors import CorruptHeaderError
 from rollingfs.folders.info import Info, info_of, info_of_folder, info_of_row, info_of_unreadable
@@ -24,6 +23,7 @@ from rollingfs.format.listing_codec import Row
 from rollingfs.format.transitions import missing
 from rollingfs.read.contents import Sorted
 from rollingfs.read.snapshot import Snapshot
+from rollingfs.segment.at import At
 
 Wanted = Callable[[str], object]
 """Predicate: does a caller want a segment or plain file of this name?"""
@@ -55,7 +55,7 @@ def check_on_error(on_error: str) -> OnError:
 class Listings:
     """Reads folders, and classifies paths."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: At) -> None:
         self.client = client
         self.backend = client.backend
         self.rows = ListingRows(client)

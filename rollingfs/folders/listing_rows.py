@@ -9,7 +9,6 @@ import contextlib
 import logging
 from collections.abc import Iterable, Mapping
 
-from rollingfs.client import Client
 from rollingfs.commit.header_cache import Loaded
 from rollingfs.errors import CorruptHeaderError
 from rollingfs.format import names
@@ -18,6 +17,7 @@ from rollingfs.format.listing_codec import MARK, TEXT_BYTES_MAX, Row, format_row
 from rollingfs.format.transitions import Guard
 from rollingfs.policy import INLINE_BYTES_MAX, RollingPolicy
 from rollingfs.read.snapshot import Snapshot
+from rollingfs.segment.at import At
 
 logger = logging.getLogger("rollingfs")
 
@@ -35,7 +35,7 @@ def is_ours(header: Header | None) -> bool:
 class ListingRows:
     """Reads and writes the rows of folders."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: At) -> None:
         self.client = client
         self._refused: set[str] = set()
 

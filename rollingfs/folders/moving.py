@@ -98,9 +98,9 @@ async def _move_tree(folders: Folders, source: str, target: str, overwrite: bool
     try:
         done = [await _move_one(folders, file, targets.pop(file), overwrite) for file in list(targets) if file in scans]
         seen = {path: Loaded(views[path].header, views[path].token) for path in targets}
-        moved = await take_all(folders.client.store, target, seen, targets)
+        moved = await take_all(folders.client, target, seen, targets)
         calls = [partial(_move_one, folders, *one, overwrite) for one in targets.items() if one[0] not in moved]
-        done += await folders.client.store.each(calls)
+        done += await folders.client.each(calls)
     except FileExistsError as error:
         text = f"another writer has made {error.filename} in it; what had moved by then is in it, the rest at {source}"
         raise OSError(errno.ENOTEMPTY, text, target) from error
@@ -123,7 +123,7 @@ async def _claim(folders: Folders, target: str) -> None:
     if not folders.needs_mark(target):
         is_made = await folders.backend.make_folder(target) or await folders.listings.is_removed(target)
     else:
-        await folders.client.store.abilities(target)
+        await folders.client.abilities(target)
         try:
             is_made = bool(await folders.backend.create(kept_path(target), b""))
         except FileExistsError:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from rollingfs.client import Client
 from rollingfs.errors import SegmentSealedError
 from rollingfs.format import transitions
 from rollingfs.format.header import Header, Phase
 from rollingfs.format.transitions import Guard
 from rollingfs.fs.binding import Binding
 from rollingfs.runtime.values import value_class
+from rollingfs.segment.at import At
 
 
 @value_class
@@ -27,7 +27,7 @@ class Start:
     """The segment offset of the first retained byte."""
 
 
-async def check_absent(client: Client, path: str) -> None:
+async def check_absent(client: At, path: str) -> None:
     """Refuse to create a file where a segment, a plain file or a folder exists.
 
     Raises

@@ -19,12 +19,12 @@ from http import HTTPStatus
 from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
-from rollingfs.client import Client
 from rollingfs.errors import AppendOutcomeUnknown, CommitTimeoutError, FencedError, SegmentSealedError
 from rollingfs.format.append_keys import gone_of
 from rollingfs.format.header import Phase
 from rollingfs.runtime.concurrency import backoff_s
 from rollingfs.runtime.meters import APPEND
+from rollingfs.segment.at import At
 
 VIA_BYTES_MAX = 256 * 1024
 """A longer append goes to the store directly."""
@@ -78,7 +78,7 @@ class Via:
         The URL is another, or the calls of the store are not awaited: a disk needs no server.
     """
 
-    def __init__(self, url: str, client: Client, timeout_s: float) -> None:
+    def __init__(self, url: str, client: At, timeout_s: float) -> None:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "http+unix") or not parts.netloc or parts.query or parts.username:
             raise ValueError(f"append_via is {url!r}: give http://HOST:PORT/FOLDER or http+unix://SOCKET/FOLDER")

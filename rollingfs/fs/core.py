@@ -13,12 +13,12 @@ from fsspec import AbstractFileSystem
 from fsspec.utils import stringify_path
 
 from rollingfs.backend.contract import Backend
-from rollingfs.client import Client
 from rollingfs.folders.folders import Folders
 from rollingfs.folders.listing import Listings
 from rollingfs.format import names
 from rollingfs.read.tuning import Tuning
 from rollingfs.runtime.bridge import Bridge
+from rollingfs.segment.at import At
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import Meter
@@ -72,7 +72,7 @@ class Core:
 
     def __init__(
         self,
-        client: Client,
+        client: At,
         bridge: Bridge,
         fs: AbstractFileSystem | None = None,
         tuning: Tuning | None = None,

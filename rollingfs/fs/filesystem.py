@@ -17,7 +17,6 @@ from fsspec.implementations.chained import ChainedFileSystem
 
 from rollingfs.backend.contract import Backend
 from rollingfs.backend.objects.schemes import FSSPEC_OPTIONS
-from rollingfs.client import COMMIT_TIMEOUT_S, HEADER_CACHE_S, Client
 from rollingfs.folders.listing import REPORT
 from rollingfs.fs import (
     arguments,
@@ -41,6 +40,7 @@ from rollingfs.policy import OffloadPolicy, RollingPolicy
 from rollingfs.read.tuning import MEMORY_BYTES_DEFAULT, Tuning
 from rollingfs.runtime.bridge import Bridge
 from rollingfs.runtime.clock import Clock
+from rollingfs.segment.at import COMMIT_TIMEOUT_S, HEADER_CACHE_S, At
 from rollingfs.write.budget import WRITE_MEMORY_BYTES_DEFAULT
 
 if TYPE_CHECKING:
@@ -190,7 +190,7 @@ class RollingFileSystem(ByPath, opening.Closing, AsyncFileSystem, ChainedFileSys
         choices: dict[str, Any] = {**seconds, "probe_cache": cache, "clock": clock}
         choices["offload_policy"] = check_default(self._backend, offload_policy)
         choices["max_write_memory"] = max_write_memory
-        self._client = Client(self._backend, rolling, **choices)
+        self._client = At.of(self._backend, rolling, **choices)
         self._bridge = Bridge(self._backend, on_fork=self._client.after_fork)
         self._core = Core(self._client, self._bridge, self, tuning, batch_size, absolute=absolute)
         if append_via is not None:

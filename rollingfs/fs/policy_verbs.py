@@ -8,13 +8,13 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from rollingfs.backend.tiers import check_tier
-from rollingfs.client import Client
 from rollingfs.folders.listing import Listings
 from rollingfs.format import names
 from rollingfs.format.header import Header
 from rollingfs.fs.binding import Binding
 from rollingfs.policy import KEEP, Keep, OffloadPolicy
 from rollingfs.read.snapshot import Snapshot
+from rollingfs.segment.at import At
 
 if TYPE_CHECKING:
     from rollingfs.format.policies import PolicyChange
@@ -121,7 +121,7 @@ async def _check(at: Binding, offload: Any) -> None:
     check_policy(at.path, found, ledger, "nothing was written")
 
 
-async def look_at(client: Client, path: str) -> Snapshot | None:
+async def look_at(client: At, path: str) -> Snapshot | None:
     """The segment or plain file at a path; None for a folder, whose policy a policy of this path would be.
 
     Raises
@@ -137,7 +137,7 @@ async def look_at(client: Client, path: str) -> Snapshot | None:
         return None
 
 
-async def policies_at(client: Client, path: str, header: Header | None) -> Policies:
+async def policies_at(client: At, path: str, header: Header | None) -> Policies:
     """The policies of a segment, or of a folder without a header, and where each field comes from."""
     from rollingfs.stream.ledger import Ledgers
     from rollingfs.stream.ledger_codec import Ledger

@@ -7,7 +7,6 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
 from rollingfs.backend.contract import Buffer
-from rollingfs.client import Client
 from rollingfs.errors import ConflictError
 from rollingfs.read.piece_checks import RUNS_MAX, PieceChecks
 from rollingfs.read.prefetch import PREFETCH_RANGE_BYTES, Bounds
@@ -15,6 +14,7 @@ from rollingfs.read.revalidate import OUTDATED, Current, RevalidatingReads, Span
 from rollingfs.read.snapshot import Snapshot
 from rollingfs.read.tuning import Tuning
 from rollingfs.runtime.bridge import Bridge
+from rollingfs.segment.at import At
 
 if TYPE_CHECKING:
     from rollingfs.read.ahead import Ahead
@@ -48,7 +48,7 @@ class ReadBuffer:
     _ahead: Ahead | None = None
 
     def __init__(
-        self, client: Client, bridge: Bridge, path: str, snapshot: Snapshot | None, tuning: Tuning, *, verify: bool
+        self, client: At, bridge: Bridge, path: str, snapshot: Snapshot | None, tuning: Tuning, *, verify: bool
     ) -> None:
         self.source: Callable[[int, int], bytes] | None = None
         """Gives the bytes between two segment offsets instead of the store: a cache of fsspec's."""

@@ -75,7 +75,7 @@ class Segment(ByHandle):
         from rollingfs.show.prices import prices_of
 
         core, view = self._binding.core, self._snapshot
-        return segment_html(view, core.client.store.now_ms() / 1000, prices_of(core.target, view.path))
+        return segment_html(view, core.client.now_ms() / 1000, prices_of(core.target, view.path))
 
     # -- the snapshot --------------------------------------------------------------------------------------
 

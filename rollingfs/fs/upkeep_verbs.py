@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rollingfs.maintenance.collected import Collected
     from rollingfs.maintenance.consolidate import Consolidated
     from rollingfs.maintenance.offload import Offloaded
-    from rollingfs.maintenance.verify import Verified
+    from rollingfs.segment.verbs.verify import Verified
 
 
 async def offload(
@@ -132,15 +132,14 @@ async def roll(at: Binding) -> int:
     CommitTimeoutError
         It was not rolled. No byte is lost; roll again.
     """
-    from rollingfs.maintenance.roll import Roller
+    from rollingfs.segment.verbs.roll import roll
 
-    roller = Roller(at.client.commits)
     try:
-        return await roller.roll(at.path, at.segment)
+        return await roll(at.client, at.path, at.segment)
     except FileNotFoundError:
         view = await at.client.lookup.view(at.path, fresh=True)
         if view.header is not None:  # adopted or made meanwhile, or another than the one that is meant
-            return await roller.roll(at.path, at.segment)
+            return await roll(at.client, at.path, at.segment)
         if at.segment is not None and at.segment not in view.incarnations:
             raise
         return view.length  # a plain file has nothing inline
@@ -226,9 +225,9 @@ async def verify(
     CorruptHeaderError
         The header itself is damaged.
     """
-    from rollingfs.maintenance.verify import Verifier
+    from rollingfs.segment.verbs.verify import verify
 
     tell = begin(callback, (await at.current.look()).size, progress)
-    rows = await Verifier(at.client.fetcher).verify(at.path, progress=tell)
+    rows = await verify(at.client, at.path, progress=tell)
     await at.refresh()  # the rows are of what has the name, whatever that is
     return rows

@@ -14,9 +14,9 @@ from rollingfs.fs.core import core
 from rollingfs.fs.export_verb import open_export_target
 from rollingfs.fs.filesystem import RollingFileSystem
 from rollingfs.fs.segment_handle import Segment
-from rollingfs.maintenance.verify import damaged
 from rollingfs.policy import READERS_GRACE_S
 from rollingfs.runtime.values import value_class
+from rollingfs.segment.verbs.verify import damaged
 from rollingfs.spark.source import places
 from rollingfs.spark.source.formats import lines
 from rollingfs.spark.source.options import Options

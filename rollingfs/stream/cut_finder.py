@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 
-from rollingfs.client import Client
 from rollingfs.errors import SegmentTruncatedError
 from rollingfs.folders.listing import REPORT
 from rollingfs.format.header import Chunk, Header
 from rollingfs.format.transitions import missing
 from rollingfs.read.snapshot import Snapshot
+from rollingfs.segment.at import At
 from rollingfs.stream.cut import StreamCut
 from rollingfs.stream.members import Members, Outline, View
 
@@ -99,7 +99,7 @@ class Cutter:
         return view.start
 
 
-async def offset_at(client: Client, view: Snapshot, at: float) -> int:
+async def offset_at(client: At, view: Snapshot, at: float) -> int:
     """The offset of a segment before which all bytes were written by a time (seconds since 1970)."""
     if view.header is not None:
         return await _offset_in(client, view.path, view.header, round(at * 1000))
@@ -108,7 +108,7 @@ async def offset_at(client: Client, view: Snapshot, at: float) -> int:
     return view.plain.size if view.plain.modified + client.backend.date_step_s <= at else 0
 
 
-async def _offset_in(client: Client, path: str, header: Header, at_ms: int) -> int:
+async def _offset_in(client: At, path: str, header: Header, at_ms: int) -> int:
     """The end of the leading chunks that were all written by then.
 
     A chunk's time is that of its newest byte. So the first newer chunk may begin with older bytes: those stay.

@@ -14,16 +14,16 @@ from dataclasses import replace
 from functools import partial
 
 from rollingfs.backend.tiers import check_tier
-from rollingfs.client import Client
 from rollingfs.commit.header_cache import Loaded
 from rollingfs.commit.index_pages import read_map
 from rollingfs.format import names, transitions
 from rollingfs.format.header import Header
 from rollingfs.maintenance.offload import DamagedBlocksError, Offloaded, Offloader, check_may_move
-from rollingfs.maintenance.roll import Roller
 from rollingfs.maintenance.swaps import window_of
 from rollingfs.policy import OffloadPolicy
 from rollingfs.runtime.values import value_class
+from rollingfs.segment.at import At
+from rollingfs.segment.verbs.roll import roll
 from rollingfs.stream import blocks
 from rollingfs.stream.blocks import MAX_DELAY_S, RETRY_S_MAX, SLOW_S, BlockRule, Hot, Move, OffloadStatus, Wait
 from rollingfs.stream.ledger import Ledgers
@@ -76,11 +76,10 @@ class Followed:
         It is the memory of a stream.
     """
 
-    def __init__(self, client: Client, path: str, ask: Ask) -> None:
+    def __init__(self, client: At, path: str, ask: Ask) -> None:
         check_may_move(path)
         self.path = path
         self._client = client
-        self._store = client.store
         self._ask = ask
         self._asked: Asked | None = None
         self._own: OffloadPolicy | None = None
@@ -90,7 +89,6 @@ class Followed:
         """The end of the newest block, and when it was assigned."""
         self._offloaded_s: float | None = None
         self._offloader = Offloader(client.commits, client.fetcher)
-        self._roller = Roller(client.commits)
         self._hot: Hot | None = None
         self.token: str | None = None
         """Of the header that `_hot` shows."""
@@ -121,7 +119,7 @@ class Followed:
         if self._asked is None:
             lag_bytes = 0
         oldest_ms = hot.oldest_ms if damage is None else min(hot.oldest_ms, damage.oldest_ms)
-        lag_s = max(0.0, (self._store.now_ms() - oldest_ms) / 1000) if lag_bytes else 0.0
+        lag_s = max(0.0, (self._client.now_ms() - oldest_ms) / 1000) if lag_bytes else 0.0
         end, assigned_s = self._block or (0, None)
         assigned = min(end, hot.length) if moving_s is not None else hot.start
         return OffloadStatus(hot.start, lag_bytes, lag_s, error, self.tier, assigned, assigned_s, self._offloaded_s)
@@ -152,7 +150,7 @@ class Followed:
         if self._asked is None:
             now: Wait | Move = Wait(self._rule.poll_s_max, due_s=math.inf)
         else:
-            now = blocks.plan(self._hot, self._store.now_ms(), self._rule)
+            now = blocks.plan(self._hot, self._client.now_ms(), self._rule)
         if isinstance(now, Wait):
             self._succeeded()  # an error of a move is over, too: another follower has moved the block
         return now
@@ -175,7 +173,7 @@ class Followed:
         """Move a block. An error goes to the status; what was not committed is tried again after a pause."""
         self._moving_s = time.monotonic()
         assert self._hot is not None
-        self._block = (self._hot.length if block.upto is None else block.upto), self._store.now_ms() / 1000
+        self._block = (self._hot.length if block.upto is None else block.upto), self._client.now_ms() / 1000
         try:
             count = (await self._move(block)).chunks
         except DamagedBlocksError:
@@ -186,7 +184,7 @@ class Followed:
         finally:
             self._moving_s = None
         self._succeeded()
-        self._offloaded_s = self._store.now_ms() / 1000 if count else self._offloaded_s
+        self._offloaded_s = self._client.now_ms() / 1000 if count else self._offloaded_s
         return Wait(0.0 if count else self._rule.poll_s_min)
 
     async def move_all(self) -> Offloaded:
@@ -196,7 +194,7 @@ class Followed:
         while did.chunks:
             await self._look()
             assert self._hot is not None
-            now = blocks.plan(self._hot, self._store.now_ms(), self._rule)
+            now = blocks.plan(self._hot, self._client.now_ms(), self._rule)
             try:
                 did = await self._move(now) if isinstance(now, Move) else Offloaded()
             except DamagedBlocksError as error:
@@ -211,17 +209,17 @@ class Followed:
         if self._damage is not None and time.monotonic() >= self._damage.retry_s:
             self._damage = self.token = None
         hot = self._hot
-        if hot is not None and self._store.now_ms() >= hot.next_ms:
+        if hot is not None and self._client.now_ms() >= hot.next_ms:
             self.token = None  # the policy lets more chunks go by now, though the header may be the same
         loaded: Loaded | None
         if hot is not None and self.token is not None:
-            loaded = await self._store.headers.newer(self.path, self.token)
+            loaded = await self._client.headers.newer(self.path, self.token)
             if loaded is None:
                 self._hot = blocks.unchanged(hot)
                 return
         else:
-            loaded = await self._store.headers.load(self.path)
-        await read_map(self._store.headers, self.path, partial(self._take, hot), loaded)
+            loaded = await self._client.headers.load(self.path)
+        await read_map(self._client.headers, self.path, partial(self._take, hot), loaded)
 
     async def _take(self, before: Hot | None, loaded: Loaded) -> None:
         """Take over a header that was read."""
@@ -245,18 +243,18 @@ class Followed:
         self._asked = asked = await self._ask(self.path, self._own, None)
         if asked is None:  # no chunk is looked at, so the next look begins at the first one
             self._rule, self._damage = BlockRule(), None
-            return replace(blocks.look(header, self._store.now_ms()), start=header.start)
+            return replace(blocks.look(header, self._client.now_ms()), start=header.start)
         check_tier(self._client.backend, asked.tier, self.path)
         delay_s = MAX_DELAY_S if asked.max_delay_s is None else asked.max_delay_s
         passed = damage.end if damage is not None and damage.segment == header.segment else 0
         self._rule = rule = BlockRule(asked.block_bytes, delay_s, replace(asked.chosen, start=passed))
-        now_ms = self._store.now_ms()
+        now_ms = self._client.now_ms()
         hot = blocks.look(header, now_ms, rule)
         is_same = before is not None and before.segment == header.segment
         position = before.start if is_same and before is not None else header.start
         is_last = False
         while not is_last and hot.block_end is None:
-            found = await window_of(self._store, self.path, header, position, rule.block_bytes)
+            found = await window_of(self._client, self.path, header, position, rule.block_bytes)
             hot, is_last = blocks.with_chunks(hot, found.chunks, rule, header, now_ms), found.is_last
             position = found.chunks[-1].end if found.chunks else position
         if hot.start >= passed:  # the blocks are gone, or in the tier
@@ -275,7 +273,7 @@ class Followed:
         check_retention(path, asked, ledger)
         upto = block.upto
         if upto is None:
-            upto = await self._roller.roll(path, hot.segment)
+            upto = await roll(self._client, path, hot.segment)
         chosen = replace(asked.chosen, upto=upto, start=block.start)
         try:
             did = await self._offloader.offload(
@@ -284,9 +282,9 @@ class Followed:
         except DamagedBlocksError as error:
             self._pass(hot, upto, str(error))
             raise
-        seen = self._store.headers.seen(path)  # the commit's own; the next poll finds it unchanged
+        seen = self._client.headers.seen(path)  # the commit's own; the next poll finds it unchanged
         if seen is not None and seen.header is not None and seen.live and seen.header.segment == hot.segment:
-            await read_map(self._store.headers, path, partial(self._take, hot), seen)
+            await read_map(self._client.headers, path, partial(self._take, hot), seen)
         return did
 
     def _pass(self, hot: Hot, end: int, text: str) -> None:

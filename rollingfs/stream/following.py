@@ -9,10 +9,10 @@ from __future__ import annotations
 import logging
 import time
 
-from rollingfs.client import Client
 from rollingfs.folders.collect_tree import TreeCollector
 from rollingfs.format import names
 from rollingfs.policy import TIER_DEFAULT, OffloadPolicy
+from rollingfs.segment.at import At
 from rollingfs.stream.follow import Followed
 from rollingfs.stream.ledger import Ledgers
 from rollingfs.stream.ledger_codec import Ledger
@@ -33,7 +33,7 @@ class Following:
         What counts before all policies; with a tier, no policy counts.
     """
 
-    def __init__(self, client: Client, given: OffloadPolicy) -> None:
+    def __init__(self, client: At, given: OffloadPolicy) -> None:
         self.client = client
         self.given = given
         self.folders: set[str] = set()

@@ -14,7 +14,6 @@ from collections.abc import Callable, Container, Mapping
 from dataclasses import replace
 from functools import partial, reduce
 
-from rollingfs.client import Client
 from rollingfs.commit.header_cache import Loaded
 from rollingfs.errors import CommitTimeoutError, ConflictError, CorruptLedgerError
 from rollingfs.folders.listing import Listings
@@ -25,6 +24,7 @@ from rollingfs.format.transitions import Guard
 from rollingfs.policy import RollingPolicy
 from rollingfs.read.snapshot import Snapshot
 from rollingfs.runtime.concurrency import backoff_s
+from rollingfs.segment.at import At
 from rollingfs.stream.ledger_codec import LEDGER_BYTES_MAX, Ledger, format_ledger, parse_ledger
 from rollingfs.write.inherited import lineage
 
@@ -50,7 +50,7 @@ class Ledgers:
 
     def __init__(
         self,
-        client: Client,
+        client: At,
         *,
         once: bool = False,
         listed: Container[str] = (),
@@ -94,7 +94,7 @@ class Ledgers:
     async def levels(self, folder: str) -> list[tuple[str, Ledger]]:
         """The folders above one from which it inherits, nearest first, with their policies; otherwise as `above`."""
         found, speaking = [], self.client.segments.inherited.speaking
-        for path in lineage(self.client.store, folder)[1:]:
+        for path in lineage(self.client, folder)[1:]:
             ledger = self._above.get(path)
             try:
                 ledger = await self.load(path) if ledger is None else ledger
@@ -173,7 +173,7 @@ class Ledgers:
             changed = change(ledger)
             if changed == ledger:
                 return ledger
-            if await self.client.store.with_room(path, partial(self._replace, path, segment, changed)):
+            if await self.client.with_room(path, partial(self._replace, path, segment, changed)):
                 return changed
             attempt += 1
             if time.monotonic() >= deadline_s:

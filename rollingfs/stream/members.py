@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-from rollingfs.client import Client
 from rollingfs.errors import CorruptHeaderError
 from rollingfs.folders.listing import REPORT, Listings, OnError, Scan
 from rollingfs.format import merging, names
@@ -17,6 +16,7 @@ from rollingfs.read.contents import Sorted, is_of_entry
 from rollingfs.read.snapshot import Snapshot
 from rollingfs.runtime.gc_pause import collected_later
 from rollingfs.runtime.values import value_class
+from rollingfs.segment.at import At
 from rollingfs.stream.ledger import Ledgers
 from rollingfs.stream.ledger_codec import check_member_name
 
@@ -123,7 +123,7 @@ class Members:
         What to do about segments that cannot be read: ``"report"`` goes on with the others, ``"raise"`` raises.
     """
 
-    def __init__(self, client: Client, listings: Listings, path: str, on_error: OnError = REPORT) -> None:
+    def __init__(self, client: At, listings: Listings, path: str, on_error: OnError = REPORT) -> None:
         self.client = client
         self.listings = listings
         self.path = path
@@ -243,7 +243,7 @@ class Members:
 
         async def one(path: str, header: Header) -> bool:
             try:
-                await self.client.merges.resolve(path, header)
+                await self.client.commits.merges.resolve(path, header)
             except OSError as error:
                 if not self.is_reported(error):
                     raise
@@ -293,7 +293,7 @@ class Members:
         A store's own clock decides; its dates may be whole seconds, so the second time is the end of the second. The
         clock of a client may be behind those of the writers: no byte is older than its segment says.
         """
-        store, backend = self.client.store, self.client.backend
+        store, backend = self.client, self.client.backend
         if backend.has_clock:
             now = found.listed_s or await store.now_s(names.ledger_path(self.path))
             return now, now + backend.date_step_s

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from dataclasses import field
 from functools import partial
 
-from rollingfs.client import Client
 from rollingfs.errors import TIER_ERRORS
 from rollingfs.format.header import Header
 from rollingfs.maintenance.offload import Offloaded, Offloader
 from rollingfs.runtime.values import value_class
+from rollingfs.segment.at import At
 from rollingfs.stream.follow import Followed, fixed
 from rollingfs.stream.ledger import Ledgers
 from rollingfs.stream.ledger_codec import Ledger
@@ -35,7 +35,7 @@ class StreamOffloaded:
     """By path, why segments were left as they are."""
 
 
-async def offload_by_policy(client: Client, path: str, header: Header, ledger: Ledger) -> Offloaded | None:
+async def offload_by_policy(client: At, path: str, header: Header, ledger: Ledger) -> Offloaded | None:
     """Offload a segment as its policy says; None if no level of it has a tier.
 
     Parameters
@@ -58,7 +58,7 @@ async def offload_by_policy(client: Client, path: str, header: Header, ledger: L
     return await offload_as_asked(client, path, header, asked)
 
 
-async def offload_as_asked(client: Client, path: str, header: Header, asked: Asked) -> Offloaded:
+async def offload_as_asked(client: At, path: str, header: Header, asked: Asked) -> Offloaded:
     """Offload a segment of this incarnation."""
     return await Offloader(client.commits, client.fetcher).offload(
         path, asked.tier, asked.chosen, lag_s=asked.lag_s, block_bytes=asked.block_bytes, known=header

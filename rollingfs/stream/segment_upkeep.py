@@ -7,7 +7,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from rollingfs.client import Client
 from rollingfs.format import names
 from rollingfs.format.header import GRACE_S, Header, Phase
 from rollingfs.format.policies import Fields
@@ -15,10 +14,11 @@ from rollingfs.format.transitions import Guard
 from rollingfs.maintenance.collected import Collected
 from rollingfs.maintenance.consolidate import Consolidator
 from rollingfs.maintenance.offload import Offloaded
-from rollingfs.maintenance.roll import Roller
 from rollingfs.policy import READERS_GRACE_S
 from rollingfs.read.snapshot import Snapshot
 from rollingfs.runtime.values import value_class
+from rollingfs.segment.at import At
+from rollingfs.segment.verbs.roll import roll
 from rollingfs.stream.ledger import Ledgers
 from rollingfs.stream.ledger_codec import Ledger
 from rollingfs.stream.offload import offload_by_policy
@@ -62,7 +62,7 @@ class SegmentUpkeep:
         What a collection should know: as `seen` and `named` of it.
     """
 
-    def __init__(self, client: Client, how: How, path: str, ledger: Ledger | None, **known: Any) -> None:
+    def __init__(self, client: At, how: How, path: str, ledger: Ledger | None, **known: Any) -> None:
         self.client = client
         self.how = how
         self.path = path
@@ -104,9 +104,9 @@ class SegmentUpkeep:
                 lambda found: replace(found, policy=found.policy.inheriting(fields)),
                 Guard(header.segment, header.epoch if header.owner is not None else None),
             )
-        is_due = is_aged(header, self.client.store.now_ms())
+        is_due = is_aged(header, self.client.now_ms())
         if is_due:
-            await Roller(self.client.commits).roll(path, header.segment)
+            await roll(self.client, path, header.segment)
         return Upkept(path, is_stream=False, rolled=int(is_due))
 
     async def _offload(self, ledger: Ledger) -> Upkept:
@@ -145,7 +145,7 @@ async def attempt(how: How, verb: str, path: str, step: Callable[[], Awaitable[U
         return failure(path, verb, path, error)
 
 
-async def offload_segment(client: Client, path: str, ledger: Ledger | None = None) -> Offloaded | None:
+async def offload_segment(client: At, path: str, ledger: Ledger | None = None) -> Offloaded | None:
     """Offload a segment as its policies say; None if none of them has a tier, or if it is a plain file.
 
     Parameters
@@ -161,7 +161,7 @@ async def offload_segment(client: Client, path: str, ledger: Ledger | None = Non
 
 
 async def collect_segment(
-    client: Client, path: str, grace_s: float | None, *, dry_run: bool = False, **known: Any
+    client: At, path: str, grace_s: float | None, *, dry_run: bool = False, **known: Any
 ) -> Collected:
     """Collect what lies in the folder of a segment, or of one that was; nothing if somebody has done it meanwhile."""
     try:

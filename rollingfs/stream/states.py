@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
-from rollingfs.client import Client
 from rollingfs.commit.header_cache import Loaded
 from rollingfs.commit.index_pages import read_map
 from rollingfs.errors import ConflictError, CorruptHeaderError
@@ -25,6 +24,7 @@ from rollingfs.maintenance.outlook import Outlook
 from rollingfs.maintenance.runs import Plan
 from rollingfs.maintenance.state import SegmentState
 from rollingfs.read.snapshot import Snapshot
+from rollingfs.segment.at import At
 from rollingfs.stream.following import POLICIES_S_MAX
 from rollingfs.stream.ledger import Ledgers
 from rollingfs.stream.ledger_codec import Ledger
@@ -37,7 +37,7 @@ logger = logging.getLogger("rollingfs")
 class States:
     """Looks at segments. A store's listing that tells tokens spares the read of headers that are known."""
 
-    def __init__(self, client: Client, listings: Listings) -> None:
+    def __init__(self, client: At, listings: Listings) -> None:
         self.client = client
         self.listings = listings
         self._ledgers: dict[str, Ledger] = {}
@@ -73,7 +73,7 @@ class States:
             return SegmentState.of_plain(view.path, view.size, view.plain.modified)
         read, loaded = partial(self._read, view.path, chosen), Loaded(view.header, view.token)
         try:
-            return await read_map(self.client.store.headers, view.path, read, loaded)
+            return await read_map(self.client.headers, view.path, read, loaded)
         except (FileNotFoundError, CorruptHeaderError, ConflictError) as error:
             return SegmentState.unreadable(view.path, error)
 
@@ -84,7 +84,7 @@ class States:
             listed = await self.client.pages.unfold(path, header.entries)
             chunks = [chunk for chunk in listed if chunk.end > header.start]
             entries = list[Entry](chunks)
-        count, now_ms = await self.client.pages.count(path, header), self.client.store.now_ms()
+        count, now_ms = await self.client.pages.count(path, header), self.client.now_ms()
         mover, stores = self._mover(path, header), ("", *self.client.backend.tiers)
         state = SegmentState.of(path, header, chunks, count, chosen, now_ms)
         return replace(state, outlook=Outlook.of(header, entries, now_ms, stores, mover))

@@ -9,7 +9,6 @@ from functools import partial
 from typing import Any
 
 from rollingfs.backend.tiers import check_tier
-from rollingfs.client import Client
 from rollingfs.errors import ConflictError
 from rollingfs.folders.info import Info, info_of_row, info_of_unreadable
 from rollingfs.folders.listing import REPORT, Listings, OnError
@@ -17,6 +16,7 @@ from rollingfs.format import names
 from rollingfs.format.policies import PolicyChange
 from rollingfs.policy import OffloadPolicy
 from rollingfs.read.snapshot import Snapshot
+from rollingfs.segment.at import At
 from rollingfs.stream import retention_run
 from rollingfs.stream.cut import StreamCut
 from rollingfs.stream.cut_finder import Cutter
@@ -37,7 +37,7 @@ class _TrimUnderWayError(Exception):
 class StreamVerbs:
     """The operations on the stream in one folder; the parameters are those of `Members`."""
 
-    def __init__(self, client: Client, listings: Listings, path: str, on_error: OnError = REPORT) -> None:
+    def __init__(self, client: At, listings: Listings, path: str, on_error: OnError = REPORT) -> None:
         self.client = client
         self.path = path
         self.ledgers = Ledgers(client)
@@ -265,7 +265,7 @@ class StreamVerbs:
         """
         self._check_subscriber(subscriber)
         self._check_cut(cut)
-        published = Published(cut.renamed(self.members.name_of), self.client.store.clock())
+        published = Published(cut.renamed(self.members.name_of), self.client.clock())
         await self._enrol(subscriber, lambda found: {**found, subscriber: published})
 
     async def subscribe(self, subscriber: str) -> None:
@@ -284,7 +284,7 @@ class StreamVerbs:
             The subscription may not be stored; it may be made again.
         """
         self._check_subscriber(subscriber)
-        now = self.client.store.clock()
+        now = self.client.clock()
         published = Published(StreamCut({}, now, 0), now)
         await self._enrol(subscriber, lambda found: {subscriber: published, **found})
 
@@ -354,7 +354,7 @@ class StreamVerbs:
                 f"{self.path}: only a dry run tries a policy; nothing was changed: assign it to `retention`"
             )
         run = partial(retention_run.retain, self.members, self.cutter, self.trimmer, dry_run, policy, as_bytes)
-        return await self.client.store.with_room(names.ledger_path(self.path), run)
+        return await self.client.with_room(names.ledger_path(self.path), run)
 
     async def offload(
         self,

@@ -205,7 +205,7 @@ class Trimmer:
         try:
             view = await self.client.lookup.view(path, fresh=True)
             while view.header is not None and view.header.phase is Phase.MERGING:
-                await self.client.merges.resolve(path, view.header)
+                await self.client.commits.merges.resolve(path, view.header)
                 view = await self.client.lookup.view(path, fresh=True)
         except FileNotFoundError:
             return None

@@ -11,7 +11,6 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from functools import partial
 
-from rollingfs.client import Client
 from rollingfs.folders.collect_tree import SEGMENTS_AT_ONCE_MAX, TreeCollector
 from rollingfs.folders.listing import Listings
 from rollingfs.format import names
@@ -19,6 +18,7 @@ from rollingfs.format.header import GRACE_S, Chunk, Header, Phase
 from rollingfs.format.policies import Fields
 from rollingfs.policy import READERS_GRACE_S
 from rollingfs.runtime.values import value_class
+from rollingfs.segment.at import At
 from rollingfs.stream.ledger import Ledgers
 from rollingfs.stream.ledger_codec import Ledger
 from rollingfs.stream.offload_policy import Asked, policies_of
@@ -84,7 +84,7 @@ class Upkeep:
 
     def __init__(
         self,
-        client: Client,
+        client: At,
         steps: Collection[str] = STEPS,
         *,
         grace_s: float | None = None,
@@ -177,7 +177,7 @@ class Upkeep:
         if self._rests_now(path, ledger):
             return Upkept(path, is_stream=False)
         one = SegmentUpkeep(self.client, self.how, path, ledger, seen=self._seen, named=self._named)
-        began_s = self.client.store.now_ms() / 1000
+        began_s = self.client.now_ms() / 1000
         result = await one.keep()
         if result.is_idle and ledger is not None:
             await self._let_rest(path, ledger, began_s)
@@ -188,7 +188,7 @@ class Upkeep:
         rest = self._rests.get(path)
         if rest is None or ledger is None or rest.token != self._tree.tokens.get(path):
             return False
-        now_s = self.client.store.now_ms() / 1000
+        now_s = self.client.now_ms() / 1000
         # before the look it is where a clock went back: then all that waits for a time would wait longer
         return rest.policies == _policies(ledger) and rest.since_s <= now_s < rest.until_s
 

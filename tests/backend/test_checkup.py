@@ -12,7 +12,7 @@ from rollingfs.backend.checkup import NO, UNKNOWN, YES, Checkup, examine
 from rollingfs.backend.contract import Backend
 from rollingfs.backend.generic import GenericBackend
 from rollingfs.backend.local.backend import LocalBackend
-from rollingfs.client import Client
+from rollingfs.segment.at import At
 from rollingfs.testing import run
 from tests.support.backends import Counting, Scripted, private_memory, raises
 from tests.support.careless import careless
@@ -28,7 +28,7 @@ OTHERS = [
 
 
 def examined(backend: Backend, folder: str = "") -> Checkup:
-    return run(backend, examine(backend, Client(backend).runtime, folder))
+    return run(backend, examine(backend, At.of(backend).runtime, folder))
 
 
 def answers(found: Checkup) -> dict[str, str]:
@@ -76,7 +76,7 @@ def test_a_store_that_looks_first_is_not_safe_and_the_others_are_still_answered(
 @pytest.mark.parametrize(("races", "seconds", "probes"), [(1, 0.0, 1), (5, 0.0, 5), (1, 0.2, 2)])
 def test_races_are_repeated_as_asked(races: int, seconds: float, probes: int) -> None:
     backend = Counting(private_memory(), suspends=True, must_race=True)
-    found = run(backend, examine(backend, Client(backend).runtime, "", races, seconds))
+    found = run(backend, examine(backend, At.of(backend).runtime, "", races, seconds))
     assert found.is_safe
     assert backend.count("replace") >= 160 * probes
 

@@ -5,10 +5,10 @@ from hypothesis import example, given, strategies as st
 from rollingfs.backend.contract import Backend, ListingPage
 from rollingfs.backend.memory import MemoryBackend
 from rollingfs.backend.wrapper import BackendWrapper
-from rollingfs.client import Client
 from rollingfs.folders.listing import Listings
 from rollingfs.format import names
 from rollingfs.runtime.concurrency import drive
+from rollingfs.segment.at import At
 from tests.support.backends import private_memory
 
 FOLDER = "/folder"
@@ -37,7 +37,7 @@ class Paged(BackendWrapper):
 
 def _put(backend: MemoryBackend, path: str, state: str) -> None:
     """Put something at a path."""
-    client = Client(backend)
+    client = At.of(backend)
     if state in ("plain", "shadowed", "replaced"):
         drive(backend.write(path, [b"data"]))
     if state in ("live", "tombstone"):
@@ -71,5 +71,5 @@ def test_a_folder_exists_if_anything_lives_in_it_whatever_the_pages(contents: di
     backend = private_memory()
     for name, state in contents.items():
         _put(backend, f"{FOLDER}/{name}", state)
-    is_folder = drive(Listings(Client(Paged(backend, keys_max))).is_folder(FOLDER))
+    is_folder = drive(Listings(At.of(Paged(backend, keys_max))).is_folder(FOLDER))
     assert is_folder == any(state in ALIVE for state in contents.values())

@@ -20,9 +20,9 @@ from rollingfs.backend import verdicts
 from rollingfs.backend.contract import Backend
 from rollingfs.backend.probe import PROBE_VERSION, Abilities
 from rollingfs.backend.verdicts import CACHE_NAME, CACHE_S_MAX, Verdicts, forget_verdicts
-from rollingfs.client import Client
 from rollingfs.errors import UnsafeBackendError
 from rollingfs.runtime.concurrency import AsyncRuntime, SyncRuntime
+from rollingfs.segment.at import At
 from rollingfs.testing import run
 from tests.support.backends import Counting, Scripted, private_memory, raises
 from tests.support.careless import careless
@@ -54,7 +54,7 @@ def probes_of(backend: Counting) -> int:
 
 def ask(backend: Backend, cache: object = None, path: str = PATH) -> Abilities:
     """What a new client finds."""
-    found = Verdicts(backend, Client(backend).runtime, False if cache is None else str(cache))
+    found = Verdicts(backend, At.of(backend).runtime, False if cache is None else str(cache))
     return run(backend, found.abilities(path))
 
 
@@ -100,7 +100,7 @@ def test_a_refusal_is_not_kept(verb, tmp_path):
 
 def test_a_client_remembers_that_a_store_is_not_safe_and_does_not_probe_it_with_each_call():
     backend = careless("replace")
-    found = Verdicts(backend, Client(backend).runtime)
+    found = Verdicts(backend, At.of(backend).runtime)
     said = []
     for path in ("/logs/x", "/logs/x", "/logs/y"):
         with pytest.raises(UnsafeBackendError, match="it is not safe to write to") as caught:

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from rollingfs import RollingPolicy
-from rollingfs.client import Client
 from rollingfs.commit import fairness
 from rollingfs.commit.fairness import CLAIMED_S_MAX, Turns
 from rollingfs.format.header import Commit, Header
 from rollingfs.runtime.concurrency import drive
+from rollingfs.segment.at import At
 from tests.support.backends import private_memory
 
 SEGMENT = "7b0c2f6e-4d11-4c53-9b0e-0d3a5f9c1e27"
@@ -68,7 +68,7 @@ def test_who_has_asked_for_the_next_commit_is_waited_for_but_not_for_long(turns:
 
 def test_segments_that_are_deleted_are_not_remembered_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fairness, "SLOTS_MAX", 3)
-    client = Client(private_memory(), RollingPolicy(max_bytes=10, inline_bytes=0))
+    client = At.of(private_memory(), RollingPolicy(max_bytes=10, inline_bytes=0))
     for number in range(10):
         drive(client.segments.create(f"/folder/{number}"))
         drive(client.segments.append(f"/folder/{number}", b"x" * 30))

@@ -12,11 +12,11 @@ import pytest
 
 from rollingfs.backend import verdicts
 from rollingfs.backend.verdicts import forget_verdicts
-from rollingfs.client import Client
 from rollingfs.errors import LostCommitError, UnsafeBackendError
 from rollingfs.format import names
 from rollingfs.format.codec import parse_header
 from rollingfs.format.header import COMMITS_MAX
+from rollingfs.segment.at import At
 from tests.support.backends import Scripted, private_memory
 from tests.support.site import Site
 
@@ -58,7 +58,7 @@ def put(site: Site, data: bytes) -> None:
 def others_after(site: Site, before: bytes, *appends: bytes) -> None:
     """What the header would be if another had appended to an older one; it takes the place of the header."""
     put(site, before)
-    other = Client(Scripted(site.backend.inner))
+    other = At.of(Scripted(site.backend.inner))
     for data in appends:
         site.run(other.segments.append(site.path, data))
 
@@ -86,13 +86,13 @@ def test_a_writer_is_told_of_its_lost_commit_and_writes_no_more(site, look, othe
         LOOKS[look](site)
     assert (told.value.start, told.value.end, told.value.data) == (6, 10, b"ours")
     assert vars(pickle.loads(pickle.dumps(told.value))) == vars(told.value)
-    again = Client(site.backend)
+    again = At.of(site.backend)
     for client in (site.client, again):
         with pytest.raises(UnsafeBackendError, match="let another writer take its place"):
             site.run(client.segments.append(site.path, b"more"))
     assert site.content() == b"first " + b"".join(others)
     forget_verdicts()
-    assert site.run(Client(Scripted(site.backend.inner)).segments.append(site.path, told.value.data)) > 6
+    assert site.run(At.of(Scripted(site.backend.inner)).segments.append(site.path, told.value.data)) > 6
 
 
 @pytest.mark.parametrize("other", ["append", "overwrite"])
@@ -102,7 +102,7 @@ def test_a_writer_is_told_of_its_lost_overwrite(site, look, other):
     before = raw(site)
     site.run(site.client.segments.overwrite(site.path, [b"ours"]))
     put(site, before)
-    other_client = Client(Scripted(site.backend.inner))
+    other_client = At.of(Scripted(site.backend.inner))
     data = b"theirs" if other == "append" else [b"theirs"]
     site.run(getattr(other_client.segments, other)(site.path, data))
     with pytest.raises(LostCommitError, match="acknowledged a commit of the bytes from 0 to 4") as told:
@@ -143,7 +143,7 @@ def overwrite_twice(site: Site) -> None:
 
 def rename_onto(site: Site) -> None:
     site.run(site.client.segments.overwrite(site.path, [b"ours"]))
-    other = Client(Scripted(site.backend.inner))
+    other = At.of(Scripted(site.backend.inner))
     site.run(other.segments.overwrite(f"{site.path}2", [b"new"]))
     site.run(other.concats.rename(f"{site.path}2", site.path))
 
@@ -151,7 +151,7 @@ def rename_onto(site: Site) -> None:
 def make_anew(site: Site) -> None:
     site.append(b"one")
     site.run(site.backend.inner.delete([names.header_path(site.path)]))
-    other = Client(Scripted(site.backend.inner))
+    other = At.of(Scripted(site.backend.inner))
     site.run(other.segments.create(site.path, None))
     for _ in range(5):
         site.run(other.segments.append(site.path, b"x"))

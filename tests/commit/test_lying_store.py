@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from rollingfs.client import Client
 from rollingfs.errors import AppendOutcomeUnknown, ConflictError, LostCommitError, UnsafeBackendError
+from rollingfs.segment.at import At
 from tests.support.backends import private_memory
 from tests.support.simulation import EPOCH_S, NEAR, PATH, Distant, virtual_time
 
@@ -53,10 +53,10 @@ class Lying(Distant):
 
 async def live(store: Lying, lies: float) -> tuple[list[set[bytes]], bytes, list[BaseException | None]]:
     """The acknowledged appends of each writer, what is there at the end, and the error that ended each writer."""
-    clients = [Client(store) for _ in range(WRITERS)]
+    clients = [At.of(store) for _ in range(WRITERS)]
     await clients[0].segments.create(PATH, clients[0].segments.policy)
     for client in clients:
-        await client.store.abilities(PATH)
+        await client.abilities(PATH)
     store.lies = lies
 
     async def write(writer: int) -> tuple[set[bytes], BaseException | None]:
@@ -76,8 +76,8 @@ async def live(store: Lying, lies: float) -> tuple[list[set[bytes]], bytes, list
         return done, None
 
     found = await asyncio.gather(*map(write, range(WRITERS)))
-    view = await Client(store).lookup.view(PATH, fresh=True)
-    data = bytes(await Client(store).fetcher.read(view, 0, view.length))
+    view = await At.of(store).lookup.view(PATH, fresh=True)
+    data = bytes(await At.of(store).fetcher.read(view, 0, view.length))
     return [done for done, _ in found], data, [error for _, error in found]
 
 

@@ -6,7 +6,6 @@ import uuid
 import pytest
 
 from rollingfs import CorruptHeaderError, RollingPolicy
-from rollingfs.client import Client
 from rollingfs.format import names
 from rollingfs.format.codec import format_text
 from rollingfs.format.crc import crc32c
@@ -14,6 +13,7 @@ from rollingfs.format.header import OFFSET_MAX, Chunk, Header, Page
 from rollingfs.format.index_codec import format_page, parse_page
 from rollingfs.format.tokens import seal_text
 from rollingfs.runtime.concurrency import drive
+from rollingfs.segment.at import At
 from tests.support.backends import private_memory
 
 AT = "at=2026-11-20T10:00:00.000Z"
@@ -40,7 +40,7 @@ DAMAGES = {
 
 @pytest.fixture
 def client():
-    client = Client(private_memory(), RollingPolicy(100), header_cache_s=0)
+    client = At.of(private_memory(), RollingPolicy(100), header_cache_s=0)
     drive(client.segments.create(PATH))
     return client
 
@@ -71,7 +71,7 @@ def test_a_header_that_is_damaged_stops_every_operation_and_stays_as_it_is(clien
     drive(client.backend.replace(header, spoil(blob.data), blob.token))
     before = files(client)
     with pytest.raises(CorruptHeaderError, match=f"{PATH}.*header.*({why})"):
-        drive(OPERATIONS[operation](Client(client.backend, header_cache_s=0)))
+        drive(OPERATIONS[operation](At.of(client.backend, header_cache_s=0)))
     assert before.items() <= files(client).items()
 
 

@@ -48,7 +48,7 @@ def test_of_known_parts_no_byte_is_made_up_or_fetched_again(path, monkeypatch):
         for start, end in [(12, 18), (10, 60), (15, 25), (30, 40), (55, 90)]:
             assert read(file, start, end) == DATA[start:end]
     with fs.open(path, cache_type="parts", cache_options={"data": dict(parts), "strict": True}) as file:
-        monkeypatch.setattr(fs._client, "fetcher", None)
+        monkeypatch.setitem(vars(fs._client), "fetcher", None)
         assert read(file, 12, 18) == DATA[12:18]
         with pytest.raises(ValueError, match=f"{path}: bytes 1[58] to 25 are not among the parts that are known"):
             read(file, 15, 25)

@@ -1,6 +1,7 @@
 """`Segment`: its snapshot, what it reads and refuses, its verbs, exclusive handles; each verb's async twin."""
 
 import asyncio
+from dataclasses import replace
 from datetime import UTC, datetime
 from operator import methodcaller
 
@@ -72,8 +73,10 @@ def test_the_length_of_chunks_needs_no_page_an_item_only_its_own_and_what_is_tru
     site.create()
     count = LOOSE_CHUNKS_MAX * 3
     site.append(DATA + DATA[: count - 250])
-    handle = Segment(Core(client := site.other(), site.bridge), drive(client.lookup.view(site.path)))
-    client.backend = client.pages.backend = Scripted(client.backend)
+    client = site.other()
+    client = replace(client, backend=Scripted(client.backend))
+    handle = Segment(Core(client, site.bridge), drive(client.lookup.view(site.path)))
+    client.pages.backend = client.backend
     assert len(handle.chunks) == count
     assert client.backend.calls == []
     assert handle.chunks[0].start == 0

@@ -16,8 +16,8 @@ from rollingfs.errors import CorruptChunkError, RollingError
 from rollingfs.format import erasing, names
 from rollingfs.format.header import AGE_S_MAX, GRACE_S, Page
 from rollingfs.format.transitions import Guard
-from rollingfs.maintenance.roll import Roller
 from rollingfs.runtime.concurrency import drive
+from rollingfs.segment.verbs.roll import roll
 from rollingfs.stream.blocks import BlockRule
 from tests.support.examples import MANY, slowly
 from tests.support.faults import Crashed, Fault, Store, TieredStore
@@ -46,8 +46,8 @@ def erase(world: World) -> Any:
     return world.erase(A, CUT)
 
 
-def roll(world: World) -> Any:
-    return drive(Roller(world.client.commits).roll(A))
+def rolled(world: World) -> Any:
+    return drive(roll(world.client, A))
 
 
 def follow(world: World) -> Any:
@@ -79,7 +79,7 @@ VERBS = {
     "consolidate": Verb(lambda world: world.consolidate(A), lambda world: world.header(A).chunk_count <= 3),
     "erase": Verb(erase, is_erased, cut=CUT),
     "erase in a tier": Verb(erase, is_erased, five_cold, CUT),
-    "roll": Verb(roll, lambda world: world.header(A).tail == b""),
+    "roll": Verb(rolled, lambda world: world.header(A).tail == b""),
     "follow": Verb(follow, lambda world: tiers(world) <= {"cold"} and not world.header(A).tail),
 }
 
@@ -102,7 +102,7 @@ OTHERS: dict[str, Other] = {
     "offload": (offload, WHOLE, 0),
     "offload and onload": (lambda world: (offload(world), world.onload(A)), WHOLE, 0),
     "erase": (lambda world: world.erase(A, 45), WHOLE, 45),
-    "roll": (roll, WHOLE, 0),
+    "roll": (rolled, WHOLE, 0),
     "collect": (lambda world: world.collect(A, GRACE_S), WHOLE, 0),
     "seal": (lambda world: world.seal(A), WHOLE, 0),
     "an owner takes over": (_take_over, WHOLE + b"mine" * 10, 0),

@@ -12,7 +12,6 @@ from functools import partial
 import pytest
 
 from rollingfs.backend.tiers import TieredBackend, TierStore
-from rollingfs.client import Client
 from rollingfs.errors import BadOffsetError, ConflictError, CorruptChunkError, UnknownTierError
 from rollingfs.folders.collect_tree import TreeCollector
 from rollingfs.format import names
@@ -20,6 +19,7 @@ from rollingfs.format.header import AGE_S_MAX, GRACE_S
 from rollingfs.maintenance import offload as offload_module
 from rollingfs.maintenance.offload import Offloaded
 from rollingfs.runtime.concurrency import drive
+from rollingfs.segment.at import At
 from tests.support.faults import CLOCK, Store, TieredStore
 from tests.support.life import World, pieces_of
 from tests.support.small import SMALL, Failing, client, filled, is_whole
@@ -191,7 +191,7 @@ def test_two_hot_stores_that_share_a_root_by_mistake_do_not_delete_each_others_c
     for world in worlds:
         assert world.content(A) == DATA[300:]
     assert len(cold.files() - {"/archive/$tier"}) == 20
-    drive(TreeCollector(Client(cold)).collect("/archive", grace_s=0))
+    drive(TreeCollector(At.of(cold)).collect("/archive", grace_s=0))
     assert len({file for file in cold.files() if "/tier-" in file}) == 20, "a tier that is taken for a tree of segments"
 
 

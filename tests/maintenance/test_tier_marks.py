@@ -245,7 +245,7 @@ def test_a_tombstone_leads_to_a_tier_until_the_tier_was_looked_at(pair):
     world = pair.filled()
     world.delete(A)
     world.backend._stores["cold"].backend.fs.pipe_file(f"{ROOT}{A}$chunks/tier-{'0' * 12}-x-y", b"of others")
-    key = world.client.store.headers.seen(A).header.tiers[0].key
+    key = world.client.headers.seen(A).header.tiers[0].key
     pair.cold.fs.pipe_file(f"{ROOT}{A}$chunks/tier-{key}-{'0' * 20}-abc", b"of a crash")
     pair.unmount(None)
     pair.hot.lapse(2 * GRACE_S)
@@ -318,7 +318,7 @@ def _as_by_an_older_release(world: World, pair: Pair) -> None:
     pair.hot._put(names.header_path(A), tokens.seal_text(body) + tail)
     pair.cold.fs.pipe_file(MARK, b"")
     assert header.tiers[0].id
-    world.client.store.headers.forget()
+    world.client.headers.forget()
 
 
 def test_a_line_and_a_mark_of_an_older_release_are_read_and_learn_the_id_at_the_next_offload(pair):

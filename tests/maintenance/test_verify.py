@@ -4,7 +4,7 @@ import pytest
 
 from rollingfs import RollingPolicy
 from rollingfs.format import names
-from rollingfs.maintenance.verify import damaged
+from rollingfs.segment.verbs.verify import damaged
 from tests.support.backends import Scripted, private_memory
 from tests.support.life import World
 

@@ -21,10 +21,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rollingfs import RetentionPolicy, RollingFileSystem, RollingPolicy
-from rollingfs.client import Client
 from rollingfs.errors import BadOffsetError, WholeFileError
 from rollingfs.fs.core import core
 from rollingfs.parquet import append, rewrite, truncate
+from rollingfs.segment.at import At
 from rollingfs.stream.upkeep import Upkeep
 from tests.support.backends import Scripted, private_memory
 from tests.support.cli import done, failed
@@ -137,7 +137,7 @@ def made_zip() -> bytes:
 def test_retention_leaves_files_that_can_be_read(policy, by):
     clock, store = Turned(), Scripted(private_memory())
     fs = RollingFileSystem(backend=store)
-    core(fs).client = Client(store, RollingPolicy(max_bytes=500, inline_bytes=0), clock=clock)
+    core(fs).client = At.of(store, RollingPolicy(max_bytes=500, inline_bytes=0), clock=clock)
     stream, zipped = fs.stream("/s"), made_zip()
     fs.pipe_file("/s/zip", zipped)
     append(fs, "/s/sealed", {"n": [0]})

@@ -6,7 +6,7 @@ import errno
 import pytest
 
 from rollingfs import FolderOccupiedError, RollingFileSystem
-from rollingfs.client import Client
+from rollingfs.segment.at import At
 from tests.support.backends import Scripted, private_memory, raises
 from tests.support.examples import slowly
 from tests.support.places import new_place
@@ -153,7 +153,7 @@ def test_a_segment_that_another_has_made_meanwhile_is_found_before_the_folder():
     fs, path = RollingFileSystem(backend=private_memory(), skip_instance_cache=True), "/made"
     fs.create(path)
     fs.rm(path)  # the tombstone is cached
-    other = Client(fs._backend)
+    other = At.of(fs._backend)
     fs._bridge.run(other.segments.create(path))
     fs._bridge.run(other.segments.create(f"{path}/below"))
     fs.overwrite(path, b"x")

@@ -18,9 +18,9 @@ from rollingfs.format import names
 from rollingfs.format.crc import combined, crc32c
 from rollingfs.format.header import AGE_S_MAX, Chunk
 from rollingfs.fs import reading
-from rollingfs.maintenance.verify import damaged
 from rollingfs.read import prefetch
 from rollingfs.read.piece_checks import PieceChecks
+from rollingfs.segment.verbs.verify import damaged
 from tests.support.backends import Counting, Scripted, private_memory
 from tests.support.examples import examples
 from tests.support.life import World

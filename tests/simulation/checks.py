@@ -68,7 +68,7 @@ def _is_left_behind(world: World, file: str, doing: Doing) -> bool:
 
 def check_inherited(world: World, header: Header, doing: Doing) -> None:
     """A new segment has the fields that its folder and those above said, as late as clients believe them."""
-    folders = lineage(world.clients[0].store, names.parent(doing.call.path))
+    folders = lineage(world.clients[0], names.parent(doing.call.path))
     since_s = doing.began_s - BELIEVED_S
     said = [[one.rolling for one in world.witness.ledgers_since(folder, since_s)] for folder in reversed(folders)]
     was_refused = world.ways[doing.client].refused_s >= doing.began_s - BELIEVED_S

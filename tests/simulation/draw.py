@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
-from rollingfs.client import Client
 from rollingfs.errors import ConflictError, CorruptChunkError
 from rollingfs.format.header import AGE_S_MAX
 from rollingfs.format.transitions import Guard
 from rollingfs.fs.core import Core
+from rollingfs.segment.at import At
 from tests.simulation import model
 from tests.simulation.history import Doing, tokens_of
 from tests.simulation.model import Call, Seg, Who
@@ -36,7 +36,7 @@ class Op:
     """An operation: for the model, and for a client."""
 
     call: Call
-    start: Callable[[Client], Coroutine[Any, Any, Any]]
+    start: Callable[[At], Coroutine[Any, Any, Any]]
     done: Callable[[Any, Doing], None] | None = None
     """Called with the value after a success."""
 
@@ -50,7 +50,7 @@ class Handle:
     epoch: int
 
 
-def core_of(client: Client) -> Core:
+def core_of(client: At) -> Core:
     """The way in for verbs of files."""
     return Core(client, cast("Any", SimpleNamespace(backend=client.backend)))
 
@@ -111,7 +111,7 @@ class Draw:
     def _takes_more(seg: Seg | None) -> bool:
         return seg is not None and not seg.sealed and len(seg.data) < SIZE_MAX
 
-    def _upkeep(self, path: str, start: Callable[[Client], Coroutine[Any, Any, Any]], *errors: type[Exception]) -> Op:
+    def _upkeep(self, path: str, start: Callable[[At], Coroutine[Any, Any, Any]], *errors: type[Exception]) -> Op:
         may = frozenset({FileNotFoundError, ConflictError, CorruptChunkError, *errors})
         return Op(Call(model.look, path, {}, may), start)
 

@@ -17,13 +17,13 @@ from starlette.requests import Request
 from rollingfs import RollingFileSystem
 from rollingfs.cli import change
 from rollingfs.cli.session import Place, Session
-from rollingfs.client import Client
 from rollingfs.errors import AppendOutcomeUnknown, CommitTimeoutError, RollingError
 from rollingfs.format.transitions import Guard
 from rollingfs.fs.binding import Binding
 from rollingfs.fs.core import Core
 from rollingfs.logging import RollingHandler
 from rollingfs.runtime.concurrency import drive
+from rollingfs.segment.at import At
 from rollingfs.server import segments, webhdfs
 from rollingfs.server.access import Access
 from rollingfs.server.operations import Call as RestCall
@@ -60,7 +60,7 @@ class FaceBridge:
     def check_process(self) -> None: ...
 
 
-def filesystem_of(client: Client) -> RollingFileSystem:
+def filesystem_of(client: At) -> RollingFileSystem:
     """A filesystem whose verbs are those of a simulated client."""
     fs = RollingFileSystem(backend=client.backend, asynchronous=True, skip_instance_cache=True)
     bridge: Any = FaceBridge(client.backend)

@@ -13,11 +13,11 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 from unittest import mock
 
-from rollingfs.client import Client
 from rollingfs.fs import follower
 from rollingfs.fs.follower import Follower
 from rollingfs.maintenance.offload import check_may_move
 from rollingfs.policy import OffloadPolicy
+from rollingfs.segment.at import At
 from rollingfs.stream.blocks import POLL_S_MAX, Move
 from rollingfs.stream.follow import Followed, fixed
 from rollingfs.stream.ledger import Ledgers
@@ -63,7 +63,7 @@ async def kept(upkeep: Upkeep, roots: tuple[str, ...] = ROOTS) -> Upkept:
 class Following:
     """A follower of all, whose looks are parts of operations."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: At) -> None:
         below = SimpleNamespace(client=client, bridge=_Bridge(), strip=lambda path: path)
         with mock.patch.object(follower, "core", return_value=below):
             self.follower = Follower(ROOTS, fs=cast("Any", None))
@@ -90,7 +90,7 @@ async def check_lasting(world: World) -> None:
     chance = random.Random(world.plan.seed ^ 0x1A57)
     running.set(Doing(0, Call(by_steps, "", is_step=lambda before, after: True), 0, world.history.now))
     client, writer = (world.client_on(world.store, world.store.clock) for _ in range(2))
-    client.offload_policy = chance.choice((None, OffloadPolicy("warm", after_age=100, block_bytes=60)))
+    client = replace(client, offload_policy=chance.choice((None, OffloadPolicy("warm", after_age=100, block_bytes=60))))
     upkeep = Upkeep(client, readers_grace_s=0)
     if chance.random() < 0.5:
         await _check_upkeep(world, chance, upkeep, writer)
@@ -98,7 +98,7 @@ async def check_lasting(world: World) -> None:
         await _check_follower(world, chance, client, writer)
 
 
-async def _check_upkeep(world: World, chance: random.Random, upkeep: Upkeep, writer: Client) -> None:
+async def _check_upkeep(world: World, chance: random.Random, upkeep: Upkeep, writer: At) -> None:
     first = world.tokens
     for number in range(EVENTS):
         await asyncio.sleep(chance.random() * PAUSE_S_MAX)
@@ -110,7 +110,7 @@ async def _check_upkeep(world: World, chance: random.Random, upkeep: Upkeep, wri
                 break
             await asyncio.sleep(chance.random())
         client = world.client_on(world.store, lambda: world.store.clock() - LOOK_S)  # what became due since waits
-        client.offload_policy = upkeep.client.offload_policy
+        client = replace(client, offload_policy=upkeep.client.offload_policy)
         anew = await kept(Upkeep(client, (ROLL, OFFLOAD, CONSOLIDATE), readers_grace_s=0))
         world.counts["rounds of a long life"] += 1
         if (anew.rolled, anew.offloaded.files, anew.consolidated.replaced) != (0, 0, 0):
@@ -130,7 +130,7 @@ def _check_tails(world: World, first: int) -> None:
             raise Violation(f"{path}: its tail is {age_s} s old after a round of upkeep: {header.policy}")
 
 
-async def _check_follower(world: World, chance: random.Random, client: Client, writer: Client) -> None:
+async def _check_follower(world: World, chance: random.Random, client: At, writer: At) -> None:
     follower = Following(client).follower
     task = asyncio.ensure_future(follower._run())
     try:
@@ -146,7 +146,7 @@ async def _check_follower(world: World, chance: random.Random, client: Client, w
         await task
 
 
-async def _check_followed(world: World, client: Client) -> None:
+async def _check_followed(world: World, client: At) -> None:
     """No full or old block waits."""
     fresh = world.client_on(world.store, lambda: world.store.clock() - POLL_S_MAX)  # what is due now waits for a poll
     for path in world.history.state:
@@ -170,7 +170,7 @@ async def _check_followed(world: World, client: Client) -> None:
             raise Violation(f"{path}: a follower has left {now}, {asked}, {one.status}")
 
 
-async def _append(world: World, chance: random.Random, writer: Client) -> None:
+async def _append(world: World, chance: random.Random, writer: At) -> None:
     state = world.history.state
     good = [path for path, seg in state.items() if not seg.sealed and seg.owner is None]
     for path in chance.sample(good, min(len(good), chance.randint(0, 2))):

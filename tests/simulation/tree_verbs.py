@@ -7,7 +7,6 @@ from functools import partial
 from typing import Any
 
 from rollingfs.backend.contract import Over
-from rollingfs.client import Client
 from rollingfs.errors import BadOffsetError, ConflictError
 from rollingfs.folders.folders import Folders
 from rollingfs.folders.listing import Listings
@@ -17,6 +16,7 @@ from rollingfs.format.policies import PolicyChange
 from rollingfs.fs import transfers
 from rollingfs.maintenance.offload import Chosen
 from rollingfs.policy import FOREVER, OffloadPolicy
+from rollingfs.segment.at import At
 from rollingfs.stream.blocks import Move
 from rollingfs.stream.cut import StreamCut
 from rollingfs.stream.follow import Followed, fixed
@@ -90,7 +90,7 @@ class TreeVerbs(Draw):
     def _bound(self, folder: str, name: str) -> Bound:
         return self.world.bounds.setdefault((folder, name), Bound(folder, name))
 
-    def _subscribing(self, folder: str, name: str, start: Callable[[Client], Coroutine[Any, Any, Any]]) -> Op:
+    def _subscribing(self, folder: str, name: str, start: Callable[[At], Coroutine[Any, Any, Any]]) -> Op:
         bound = self._bound(folder, name)
         left = bound.left
 
@@ -150,9 +150,7 @@ class TreeVerbs(Draw):
         op = replace(op, call=replace(op.call, is_retaining=False))
         return replace(op, done=lambda did, doing: stream_checks.check_trimmed(self.world, cut, did, doing))
 
-    def _retaining(
-        self, folder: str, start: Callable[[Client], Coroutine[Any, Any, Any]], *errors: type[Exception]
-    ) -> Op:
+    def _retaining(self, folder: str, start: Callable[[At], Coroutine[Any, Any, Any]], *errors: type[Exception]) -> Op:
         world = self.world
         op = self._upkeep(folder, start, ValueError, *errors)
         is_step = partial(model.retains, folder=folder, is_unread=world.is_unread, limited=world.limited)
@@ -172,7 +170,7 @@ class TreeVerbs(Draw):
         """A round of upkeep of a tree."""
         root = self.chance.choice(("/top", "/other"))
 
-        async def start(client: Client) -> None:
+        async def start(client: At) -> None:
             did = await kept(self.world.upkeep(client), (root,))
             self.world.counts["idle tails made a chunk"] += did.rolled
 
@@ -180,7 +178,7 @@ class TreeVerbs(Draw):
 
     # -- folders -------------------------------------------------------------------------------------------------
 
-    def _of_tree(self, folder: str, start: Callable[[Client], Coroutine[Any, Any, Any]], **args: Any) -> Op:
+    def _of_tree(self, folder: str, start: Callable[[At], Coroutine[Any, Any, Any]], **args: Any) -> Op:
         step = partial(model.moves if args else model.removes, folder=folder, **args)
         self.world.limited |= set(args.values()) if folder in self.world.limited else set()
         for bound in self.world.bounds.values():
@@ -230,7 +228,7 @@ class TreeVerbs(Draw):
         """A look of a follower, and the block that is due."""
         path, asked = self._long(), Asked("cold", Chosen(), self._lag_s(), 40, 0.0)
 
-        async def start(client: Client) -> None:
+        async def start(client: At) -> None:
             follower = Followed(client, path, fixed(asked))
             if isinstance(due := await follower.look(), Move):
                 await follower.move(due)
@@ -240,7 +238,7 @@ class TreeVerbs(Draw):
     def follow_all(self) -> Op:
         """Some looks of a follower of all that lives as long as its process."""
 
-        async def start(client: Client) -> None:
+        async def start(client: At) -> None:
             for _ in range(self.chance.randint(1, 4)):
                 await self.world.follower(client).follow()
                 await asyncio.sleep(self.chance.choice((0.0, 2.0, 40.0)))
@@ -265,7 +263,7 @@ class TreeVerbs(Draw):
             return None
         data = self.data()
 
-        async def start(client: Client) -> None:
+        async def start(client: At) -> None:
             self.world.store.put_whole(path, data, Over.ANYTHING)
 
         return Op(Call(model.drop_in, path, {"data": data}), start)
@@ -278,13 +276,13 @@ class TreeVerbs(Draw):
         path = self.chance.choice(plain)
         if self.often(0.3):
 
-            async def remove(client: Client) -> None:
+            async def remove(client: At) -> None:
                 self.world.store.files.pop(path, None)
 
             return Op(Call(model.drop_out, path), remove)
         data = self.state[path].data + self.data(3)
 
-        async def grow(client: Client) -> None:
+        async def grow(client: At) -> None:
             self.world.store.put_whole(path, data, Over.ANYTHING)
 
         return Op(Call(model.drop_in, path, {"data": data}), grow)

@@ -6,7 +6,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from rollingfs.client import Client
 from rollingfs.errors import BadOffsetError, ConflictError, CorruptChunkError, SegmentTruncatedError, StagedExpiredError
 from rollingfs.folders.collect_tree import TreeCollector
 from rollingfs.folders.listing import Listings
@@ -15,7 +14,8 @@ from rollingfs.format.transitions import Guard
 from rollingfs.fs import reading
 from rollingfs.maintenance.consolidate import Consolidator
 from rollingfs.maintenance.offload import Chosen, Offloader
-from rollingfs.maintenance.roll import Roller
+from rollingfs.segment.at import At
+from rollingfs.segment.verbs.roll import roll
 from tests.simulation import checks, model
 from tests.simulation.draw import TOKENS_MAX, TOKENS_OF_LARGE_MAX, Handle, Op, core_of
 from tests.simulation.faces import FaceVerbs
@@ -117,7 +117,7 @@ class Verbs(TreeVerbs, FaceVerbs):
         path = self.chance.choice(lost) if lost else self.path(lambda seg: seg is not None)
         owner = f"owner {self.world.new_number()}"
 
-        async def start(client: Client) -> int:
+        async def start(client: At) -> int:
             return (await client.segments.acquire(path, owner)).epoch
 
         return Op(
@@ -174,7 +174,7 @@ class Verbs(TreeVerbs, FaceVerbs):
 
     def roll(self) -> Op:
         path = self._long()
-        return self._upkeep(path, lambda client: Roller(client.commits).roll(path))
+        return self._upkeep(path, lambda client: roll(client, path))
 
     def offload(self) -> Op:
         path, tier, lag_s = self._long(), self.chance.choice(("cold", "warm")), self._lag_s()
@@ -207,7 +207,7 @@ class Verbs(TreeVerbs, FaceVerbs):
         if self.often(0.05):
             begin = max(begin - 3, 0)
 
-        async def start(client: Client) -> bytes:
+        async def start(client: At) -> bytes:
             view = await client.lookup.view(path)
             return bytes(await client.fetcher.read(view, begin, end))
 
@@ -218,7 +218,7 @@ class Verbs(TreeVerbs, FaceVerbs):
         path, verify = self._long(), self.often(0.5)
         begin, end = sorted(self.chance.randint(0, 300) for _ in range(2)) if self.often(0.7) else (None, None)
 
-        async def start(client: Client) -> bytes:
+        async def start(client: At) -> bytes:
             if begin is not None:
                 return await reading.cat_file(core_of(client), path, begin, end, verify)
             await reading.get_file(core_of(client), path, file := io.BytesIO(), verify=verify)
@@ -242,7 +242,7 @@ class Verbs(TreeVerbs, FaceVerbs):
     def export(self) -> Op:
         path, target = self._long(), f"{EXPORTS}{self.world.new_number()}"
 
-        async def start(client: Client) -> bytes | None:
+        async def start(client: At) -> bytes | None:
             view = await client.lookup.view(path, fresh=True)
             await client.exporter.export(view, client.backend, target)
             return self.world.store.content(target)

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
-from rollingfs.client import Client
 from rollingfs.commit import header_cache
 from rollingfs.commit.shadowing import is_shadowed, shadow
 from rollingfs.format import merging, names
@@ -14,6 +13,7 @@ from rollingfs.format.crc import crc32c
 from rollingfs.format.header import Chunk, Header, Page
 from rollingfs.format.policies import ROLLING_ATTR, parse_rolling
 from rollingfs.runtime.concurrency import drive
+from rollingfs.segment.at import At
 from rollingfs.stream.ledger_codec import Ledger, parse_ledger
 from tests.simulation.history import Doing, History, Violation, running
 from tests.simulation.lost import Lost
@@ -76,7 +76,7 @@ class Witness:
 
     def watch(self, store: Store) -> None:
         self.store = store
-        self.reader = Client(store, header_cache_s=0.0, clock=store.clock)
+        self.reader = At.of(store, header_cache_s=0.0, clock=store.clock)
 
     # -- what the store says -----------------------------------------------------------------------------------
 

@@ -6,14 +6,14 @@ import itertools
 import random
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 from unittest import mock
 
-import rollingfs.client
+import rollingfs.segment.at
 from rollingfs import RollingFileSystem
 from rollingfs.backend.contract import Backend
-from rollingfs.client import Client
 from rollingfs.commit.chunk_files import Staged
 from rollingfs.errors import (
     AppendOutcomeUnknown,
@@ -29,6 +29,7 @@ from rollingfs.format import names
 from rollingfs.format.header import AGE_S_MAX, GRACE_S, Header
 from rollingfs.maintenance.erased import Erased
 from rollingfs.policy import OffloadPolicy, RollingPolicy
+from rollingfs.segment.at import At
 from rollingfs.stream.cut import StreamCut
 from rollingfs.stream.ledger_codec import Ledger
 from rollingfs.stream.retention import RetentionPolicy
@@ -85,9 +86,9 @@ class World:
         self.limited: set[str] = set()
         """Folders that have, or had, a policy that lets go what is unread."""
         self.doings: dict[asyncio.Task[None], Doing] = {}
-        self.upkeeps: dict[Client, Upkeep] = {}
-        self.followers: dict[Client, Following] = {}
-        self.faces: dict[Client, RollingFileSystem] = {}
+        self.upkeeps: dict[At, Upkeep] = {}
+        self.followers: dict[At, Following] = {}
+        self.faces: dict[At, RollingFileSystem] = {}
         self.tables = Tables()
         self._numbers = itertools.count(1)
         self.history = History(lambda: self.store.clock(), partial(stream_checks.check_step, self))
@@ -131,12 +132,12 @@ class World:
         self.walls = [Wall(self.chance) if has_clock else wall for _ in range(count)]
         self.kinds = [self.chance.random() < 0.6 and has_clock for _ in range(count)]
         self.ways: list[Way] = []
-        self.past: list[tuple[Way, Client]] = []
+        self.past: list[tuple[Way, At]] = []
         self.unknown: list[tuple[Sequence[str], Way]] = []
         """The paths of calls that may go on although their caller knows no more: their requests may be on the way."""
         self.clients = [self._client(index) for index in range(count)]
 
-    def _client(self, index: int) -> Client:
+    def _client(self, index: int) -> At:
         way = Way(self.store, random.Random(self.chance.getrandbits(48)), self.faults, is_async=self.kinds[index])
         self.ways[index:] = [way, *self.ways[index + 1 :]]
         client = self.client_on(
@@ -145,29 +146,29 @@ class World:
             header_cache_s=self.chance.choice(HEADERS_CACHED_S),
             commit_timeout_s=self.chance.choice(COMMIT_TIMEOUTS_S),
         )
-        client.offload_policy = self.chance.choice((None, OffloadPolicy("cold", after_bytes=30)))
+        client = replace(client, offload_policy=self.chance.choice((None, OffloadPolicy("cold", after_bytes=30))))
         self.past.append((way, client))
         return client
 
-    def upkeep(self, client: Client) -> Upkeep:
+    def upkeep(self, client: At) -> Upkeep:
         """The upkeep of a process."""
         return self.upkeeps.setdefault(client, Upkeep(client, readers_grace_s=self.chance.choice((0.0, 600.0))))
 
-    def follower(self, client: Client) -> Following:
+    def follower(self, client: At) -> Following:
         """The follower of a process."""
         return self.followers.setdefault(client, Following(client))
 
-    def face_of(self, client: Client) -> RollingFileSystem:
+    def face_of(self, client: At) -> RollingFileSystem:
         """The filesystem of the programs on top in a process."""
         if client not in self.faces:
             self.faces[client] = filesystem_of(client)
         return self.faces[client]
 
-    def client_on(self, backend: Backend, clock: Callable[[], float], **options: Any) -> Client:
+    def client_on(self, backend: Backend, clock: Callable[[], float], **options: Any) -> At:
         """A client that never waits for real."""
         threads = partial(SimulatedThreads, random.Random(self.chance.getrandbits(48)))
-        with mock.patch.object(rollingfs.client, "SyncRuntime", threads):
-            return Client(backend, self.policy, clock=clock, **options)
+        with mock.patch.object(rollingfs.segment.at, "SyncRuntime", threads):
+            return At.of(backend, self.policy, clock=clock, **options)
 
     def crash(self, chance: random.Random) -> None:
         """Kill a process; another takes its place."""
@@ -243,7 +244,7 @@ class World:
         elif (error := task.exception()) is not None:
             self.fail(error if isinstance(error, Violation) else _unexpected(doing, error))
 
-    async def _do(self, op: Op, doing: Doing, client: Client, chance: random.Random) -> None:
+    async def _do(self, op: Op, doing: Doing, client: At, chance: random.Random) -> None:
         running.set(doing)
         share = chance.choice(self.faulty_shares) if op.call.verb not in model.FOREIGN else 0.0
         Way.chances.set((chance, share))

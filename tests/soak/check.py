@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from rollingfs.client import Client
 from rollingfs.format import names
+from rollingfs.segment.at import At
 from tests.soak.plan import SOCKETS_AT_REST_MAX, Place, read_notes
 from tests.support.backends import Shifted
 from tests.support.history import Call, check_order
@@ -92,9 +92,9 @@ def broken(place: Place) -> Iterator[str]:
     yield from _left(place, fs)
 
 
-def _later(fs: Any) -> Client:
+def _later(fs: Any) -> At:
     """A client for which all that processes left half done is old."""
-    return Client(Shifted(fs._backend, LATER_S), clock=lambda: time.time() + LATER_S)
+    return At.of(Shifted(fs._backend, LATER_S), clock=lambda: time.time() + LATER_S)
 
 
 def _settle(place: Place, fs: Any) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from rollingfs import RollingFileSystem
 from rollingfs.backend.local.backend import LocalBackend
-from rollingfs.client import Client
+from rollingfs.segment.at import At
 from tests.support import spark as world
 from tests.support.servers import new_bucket, require_module, shared_backend
 
@@ -62,14 +62,14 @@ def fs() -> RollingFileSystem:
 @pytest.fixture
 def disk(spark: Any, tmp_path: Any) -> world.Place:
     """A folder of the local disk."""
-    return world.Place(spark, Client(LocalBackend(sync=False)), str(tmp_path), f"rolling+file://{tmp_path}")
+    return world.Place(spark, At.of(LocalBackend(sync=False)), str(tmp_path), f"rolling+file://{tmp_path}")
 
 
 @pytest.fixture
 def s3(spark: Any, spark_s3: dict[str, Any]) -> world.Place:
     """A bucket on MinIO."""
     bucket = new_bucket(spark_s3)
-    return world.Place(spark, Client(shared_backend(**spark_s3)), bucket, f"rolling+s3://{bucket}")
+    return world.Place(spark, At.of(shared_backend(**spark_s3)), bucket, f"rolling+s3://{bucket}")
 
 
 @pytest.fixture(params=["disk", pytest.param("s3", marks=pytest.mark.s3)])

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from rollingfs.backend.local.backend import LocalBackend
-from rollingfs.client import Client
 from rollingfs.policy import RollingPolicy
+from rollingfs.segment.at import At
 from tests.support import spark as world
 from tests.support.servers import new_bucket, shared_backend
 from tests.support.spark import Place
@@ -86,7 +86,7 @@ def jvm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Jvm]:
 def places(jvm: Jvm, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
     """Folder after folder of the disk, or prefix after prefix in a bucket that the JVM knows as well."""
     jvm.tell("new")  # of the store before
-    client, root, scheme = Client(LocalBackend(sync=False)), str(tmp_path), "rolling+file"
+    client, root, scheme = At.of(LocalBackend(sync=False)), str(tmp_path), "rolling+file"
     if request.param == "prefixes":
         world.require_s3a()
         from rollingfs.spark.configure import s3a_options
@@ -94,7 +94,7 @@ def places(jvm: Jvm, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator
         options = request.getfixturevalue("minio")
         for key, value in s3a_options(options).items():
             jvm.tell("set", key.removeprefix("spark.hadoop."), value)
-        client, root, scheme = Client(shared_backend(**options)), new_bucket(options), "rolling+faulty"
+        client, root, scheme = At.of(shared_backend(**options)), new_bucket(options), "rolling+faulty"
     return (Place(None, client, f"{root}/{nth}", f"{scheme}://{root}/{nth}") for nth in itertools.count())
 
 

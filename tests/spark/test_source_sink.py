@@ -473,4 +473,4 @@ def test_workers_share_the_verdict_of_the_probe_in_a_private_folder(tmp_path, mo
     monkeypatch.setenv("SPARK_LOCAL_DIRS", f"{tmp_path / 'blockmgr-gone'},{folder}")
     assert worker_folder() == (str(folder) if is_shared else None)
     fs = places.filesystem(RollingDataSource({"path": f"file://{tmp_path}/t"})._parsed())
-    assert fs._client.store.verdicts._cache == (str(folder) if is_shared else True)
+    assert fs._client.verdicts._cache == (str(folder) if is_shared else True)

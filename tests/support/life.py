@@ -5,7 +5,6 @@ from typing import Any
 
 from rollingfs import RollingPolicy
 from rollingfs.backend.contract import Backend
-from rollingfs.client import Client
 from rollingfs.commit.chunk_files import Staged
 from rollingfs.format import names
 from rollingfs.format.header import Chunk, Header
@@ -16,10 +15,11 @@ from rollingfs.maintenance.collected import Collected
 from rollingfs.maintenance.consolidate import Consolidated, Consolidator
 from rollingfs.maintenance.erased import Erased
 from rollingfs.maintenance.offload import Chosen, Offloaded, Offloader
-from rollingfs.maintenance.verify import Verified, Verifier
 from rollingfs.policy import BLOCK_BYTES
 from rollingfs.runtime.bridge import Bridge
 from rollingfs.runtime.concurrency import drive
+from rollingfs.segment.at import At
+from rollingfs.segment.verbs.verify import Verified, verify
 from rollingfs.stream.cut import StreamCut
 from tests.support.backends import private_memory
 
@@ -47,7 +47,7 @@ class World:
     ) -> None:
         self.backend = backend or private_memory()
         self.clock = clock or Turned()
-        self.client = Client(self.backend, policy, header_cache_s=0.0, clock=self.clock)
+        self.client = At.of(self.backend, policy, header_cache_s=0.0, clock=self.clock)
         self.bridge = Bridge(self.backend, on_fork=self.client.after_fork)
 
     def stream(self, path: str = "/stream") -> Stream:
@@ -118,7 +118,7 @@ class World:
 
     def rows(self, path: str) -> list[Verified]:
         """What a verification finds."""
-        return drive(Verifier(self.client.fetcher).verify(path))
+        return drive(verify(self.client, path))
 
     def chunks(self, path: str) -> list[Chunk]:
         """All that the map names, also what lies before the start."""

@@ -75,7 +75,7 @@ def tiered(root: str, **options: Any) -> RollingFileSystem:
 
 def counted(fs: RollingFileSystem, name: str) -> int:
     """How many calls a client has counted under a name."""
-    tally = fs._client.store.meters.total().get(name)
+    tally = fs._client.meters.total().get(name)
     return tally.count if tally is not None else 0
 
 

@@ -1,7 +1,7 @@
 """Many writers of one segment in virtual time: the real client code, on a store whose latencies come from a table.
 
 Nothing waits. An event loop jumps from one timer to the next, and `time.monotonic` is its clock. Each writer is a
-`Client` of its own, as a process has it. With equal seeds two runs are equal to the last digit. At the end of each run
+`At` of its own, as a process has it. With equal seeds two runs are equal to the last digit. At the end of each run
 the history is checked: all appends are there once, whole, in an order that agrees with real time.
 """
 
@@ -24,13 +24,13 @@ from unittest import mock
 
 from rollingfs.backend.contract import Backend, Blob
 from rollingfs.backend.wrapper import BackendWrapper
-from rollingfs.client import Client
 from rollingfs.commit import fairness, header_cache
 from rollingfs.errors import AppendOutcomeUnknown, BadOffsetError, CommitTimeoutError
 from rollingfs.format import codec
 from rollingfs.format.header import Header
 from rollingfs.format.transitions import Guard
 from rollingfs.runtime.concurrency import backoff_s
+from rollingfs.segment.at import At
 from tests.support.backends import private_memory
 from tests.support.history import Call, check_history
 
@@ -251,10 +251,10 @@ def simulate(load: Load, turns: type[Any] = fairness.Turns, seed: int = 1) -> Fi
 
 async def _run(loop: VirtualLoop, load: Load, chance: random.Random) -> Figures:
     store = Distant(private_memory(), load.latencies, chance)
-    clients = [Client(store, clock=lambda: EPOCH_S + loop.time()) for _ in range(load.writers)]
+    clients = [At.of(store, clock=lambda: EPOCH_S + loop.time()) for _ in range(load.writers)]
     await clients[0].segments.create(PATH, clients[0].segments.policy)
     for client in clients:
-        await client.store.abilities(PATH)
+        await client.abilities(PATH)
     began_s, count = loop.time(), store.count
     until_s, counted_s = began_s + load.duration_s, began_s + load.duration_s / 10
     latencies_s: list[list[float]] = [[] for _ in clients]
@@ -281,7 +281,7 @@ async def _run(loop: VirtualLoop, load: Load, chance: random.Random) -> Figures:
     return Figures(tuple(map(tuple, latencies_s)), until_s - counted_s, requests / appends, errors)
 
 
-async def _append(loop: VirtualLoop, client: Client, writer: int, number: int, is_guarded: bool) -> Call:
+async def _append(loop: VirtualLoop, client: At, writer: int, number: int, is_guarded: bool) -> Call:
     """One append, as its caller sees it."""
     began = round(loop.time() * NS)
     expected = None
@@ -306,7 +306,7 @@ def _data(writer: object, number: int) -> bytes:
     return f"{writer} {number}\n".encode()
 
 
-async def _check(client: Client, calls: list[Call]) -> None:
+async def _check(client: At, calls: list[Call]) -> None:
     """Check what all writers were told against what is there."""
     view = await client.lookup.view(PATH, fresh=True)
     data = bytes(await client.fetcher.read(view, 0, view.header.length))

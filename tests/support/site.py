@@ -5,7 +5,6 @@ from typing import Any
 
 from rollingfs.backend.contract import Backend
 from rollingfs.backend.wrapper import BackendWrapper
-from rollingfs.client import Client
 from rollingfs.format import names
 from rollingfs.fs.core import Core
 from rollingfs.fs.segment_handle import Segment
@@ -13,6 +12,7 @@ from rollingfs.fs.write_file import WriteFile
 from rollingfs.policy import RollingPolicy
 from rollingfs.runtime.bridge import Bridge
 from rollingfs.runtime.concurrency import drive
+from rollingfs.segment.at import At
 from rollingfs.write.ingest import SMALL_BYTES_MAX
 
 LARGE = b"0123456789" * (SMALL_BYTES_MAX // 10 + 1)
@@ -25,13 +25,13 @@ class Site:
     def __init__(self, backend: Backend, folder: str, policy: RollingPolicy | None = None, **options: Any) -> None:
         self.backend: Any = backend  # most often a `Scripted`
         self.path = f"{folder}/{uuid.uuid4().hex}/clicks"
-        self.client = Client(backend, policy, **options)
+        self.client = At.of(backend, policy, **options)
         self.bridge = Bridge(backend)
 
-    def other(self, **options: Any) -> Client:
+    def other(self, **options: Any) -> At:
         """Another client, as in another process; it goes past the wrapper."""
         inner = self.backend.inner if isinstance(self.backend, BackendWrapper) else self.backend
-        return Client(inner, self.client.segments.policy, **options)
+        return At.of(inner, self.client.segments.policy, **options)
 
     def by_another(self, verb: str, *args: Any, **options: Any) -> Any:
         """What a verb of the segment gives to another client."""

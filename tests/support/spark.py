@@ -17,9 +17,9 @@ from typing import Any, TypeVar
 
 import google_crc32c
 
-from rollingfs.client import Client
 from rollingfs.policy import RollingPolicy
 from rollingfs.runtime.bridge import Bridge
+from rollingfs.segment.at import At
 from tests.support.schedules import eventually
 from tests.support.servers import cache_dir, require, required
 
@@ -200,7 +200,7 @@ class Place:
     """A folder or bucket, as Python and as the JVM see it."""
 
     spark: Any
-    client: Client
+    client: At
     path: str
     """On the backend."""
     url: str

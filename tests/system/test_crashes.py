@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 
 from rollingfs.backend.contract import Over
-from rollingfs.client import Client
 from rollingfs.format.transitions import Guard
 from rollingfs.policy import RollingPolicy
+from rollingfs.segment.at import At
 from tests.simulation import model
 from tests.simulation.draw import Handle, Op
 from tests.simulation.history import TOKEN, Doing, tokens_of
@@ -39,7 +39,7 @@ MARK_OLD_S = 10.0
 
 
 class Course(World):
-    """A world of two clients, one step after another. Client 0 crashes by plan."""
+    """A world of two clients, one step after another. At 0 crashes by plan."""
 
     faulty_shares = (0.0,)
 
@@ -203,7 +203,7 @@ def plain(path: str) -> Step:
     def make(world: Course) -> Op:
         data = world.data(7)
 
-        async def start(client: Client) -> None:
+        async def start(client: At) -> None:
             world.store.put_whole(path, data, Over.ANYTHING)
 
         return Op(Call(model.drop_in, path, {"data": data}), start)

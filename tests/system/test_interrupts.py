@@ -10,9 +10,9 @@ import pytest
 from rollingfs import AppendInterrupted, RollingPolicy
 from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.backend.local.nofollow import Opened
-from rollingfs.client import Client
 from rollingfs.fs.upkeep_verbs import consolidate
 from rollingfs.runtime.concurrency import drive
+from rollingfs.segment.at import At
 from rollingfs.write import ingest
 from tests.support.backends import Counting, Scripted, private_memory, raises
 from tests.support.descriptors import opened_below
@@ -97,7 +97,7 @@ def test_ctrl_c_while_the_mark_of_another_is_resolved_says_that_nothing_is_commi
     source = sealed_source(site)
     site.backend.plan("replace", site.path + HEADER, before=interrupt)  # leaves a mark in the source
     assert outcome_of(site, site.client.concats.concat(site.path, [source])) == "unknown"
-    later = Client(site.backend, clock=lambda: time.time() + 60)
+    later = At.of(site.backend, clock=lambda: time.time() + 60)
     site.backend.plan("replace", site.path + HEADER, after=interrupt)  # the line that aborts the concat
     assert outcome_of(site, later.segments.delete(source), source) == "not committed"
     site.path = source

@@ -212,7 +212,7 @@ def came(before=b""):
         world = client()
         header = drive(world.client.headers.load(f"{top}/a/log")).header
         if header.merge is not None:  # it took place: the next client that meets the mark removes the source
-            drive(world.client.merges.resolve(f"{top}/a/log", header))
+            drive(world.client.commits.merges.resolve(f"{top}/a/log", header))
         return (content(f"{top}/a/log"), content(f"{top}/b/log")) == (None, before + OLD)
 
     return check

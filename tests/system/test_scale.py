@@ -8,10 +8,10 @@ from hypothesis import given, strategies as st
 
 from benchmarks.fabricate import chunk_data, fabricate, page_counts
 from rollingfs import RollingPolicy
-from rollingfs.client import Client
 from rollingfs.format import line_codec, names
 from rollingfs.format.header import LOOSE_CHUNKS_MAX, TEXT_BYTES_MAX
 from rollingfs.runtime.concurrency import drive
+from rollingfs.segment.at import At
 from tests.support.backends import Scripted, private_memory
 from tests.support.strategies import chunks, pages
 
@@ -29,7 +29,7 @@ class Segment:
         self.count = count
         self.present = {0, 1, count // 2, count // 2 + 1, count - 1}
         self.header_bytes = asyncio.run(fabricate(self.backend.inner, [PATH], count, POLICY, self.present))
-        self.client = Client(self.backend)
+        self.client = At.of(self.backend)
 
     def asked(self, coroutine):
         """The requests of a call by verb, except those of the probe."""
@@ -55,7 +55,7 @@ def test_each_operation_asks_the_same_of_the_store_at_every_size(segment):
     assert segment.asked(client.lookup.view(PATH)) == {"read": 1}
     assert segment.asked(segment.read(middle, 0)) == Counter(read_if_changed=1, read=in_page, read_range=1)
     assert segment.asked(segment.read(middle + 1, 0)) == {"read_if_changed": 1, "read_range": 1}
-    drive(client.store.abilities(PATH))  # the store is probed by then
+    drive(client.abilities(PATH))  # the store is probed by then
     for _ in range(3):
         assert segment.asked(client.segments.append(PATH, b"x" * 100)) == {"replace": 1}
     first_in_page = segment.count > LOOSE_CHUNKS_MAX
@@ -66,7 +66,7 @@ def test_each_operation_asks_the_same_of_the_store_at_every_size(segment):
 
 def test_beyond_the_loose_chunks_the_pages_are_written_beside_the_chunk_that_makes_them_due():
     backend = Scripted(private_memory())
-    client = Client(backend, RollingPolicy(1, None, 0))
+    client = At.of(backend, RollingPolicy(1, None, 0))
     drive(client.segments.create(PATH))
     for _ in range(LOOSE_CHUNKS_MAX):
         drive(client.segments.append(PATH, b"x"))

@@ -10,7 +10,6 @@ import pytest
 from rollingfs import BadOffsetError, CommitTimeoutError, SegmentNotSealedError
 from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.cli.errors import in_one_line
-from rollingfs.client import COMMIT_TIMEOUT_S, Client
 from rollingfs.commit import fairness
 from rollingfs.commit.recovery import MARK_AGE_S_MAX
 from rollingfs.format.codec import parse_header
@@ -18,6 +17,7 @@ from rollingfs.format.header import MARKS_MAX, Phase
 from rollingfs.format.transitions import Guard
 from rollingfs.runtime.bridge import Bridge
 from rollingfs.runtime.concurrency import drive
+from rollingfs.segment.at import COMMIT_TIMEOUT_S, At
 from rollingfs.write import concat
 from rollingfs.write.moves import Source
 from tests.support.backends import Counting, Scripted, private_memory
@@ -142,7 +142,7 @@ def test_a_concat_of_many_sources_is_done_beside_one_that_appends_all_the_time()
     target = maker.create("/target")
     sources = [maker.create(f"/s{n:02d}", [b"%02d;" % n], sealed=True) for n in range(60)]
     (first, asked_first), (second, asked_second) = rival(store), rival(store)
-    mover, appender = (Client(backend, commit_timeout_s=5) for backend in (first, second))
+    mover, appender = (At.of(backend, commit_timeout_s=5) for backend in (first, second))
     appended = 0
 
     async def append_until(moved):
@@ -203,7 +203,7 @@ def test_any_number_of_dead_movers_with_names_of_any_length_leaves_a_source_free
     if is_there:
         world.create(target, [b"t"])
     for _ in range(MARKS_MAX + 10):
-        dying = Client(store, clock=clock)
+        dying = At.of(store, clock=clock)
         sources, deadline_s = [Source(source, str(uuid.uuid4()), target)], dying.commits.deadline_s()
         drive(dying.concats.moves.mark_all(sources, str(uuid.uuid4()), deadline_s, sealed=True))
         clock.now_s += MARK_AGE_S_MAX + 1

@@ -7,12 +7,12 @@ import time
 import pytest
 
 from rollingfs import AppendInterrupted, RollingFileSystem, RollingPolicy
-from rollingfs.client import Client
 from rollingfs.commit.recovery import MARK_AGE_S_MAX
 from rollingfs.errors import UnflushedError
 from rollingfs.format.header import Phase
 from rollingfs.runtime.bridge import Bridge
 from rollingfs.runtime.concurrency import drive
+from rollingfs.segment.at import At
 from tests.support.backends import Scripted, fail, private_memory, raises
 from tests.support.examples import slowly
 from tests.support.life import Turned, World
@@ -44,9 +44,9 @@ class Site:
         self.maker.create(TARGET, [b"t"], RollingPolicy())
         for number, source in enumerate(SOURCES):
             self.maker.create(source, [b"%03d;" % number], sealed=True)
-        self.mover = Client(self.backend)
+        self.mover = At.of(self.backend)
         self.bridge = Bridge(self.backend)
-        self.bridge.run(self.mover.store.abilities(TARGET))
+        self.bridge.run(self.mover.abilities(TARGET))
         for path in (TARGET, *SOURCES):
             self.bridge.run(self.mover.headers.load(path))
         self.backend.clear()
@@ -55,7 +55,7 @@ class Site:
         self.bridge.run(self.mover.concats.concat(TARGET, SOURCES), **options)
 
     def header(self, path):
-        return drive(Client(self.store).headers.load(path)).header
+        return drive(At.of(self.store).headers.load(path)).header
 
     def phases(self, paths=SOURCES):
         return {self.header(path).phase for path in paths}
@@ -84,7 +84,7 @@ def test_all_requests_of_a_phase_are_under_way_at_once(site):
 
 
 def test_sources_are_read_again_where_the_target_was_replaced_after_the_first_mark(site):
-    site.backend.plan("put", before=lambda: drive(Client(site.store).segments.append(TARGET, b"!")))
+    site.backend.plan("put", before=lambda: drive(At.of(site.store).segments.append(TARGET, b"!")))
     site.concat()
     assert site.backend.count("read_if_changed") >= COUNT
     assert site.content() == b"t!" + JOINED
@@ -99,7 +99,7 @@ def test_a_mark_that_was_undone_before_the_target_commits_is_noticed(site, is_se
         other.rename(victim, "/folder/elsewhere")  # it meets the mark, and undoes it
         assert site.header(TARGET).aborts
         if is_settled:
-            drive(other.client.merges.settle(TARGET))
+            drive(other.client.commits.merges.settle(TARGET))
             other.append(TARGET, b"+")
             assert not site.header(TARGET).aborts
 
@@ -117,8 +117,10 @@ def test_a_mover_whose_merge_is_aborted_while_its_source_is_still_marked_begins_
 
     def abort():
         header = site.header(victim)
-        drive(other.client.merges.abort(victim, TARGET, header))
-        site.backend.plan("replace", commit, before=lambda: drive(other.client.merges.reset(victim, header.merge.txn)))
+        drive(other.client.commits.merges.abort(victim, TARGET, header))
+        site.backend.plan(
+            "replace", commit, before=lambda: drive(other.client.commits.merges.reset(victim, header.merge.txn))
+        )
 
     site.backend.plan("replace", commit, before=abort)
     site.concat()
@@ -213,7 +215,7 @@ def test_a_mover_that_dies_amid_a_phase_leaves_the_old_or_the_new_content(site, 
     for source in SOURCES:
         header = site.header(source)
         if header.phase is Phase.MERGING:
-            drive(other.client.merges.resolve(source, header))
+            drive(other.client.commits.merges.resolve(source, header))
     if site.phases() == {Phase.SEALED}:
         assert site.content() == b"t"
         other.concat(TARGET, SOURCES)
@@ -223,7 +225,7 @@ def test_a_mover_that_dies_amid_a_phase_leaves_the_old_or_the_new_content(site, 
 @pytest.mark.parametrize(("nth", "outcome"), [(0, "not committed"), (1, "committed")])
 def test_ctrl_c_amid_a_phase_waits_for_the_verdict(site, monkeypatch, nth, outcome):
     """Marks or tombstones are on their way; all that the concat began is done before the caller is told."""
-    refusal = Client(site.store)
+    refusal = At.of(site.store)
 
     def interrupted(future):
         while not site.backend.at_once["replace"]:

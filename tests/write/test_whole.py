@@ -18,7 +18,6 @@ from rollingfs import RollingFileSystem
 from rollingfs.backend.local import backend as local, record_lock as record_locks, removing
 from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.backend.local.record_lock import record_lock
-from rollingfs.client import Client
 from rollingfs.errors import AppendOutcomeUnknown, ConflictError, LockedError
 from rollingfs.format import names
 from rollingfs.format.codec import format_header
@@ -26,6 +25,7 @@ from rollingfs.format.header import Drop, Header, Merge, MergeOutcome, Phase
 from rollingfs.format.records import Record
 from rollingfs.policy import RollingPolicy
 from rollingfs.runtime.concurrency import drive
+from rollingfs.segment.at import At
 from rollingfs.write.whole import remove_grave, take_whole
 from tests.support.places import new_fs
 from tests.support.schedules import Caller, beside
@@ -313,16 +313,16 @@ def test_a_lost_commit_whose_segment_was_moved_away_is_not_sent_again(fs, tmp_pa
     ids="+".join,
 )
 def test_a_segment_that_is_more_than_its_bytes_is_neither_deleted_nor_moved_whole(tmp_path, line):
-    store, path = Client(LocalBackend()).store, f"{tmp_path}/s"
+    store, path = At.of(LocalBackend()), f"{tmp_path}/s"
     drive(store.backend.create(names.header_path(path), format_header(Header(str(uuid.uuid4()), 1, **line))))
     assert drive(take_whole(store, {path: drive(store.headers.load(path))})) == set()
 
 
 @pytest.mark.parametrize("line", ["merges", "aborts"])
 def test_a_tombstone_that_decides_a_move_is_not_removed(tmp_path, line):
-    client, path = Client(LocalBackend(), RollingPolicy()), f"{tmp_path}/s"
+    client, path = At.of(LocalBackend(), RollingPolicy()), f"{tmp_path}/s"
     mark = MergeOutcome(str(uuid.uuid4()), "other")
     header = Header(str(uuid.uuid4()), 1, phase=Phase.DELETED, **{line: (mark,)})
-    drive(client.store.backend.create(names.header_path(path), format_header(header)))
-    drive(remove_grave(client.store, path, drive(client.store.headers.load(path)).header))
+    drive(client.backend.create(names.header_path(path), format_header(header)))
+    drive(remove_grave(client, path, drive(client.headers.load(path)).header))
     assert os.path.exists(names.header_path(path))

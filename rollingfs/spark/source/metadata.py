@@ -8,10 +8,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from rollingfs.client import Client
 from rollingfs.format.header import Chunk
 from rollingfs.read.snapshot import Snapshot
 from rollingfs.runtime.values import value_class
+from rollingfs.segment.at import At
 from rollingfs.spark.source import rows
 
 OFFSET, SEGMENT, COMMIT_TIME = "_offset", "_segment", "_commit_time"
@@ -46,7 +46,7 @@ def added_to(schema: Any) -> Any:
     return type(schema)([*schema, *rows.spark_schema(pa.schema(_TYPES))])
 
 
-async def commit_times(client: Client, view: Snapshot, start: int, end: int) -> CommitTimes:
+async def commit_times(client: At, view: Snapshot, start: int, end: int) -> CommitTimes:
     """Return the commit times of the bytes ``[start, end)``, as far as the segment's map has them."""
     header = view.header
     if header is None:

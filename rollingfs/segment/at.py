@@ -1,4 +1,4 @@
-"""A client: everything that works on the segments of one backend, wired together."""
+"""`At`: the store that verbs work at, made once for each filesystem."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from rollingfs.read.snapshot import Lookup
 from rollingfs.runtime.clock import Clock
 from rollingfs.runtime.concurrency import AsyncRuntime, Runtime, SyncRuntime
 from rollingfs.runtime.meters import Meters
+from rollingfs.runtime.values import value_class
 from rollingfs.write.budget import WRITE_MEMORY_BYTES_DEFAULT, Budget, check_write_memory
 from rollingfs.write.segment_operations import Segments
 
@@ -35,33 +36,28 @@ if TYPE_CHECKING:
 HEADER_CACHE_S = 0.0
 COMMIT_TIMEOUT_S = 60.0
 PATIENCE_SHARE = 0.9
-"""The share of it for which one request is repeated: a commit that waited for it has time left to say what failed."""
+"""Share of the timeout for which a request is repeated, so that a commit has time left to raise the cause."""
 
 
-class Client:
-    """One writer on one backend: an id of its own, its caches, and the operations.
+@value_class(slots=False)
+class At(Store):
+    """The store that verbs work at, with all that they need: a writer with an id of its own."""
 
-    Parameters
-    ----------
-    policy
-        The policy of the segments that it creates.
-    offload_policy
-        Which chunks move to a tier, where neither a segment nor its folder says so.
-    header_cache_s
-        For this many seconds after it saw a header, a reader believes it without asking the store; 0 to ask always.
-    commit_timeout_s
-        A commit gives up after this many seconds, and so does a read while the store fails.
-    probe_cache
-        The local file or folder that keeps the verdicts of probes for other processes; True for the user's cache
-        folder.
-    max_write_memory
-        The bytes (or text like ``"256MiB"``) that all open writers and appends hold together, at most.
-    clock
-        The wall clock, seconds since 1970.
-    """
+    commits: Commits
+    """Replaces headers."""
+    lookup: Lookup
+    """Finds what paths are."""
+    fetcher: Fetcher
+    """Reads ranges."""
+    contents: Contents
+    """Lists folders."""
+    segments: Segments
+    """The verbs that have no module of their own yet."""
+    offload_policy: OffloadPolicy | None
+    """The chunks that move to a tier, if neither a segment nor its folder has a policy."""
 
-    def __init__(
-        self,
+    @staticmethod
+    def of(
         backend: Backend,
         policy: RollingPolicy | None = None,
         *,
@@ -71,25 +67,38 @@ class Client:
         probe_cache: str | bool = False,
         max_write_memory: int | str = WRITE_MEMORY_BYTES_DEFAULT,
         clock: Clock = time.time,
-    ) -> None:
+    ) -> At:
+        """Return the value for a backend.
+
+        Parameters
+        ----------
+        policy
+            The policy of the segments that it creates.
+        header_cache_s
+            Seconds for which a reader believes a header without a request; 0 to ask always.
+        commit_timeout_s
+            A commit gives up after this many seconds, and so does a read while the store fails.
+        probe_cache
+            The local file or folder that keeps the verdicts of probes for other processes; True for the user's cache
+            folder.
+        max_write_memory
+            The bytes (or text like ``"256MiB"``) that all open writers and appends hold together, at most.
+        clock
+            The wall clock, seconds since 1970.
+        """
         runtime: Runtime = AsyncRuntime() if backend.is_async else SyncRuntime()
-        self.meters, kind = Meters(), type(backend).__name__
-        backend = MeteredBackend(backend, self.meters, PATIENCE_SHARE * commit_timeout_s)
+        meters, kind = Meters(), type(backend).__name__
+        backend = MeteredBackend(backend, meters, PATIENCE_SHARE * commit_timeout_s)
         headers, pages = Headers(backend, runtime, header_cache_s), Pages(backend, runtime)
-        chunks = Chunks(backend, clock)
         verdicts = Verdicts(backend, runtime, probe_cache, kind)
         headers.condemn = verdicts.condemn
-        self.store = Store(backend, runtime, headers, pages, chunks, verdicts, self.meters, clock)
-        self.backend, self.runtime, self.headers = backend, runtime, headers
-        self.pages, self.chunks = pages, chunks
-        self.lookup = Lookup(backend, headers)
-        self.fetcher = Fetcher(backend, runtime, self.lookup, self.pages, self.meters)
-        self.contents = Contents(backend, runtime, headers, self.lookup)
-        self.offload_policy = offload_policy
-        self.commits = Commits(self.store, commit_timeout_s)
-        self.merges = self.commits.merges
+        parts = backend, runtime, headers, pages, Chunks(backend, clock), verdicts, meters, clock
+        commits, lookup = Commits(Store(*parts), commit_timeout_s), Lookup(backend, headers)
+        fetcher = Fetcher(backend, runtime, lookup, pages, meters)
+        contents = Contents(backend, runtime, headers, lookup)
         budget = Budget(runtime, check_write_memory(max_write_memory))
-        self.segments = Segments(self.commits, self.lookup, self.contents, policy or RollingPolicy(), budget)
+        segments = Segments(commits, lookup, contents, policy or RollingPolicy(), budget)
+        return At(*parts, commits, lookup, fetcher, contents, segments, offload_policy)
 
     # Made, and imported, at their first use: most clients only append and read.
 
@@ -112,7 +121,7 @@ class Client:
         """Collection."""
         from rollingfs.maintenance.collect import Collector
 
-        return Collector(self.commits, self.lookup, self.merges)
+        return Collector(self.commits, self.lookup, self.commits.merges)
 
     @cached_property
     def eraser(self) -> Eraser:
@@ -137,6 +146,6 @@ class Client:
 
     def after_fork(self) -> None:
         """In a child process: another writer, no connection and no lock of the parent's."""
-        self.store.after_fork()
+        super().after_fork()
         self.commits.after_fork()
         self.segments.budget.after_fork()
