@@ -25,6 +25,8 @@ commands = Commands("Serve")
 TOKEN = "ROLLINGFS_SERVER_TOKEN"
 """A token that may do everything, in the environment."""
 READ_BYTES = 4096
+FILES_MAX_MACOS = 10_240
+"""The most files that macOS lets a process open; it refuses a limit of more, also "unlimited"."""
 
 
 @commands("serve")
@@ -120,7 +122,8 @@ def _allow_files() -> None:
         import resource
 
         _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+        wanted = min(most, FILES_MAX_MACOS) if sys.platform == "darwin" else most
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
 
 
 def _stop_at_eof() -> None:

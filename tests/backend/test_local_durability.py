@@ -21,7 +21,6 @@ def flushed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The inodes given to fsync, in order."""
     inodes: list[int] = []
     beside(monkeypatch, os, "fsync", lambda descriptor: inodes.append(os.fstat(descriptor).st_ino))
-    monkeypatch.delattr(disk.fcntl, "F_FULLFSYNC", raising=False)
     return inodes
 
 

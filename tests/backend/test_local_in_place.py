@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from rollingfs.backend.local import disk, extending, looks, record_lock
+from rollingfs.backend.local import disk, extending, linux, looks, record_lock
 from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.commit.fairness import Turns
 from rollingfs.errors import AppendOutcomeUnknown, UnflushedError
@@ -130,7 +130,7 @@ def test_a_torn_record_that_another_of_its_length_follows_is_no_reason_to_believ
 @pytest.mark.parametrize("kind", [0x6969, 0xFE534D42, 0x65735546, 0])
 def test_where_another_machine_may_write_a_header_is_replaced(tmp_path, monkeypatch, kind):
     monkeypatch.setattr(extending, "_disks", {})
-    monkeypatch.setattr(extending, "_kind", lambda path: kind)
+    monkeypatch.setattr(linux, "_kind", lambda path: kind)
     path, file = segment_of(tmp_path, b"one ", b"two ")
     assert (new_fs().cat_file(path), file.read_bytes().count(b"Record ")) == (b"one two ", 0)
 
@@ -180,8 +180,8 @@ def test_a_header_that_goes_while_its_records_are_read_is_gone(tmp_path, monkeyp
 
 
 def test_this_disk_is_known(tmp_path):
-    assert extending._kind(str(tmp_path)) in extending._LOCAL
-    assert extending._kind(f"{tmp_path}/missing") == 0
+    assert linux._kind(str(tmp_path)) in linux._LOCAL
+    assert linux._kind(f"{tmp_path}/missing") == 0
     assert not extending.is_local(f"{tmp_path}/missing")
 
 

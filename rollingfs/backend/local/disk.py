@@ -15,11 +15,7 @@ from rollingfs.backend import shared_errors
 from rollingfs.backend.contract import Buffer
 from rollingfs.backend.local.nofollow import Opened, open_file
 from rollingfs.backend.local.reserve import drop_alone
-
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None  # type: ignore[assignment]
+from rollingfs.backend.local.system import flush as flush
 
 FOLDERS_FLUSHED_MAX = 4096
 """This process remembers of this many folders that they survive a loss of power."""
@@ -188,14 +184,6 @@ def temporary_folder(folder: str, sync: bool) -> Iterator[None]:
     finally:
         if is_new:
             remove_folder_if_empty(folder)
-
-
-def flush(descriptor: int) -> None:
-    """Make a file's bytes survive a loss of power."""
-    if hasattr(fcntl, "F_FULLFSYNC"):
-        fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)  # macOS: fsync leaves them in the drive's cache
-    else:
-        os.fsync(descriptor)
 
 
 def flush_folder(path: str) -> None:

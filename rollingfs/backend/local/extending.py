@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
-import functools
 import os
 import stat
-import sys
 from collections.abc import Iterator
 from functools import partial
-from typing import Any
 
 from rollingfs.backend import shared_errors
 from rollingfs.backend.contract import Adapt, Buffer
-from rollingfs.backend.local import disk
+from rollingfs.backend.local import disk, system
 from rollingfs.backend.local.nofollow import NO_FOLLOW, refusing_links
 from rollingfs.backend.local.record_lock import record_lock
 from rollingfs.format import names, records
@@ -22,23 +18,6 @@ from rollingfs.format.header import HEADER_BYTES_MAX
 from rollingfs.format.records import Mark
 
 PRIVATE_MODE = 0o600
-_STATFS_LONGS = 64
-"""Room for its answer, which has 120 bytes and begins with the number of the filesystem."""
-_LOCAL = {
-    0xEF53: "ext4",
-    0x58465342: "XFS",
-    0x9123683E: "Btrfs",
-    0x2FC12FC1: "ZFS",
-    0xF2F52010: "F2FS",
-    0xCA451A4E: "bcachefs",
-    0x794C7630: "overlay",
-    0x01021994: "tmpfs",
-    0x858458F6: "ramfs",
-}
-"""The filesystems, by the number of `statfs`, whose files only a single kernel reads and writes.
-
-On the others (NFS, SMB, FUSE, clusters), another machine may see a file's new size late, or before its bytes.
-"""
 _disks: dict[int, bool] = {}
 """Results of `is_local`, by the number of a disk."""
 _last: tuple[str, Mark | None] = "", None
@@ -49,29 +28,15 @@ _named: dict[str, str] = {}
 
 def is_local(path: str) -> bool:
     """Return whether only this kernel uses the filesystem of a file."""
-    if not sys.platform.startswith("linux"):
-        return False
     try:
         device = os.stat(path).st_dev
     except OSError:
         return False
     if not os.major(device):  # the next filesystem without a disk that is mounted may get this number
-        return _kind(path) in _LOCAL
+        return system.is_local(path)
     if device not in _disks:
-        _disks[device] = _kind(path) in _LOCAL
+        _disks[device] = system.is_local(path)
     return _disks[device]
-
-
-def _kind(path: str) -> int:
-    """Return the number that `statfs` gives a filesystem, or 0."""
-    answer = (ctypes.c_long * _STATFS_LONGS)()
-    statfs = _statfs()
-    return 0 if statfs is None or statfs(os.fsencode(path), answer) else answer[0] & 0xFFFFFFFF
-
-
-@functools.cache
-def _statfs() -> Any:
-    return getattr(ctypes.CDLL(None), "statfs", None)
 
 
 # -- tokens ----------------------------------------------------------------------------------------------------
@@ -177,10 +142,9 @@ def name_of(descriptor: int, path: str) -> str:
 
     It is `path` if the header has no name.
     """
-    for name in (path, f"/proc/self/fd/{descriptor}"):  # the first before the second: the thread may keep a turn there
+    for name in (path, None):  # the first before the second: the thread may keep a turn there
         with contextlib.suppress(OSError):
-            if name is not path:
-                name = os.readlink(name)
+            name = name or system.path_of(descriptor)
             if name.endswith(names.HEADER_SUFFIX) and os.path.samestat(os.lstat(name), os.fstat(descriptor)):
                 return name
     return path

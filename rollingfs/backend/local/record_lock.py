@@ -16,14 +16,13 @@ import functools
 import os
 import random
 import stat
-import struct
 import threading
 import time
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from typing import Any, ParamSpec, TypeVar
 
 from rollingfs.backend import shared_errors
-from rollingfs.backend.local import disk, nofollow
+from rollingfs.backend.local import disk, nofollow, system
 from rollingfs.backend.local.bell import Bell, take_bell
 from rollingfs.errors import ConflictError, LockedError
 from rollingfs.format import names
@@ -35,7 +34,7 @@ except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
 HAS_RECORD_LOCKS = fcntl is not None
-_HAS_OFD_LOCKS = hasattr(fcntl, "F_OFD_SETLK")
+_HAS_OFD_LOCKS = bool(system.OFD_SETLK)
 HAS_TURNS = _HAS_OFD_LOCKS
 """Whether a thread may keep a lock while it does other things: else a mutex of the process goes with the lock."""
 WAIT_S_MAX = 60.0
@@ -44,11 +43,7 @@ PAUSE_S_MIN = 0.0005
 PAUSE_S_MAX = 0.02
 """Longest pause between two tries without a bell."""
 _LOCK_MODE = 0o666
-_DESCRIPTORS = "/proc/self/fd"
 _BUSY = {errno.EAGAIN, errno.EACCES}
-
-# struct flock: type, whence, start, length, process id (the kernel requires 0); "0q" pads its end
-_FLOCK_FORMAT = "hhqqi0q"
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -87,9 +82,9 @@ def _descriptors_of(path: str) -> Iterator[int]:
 
     It is empty if the system does not list them.
     """
-    if not os.path.isdir(_DESCRIPTORS):
+    if not os.path.isdir(system.DESCRIPTORS):
         return
-    for descriptor in map(int, os.listdir(_DESCRIPTORS)):
+    for descriptor in map(int, os.listdir(system.DESCRIPTORS)):
         with contextlib.suppress(OSError):  # it was that of the listing, or nobody may look at the path any more
             if _is_still(descriptor, path):
                 yield descriptor
@@ -348,14 +343,14 @@ def close_locks(descriptors: Iterable[int]) -> None:
 def _unlock(descriptor: int) -> None:
     # explicitly, not by closing: a child forked meanwhile may still have a copy of the descriptor
     if _HAS_OFD_LOCKS:
-        fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, struct.pack(_FLOCK_FORMAT, fcntl.F_UNLCK, os.SEEK_SET, 0, 0, 0))
+        fcntl.fcntl(descriptor, system.OFD_SETLK, system.lock_request(fcntl.F_UNLCK))
 
 
 def _locks(descriptor: int) -> bool:
     """Lock a file now; False if another holds its lock."""
     try:
         if _HAS_OFD_LOCKS:
-            fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, struct.pack(_FLOCK_FORMAT, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))
+            fcntl.fcntl(descriptor, system.OFD_SETLK, system.lock_request(fcntl.F_WRLCK))
         else:
             fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:

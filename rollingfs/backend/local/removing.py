@@ -13,7 +13,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from typing import Any, Self
 
-from rollingfs.backend.local import disk, extending
+from rollingfs.backend.local import disk, extending, system
 from rollingfs.backend.local.nofollow import NO_FOLLOW, place_of, unlink
 from rollingfs.backend.local.record_lock import HAS_RECORD_LOCKS, Close, close_locks, hold, record_lock
 from rollingfs.backend.local.reserve import is_reserve
@@ -27,10 +27,15 @@ CLOSERS_MAX = 4
 """Threads that close files which have no name any more."""
 CLOSED_AT_ONCE = 16
 """Files that such a thread is given at once; at most six times as many are open."""
-_HERE = -100
-"""Linux: relative paths begin in the process's folder."""
-_NO_REPLACE = 1
-_CANNOT_RENAME = {errno.EEXIST, errno.EINVAL, errno.ENAMETOOLONG, errno.ENOSYS, errno.EOPNOTSUPP, errno.EXDEV}
+_CANNOT_RENAME = {
+    errno.EEXIST,
+    errno.EINVAL,
+    errno.ENAMETOOLONG,
+    errno.ENOSYS,
+    errno.ENOTSUP,
+    errno.EOPNOTSUPP,
+    errno.EXDEV,
+}
 
 
 def take_away(path: str, token: str, sync: bool) -> None:
@@ -265,17 +270,17 @@ def move_link(path: str, target: str) -> None:
         os.unlink(path)
 
 
-def _rename(path: str, target: str, folder: int = _HERE, target_folder: int = _HERE) -> int:
+def _rename(path: str, target: str, folder: int = system.HERE, target_folder: int = system.HERE) -> int:
     """Rename a file in a single step to a free name; returns the number of the error, or 0."""
     rename = _renameat2()
     if rename is None:
         return errno.ENOSYS
-    failed = rename(folder, os.fsencode(path), target_folder, os.fsencode(target), _NO_REPLACE)
+    failed = rename(folder, os.fsencode(path), target_folder, os.fsencode(target), system.NO_REPLACE)
     return ctypes.get_errno() if failed else 0
 
 
 @functools.cache
 def _renameat2() -> Callable[..., int] | None:
-    """Return Linux's rename without replacement, or None."""
+    """Return the system's rename without replacement, or None."""
     library: Any = ctypes.CDLL(None, use_errno=True)
-    return getattr(library, "renameat2", None)
+    return getattr(library, system.FREE_RENAME, None)

@@ -10,6 +10,7 @@ import contextlib
 import os
 from collections.abc import Iterator
 
+from rollingfs.backend.local import system
 from rollingfs.backend.local.nofollow import open_file
 from rollingfs.format import names
 
@@ -40,7 +41,7 @@ def keep(header: str) -> None:
             descriptor = open_file(_file(folder, number), _NEW, 0o600)
             try:
                 if not number:
-                    os.posix_fallocate(descriptor, 0, size)
+                    system.allocate(descriptor, size)
             finally:
                 os.close(descriptor)
 

@@ -1,0 +1,67 @@
+"""The names of `system` on macOS, whose numbers and structures are XNU's.
+
+XNU has locks of open file descriptions since macOS 10.11, also where the interpreter has no name for them.
+"""
+
+import ctypes
+import errno
+import fcntl
+import functools
+import os
+import struct
+from typing import Any
+
+OFD_SETLK = 90
+DESCRIPTORS = "/dev/fd"
+FREE_RENAME = "renameatx_np"
+HERE = -2
+NO_REPLACE = 4
+_GETPATH = 50
+_FULLFSYNC = 51
+_PATH_BYTES = 1024
+_NO_FULLFSYNC = {errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOTTY, errno.EINVAL, errno.ENODEV}
+"""The errors of SMB, exFAT and FUSE."""
+_STATFS_BYTES = 4096
+"""Room for its answer, which has 2,168 bytes: the flags at 64, the kind of the filesystem at 72."""
+_MNT_LOCAL = 0x1000
+_LOCAL = (b"apfs", b"hfs")
+
+
+def flush(descriptor: int) -> None:
+    """Flush an open file out of the drive's cache, where `fsync` leaves it; by `fsync` if the disk can do no more."""
+    try:
+        fcntl.fcntl(descriptor, _FULLFSYNC)
+    except OSError as error:
+        if error.errno not in _NO_FULLFSYNC:
+            raise
+        os.fsync(descriptor)
+
+
+def allocate(descriptor: int, size: int) -> None:
+    """Give an empty file its blocks; macOS has no `posix_fallocate`."""
+    os.write(descriptor, bytes(size))
+
+
+def lock_request(kind: int) -> bytes:
+    """Return a request for a lock of a whole file: start, length, process id, type and whence."""
+    return struct.pack("qqihh", 0, 0, 0, kind, os.SEEK_SET)
+
+
+def is_local(path: str) -> bool:
+    """Return whether this kernel alone reads and writes the files of a disk."""
+    answer, statfs = ctypes.create_string_buffer(_STATFS_BYTES), _statfs()
+    if statfs is None or statfs(os.fsencode(path), answer):
+        return False
+    (flags,) = struct.unpack_from("I", answer, 64)
+    return bool(flags & _MNT_LOCAL) and answer.raw[72:88].partition(b"\0")[0] in _LOCAL
+
+
+@functools.cache
+def _statfs() -> Any:
+    library = ctypes.CDLL(None)
+    return getattr(library, "statfs$INODE64", None) or getattr(library, "statfs", None)  # the first: Macs with Intel
+
+
+def path_of(descriptor: int) -> str:
+    """Return the path of an open file by now."""
+    return os.fsdecode(fcntl.fcntl(descriptor, _GETPATH, bytes(_PATH_BYTES)).partition(b"\0")[0])

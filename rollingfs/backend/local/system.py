@@ -1,0 +1,61 @@
+"""Calls of the system that differ between Linux and macOS: one set of names, which a module for each system defines.
+
+`OFD_SETLK`
+    The command of `fcntl` that locks for an open file description; 0 if there is none.
+`lock_request`
+    The bytes of a ``struct flock`` over a whole file, for a kind of lock.
+`allocate`
+    Gives an empty file its blocks on the disk.
+`flush`
+    Makes the bytes of an open file survive a loss of power.
+`is_local`
+    Whether this kernel alone reads and writes the files of a disk.
+`path_of`
+    The path of an open file by now.
+`DESCRIPTORS`
+    The folder that lists the open files of this process.
+`FREE_RENAME`, `HERE`, `NO_REPLACE`
+    The function of the C library that renames to a free name, its number for the process's folder, and its flag.
+"""
+
+import sys
+
+if sys.platform == "darwin":
+    from rollingfs.backend.local.macos import (
+        DESCRIPTORS,
+        FREE_RENAME,
+        HERE,
+        NO_REPLACE,
+        OFD_SETLK,
+        allocate,
+        flush,
+        is_local,
+        lock_request,
+        path_of,
+    )
+else:
+    from rollingfs.backend.local.linux import (
+        DESCRIPTORS,
+        FREE_RENAME,
+        HERE,
+        NO_REPLACE,
+        OFD_SETLK,
+        allocate,
+        flush,
+        is_local,
+        lock_request,
+        path_of,
+    )
+
+__all__ = [
+    "DESCRIPTORS",
+    "FREE_RENAME",
+    "HERE",
+    "NO_REPLACE",
+    "OFD_SETLK",
+    "allocate",
+    "flush",
+    "is_local",
+    "lock_request",
+    "path_of",
+]
