@@ -109,7 +109,7 @@ class Pipe:
 
     def _left_s(self) -> float:
         """Return the time until a commit is due by the age of what waits."""
-        if self.when.seconds is None or not self._waiting:
+        if self.when.seconds is None or LINE_FEED not in self._waiting:
             return RETRY_S
         return max(0.0, self._since_s + self.when.seconds - time.monotonic())
 
@@ -118,21 +118,20 @@ class Pipe:
 
     def _is_due(self) -> bool:
         when, waiting = self.when, self._waiting
-        return bool(waiting) and (
-            self._is_full()
-            or (when.bytes_min is not None and len(waiting) >= when.bytes_min)
-            or (when.lines_min is not None and waiting.count(LINE_FEED) >= when.lines_min)
-            or (when.seconds is not None and self._left_s() == 0)
+        return self._is_full() or (
+            LINE_FEED in waiting
+            and (
+                (when.bytes_min is not None and len(waiting) >= when.bytes_min)
+                or (when.lines_min is not None and waiting.count(LINE_FEED) >= when.lines_min)
+                or (when.seconds is not None and self._left_s() == 0)
+            )
         )
 
     def _stamped(self, data: bytes) -> bytes:
         stamp = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z ").encode()
-        lines = data.splitlines(keepends=True) if data.count(b"\r") == 0 else data.split(LINE_FEED)
-        if data.count(b"\r"):
-            lines = [line + LINE_FEED for line in lines[:-1]] + ([lines[-1]] if lines[-1] else [])
-        first = b"" if self._is_in_line else stamp
-        self._is_in_line = not data.endswith(LINE_FEED)
-        return first + stamp.join(lines)
+        first, self._is_in_line = b"" if self._is_in_line else stamp, not data.endswith(LINE_FEED)
+        end = b"" if self._is_in_line else LINE_FEED
+        return first + data.removesuffix(LINE_FEED).replace(LINE_FEED, LINE_FEED + stamp) + end
 
     def _commit(self, size: int) -> None:
         """Commit the first bytes that wait, and wait as long as the store fails."""

@@ -90,6 +90,21 @@ def test_a_segment_that_is_sealed_ends_the_pipe_with_an_error() -> None:
         pipe.run()
 
 
+def test_a_line_without_its_end_waits_without_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    waits: list[float] = []
+
+    def select(*args: Any) -> tuple[list[int], list[int], list[int]]:
+        waits.append(args[-1])
+        pipe.stop.is_wanted = len(waits) > 5
+        return [], [], []
+
+    pipe = piping(RollingFileSystem(backend=private_memory()), CommitOn(seconds=0.001), b"")
+    pipe._waiting += b"no end"
+    monkeypatch.setattr(piped.select, "select", select)
+    pipe.run()
+    assert set(waits) == {piped.RETRY_S}
+
+
 def test_many_other_writers_make_no_append_unknown() -> None:
     fs = RollingFileSystem(backend=private_memory())
     pipe = piping(fs, parse_commit_on("8B"), b"".join(LINES))
