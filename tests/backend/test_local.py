@@ -11,7 +11,7 @@ from typing import ClassVar
 import pytest
 
 from rollingfs.backend.contract import Backend, Link
-from rollingfs.backend.local import backend as local, disk, record_lock
+from rollingfs.backend.local import backend as local, disk, record_lock, system
 from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.errors import ConflictError, UnsafeBackendError
 from rollingfs.testing import BackendContract, Factory
@@ -114,6 +114,7 @@ def test_without_record_locks_writing_is_refused_and_reading_is_not(header, back
     assert backend.read(header).data == b"x"
 
 
+@pytest.mark.skipif(not system.DESCRIPTORS.startswith("/proc"), reason="macOS has fcntl")
 def test_the_module_imports_and_reads_where_there_is_no_fcntl(tmp_path):
     (tmp_path / "plain").write_bytes(b"bytes")
     code = (
