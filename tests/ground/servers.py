@@ -1,112 +1,250 @@
-"""Servers of S3 that other people run. An entry says how to start one, and what a raw client finds there."""
+"""Servers that other people run. An entry says how to start one; what is found there stands in `results.json`."""
 
 import contextlib
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
+import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tests.support import seaweed, servers
+import pytest
+
+from tests.ground.clients import Raw
+from tests.support import clouds, seaweed, servers
+from tests.support.schedules import eventually
 from tests.support.servers import PASSWORD, USER, cache_dir, go_program, installed, required
 
 VERSITYGW = "github.com/versity/versitygw/cmd/versitygw@v1.8.0"
 GOFAKES3 = "github.com/johannesboyne/gofakes3/cmd/gofakes3@v1.2.0"
+S3S_FS, GARAGE = "s3s-fs@0.14.1", "garage@2.5.0"
+FEATURES = {S3S_FS: "binary", GARAGE: "bundled-libs,sqlite"}
 S3PROXY = ("org.gaul:s3proxy:4.1.0:jar:jar-with-dependencies", "com.fasterxml.jackson.core:jackson-annotations:2.21")
+S3MOCK = ("com.adobe.testing:s3mock:4.11.0:jar:exec",)
+MINISTACK = "ministack==1.5.33"
 MAVEN_COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy"
-MAVEN_S_MAX = 600
+BUILD_S_MAX = 1200
+"""A server whose build takes longer is skipped."""
+GARAGE_KEYS = "GK" + "0123456789abcdef" * 2, "0123456789abcdef" * 4
+GARAGE_BUCKET = "rollingfs-ground"
+QUICK = {"OPT_LEVEL": "1", "LTO": "off", "CODEGEN_UNITS": "16", "DEBUG": "false"}
+"""Rust's release profile takes three times as long to build."""
 Options = dict[str, Any]
+Started = contextlib.AbstractContextManager[Options]
 
 
 @dataclass(frozen=True)
 class Server:
-    """A server, and what is expected of it."""
+    """A server that can be started."""
 
-    version: str
-    start: Callable[[], contextlib.AbstractContextManager[Options]]
-    """Gives the options of s3fs."""
-    creates: bool = True
-    """Whether each race of conditional creates has one winner."""
-    replaces: bool = True
-    """Whether each race of conditional replaces has one winner."""
-    pairs: bool = True
-    """Whether a GET beside PUTs has the bytes of its ETag."""
-    is_safe: bool = True
-    """Whether `rollingfs doctor` finds it safe."""
+    title: str
+    """Its name and version, as on the page."""
+    start: Callable[[], Started]
+    """Gives the options of the target filesystem."""
+    protocol: str = "s3"
+    bucket: str = ""
+    """The bucket that it begins with; by default one is made."""
+
+    def new_bucket(self, options: Options) -> str:
+        """Make a bucket without rollingfs."""
+        if self.protocol != "s3":
+            return {"az": clouds.new_container, "gs": clouds.new_google_bucket}[self.protocol](options)
+        name = self.bucket or f"rollingfs-{uuid.uuid4().hex[:12]}"
+        with contextlib.closing(Raw(options, name)) as raw:
+            eventually(
+                lambda: raw.send("HEAD" if self.bucket else "PUT", f"/{name}").is_done
+            )  # MinIO answers 503 first
+        return name
+
+
+def _options(url: str, key: str = USER, secret: str = PASSWORD) -> Options:
+    return {"endpoint_url": url, "key": key, "secret": secret}
 
 
 @contextlib.contextmanager
-def _go(name: str, package: str, command: Callable[[Path, str, int], list[str]]) -> Iterator[Options]:
-    program = installed(name, partial(go_program, name, package), "go")
+def _program(
+    name: str,
+    program: Callable[[], Path | str],
+    command: Callable[[Path | str, str, int], list[str]],
+    settings: Callable[[int], dict[str, str]] = lambda _: {},
+    ready_path: str = "/",
+    keys: tuple[str, str] = (USER, PASSWORD),
+) -> Iterator[Options]:
+    """Run a program with an empty folder; `command` gets the program, the folder and a port."""
+    found = program()
     with tempfile.TemporaryDirectory(prefix=f"rollingfs-{name}-", ignore_cleanup_errors=True) as data:
-        for folder in ("data", "sidecar"):
+        for folder in ("data", "beside"):
             Path(data, folder).mkdir()
-        with servers.running(name, partial(command, program, data), "/", os.environ.copy()) as url:
-            yield {"endpoint_url": url, "key": USER, "secret": PASSWORD}
+
+        def with_settings(port: int) -> list[str]:
+            words = [f"{name}={value}" for name, value in settings(port).items()]
+            return ["env", *words, *command(found, data, port)] if words else command(found, data, port)
+
+        with servers.running(name, with_settings, ready_path, os.environ.copy()) as url:
+            yield _options(url, *keys)
 
 
-def _versitygw(program: Path, data: str, port: int, *, sidecar: bool) -> list[str]:
-    keys = ["--access", USER, "--secret", PASSWORD, "--port", f"127.0.0.1:{port}", "--quiet"]
-    return [str(program), *keys, "posix", *(["--sidecar", f"{data}/sidecar"] if sidecar else []), f"{data}/data"]
+def _go(name: str, package: str) -> Callable[[], Path]:
+    return lambda: installed(name, partial(go_program, name, package), "go")
 
 
-def _gofakes3(program: Path, data: str, port: int) -> list[str]:
-    return [str(program), "-host", f"127.0.0.1:{port}", "-backend", "memory"]
-
-
-def _jars() -> Path | None:
-    folder = cache_dir() / "s3proxy-4.1.0"
-    if folder.exists() or not required() or shutil.which("mvn") is None:
-        return folder if folder.exists() else None
+def _built(folder: Path, command: Callable[[str], list[str]], tool: str, **settings: str) -> Path:
+    """Build a folder of the cache at first use, by a command that gets a new folder; skip the test where that fails."""
+    if folder.exists():
+        return folder
+    if not required() or shutil.which(tool) is None:
+        pytest.skip(
+            f"{folder.name} is not built in the cache, and ROLLINGFS_REQUIRE is not 'all' or there is no `{tool}`"
+        )
     cache_dir().mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=cache_dir()) as made:
-        for jar in S3PROXY:
-            command = ["mvn", "-q", "-B", MAVEN_COPY, f"-Dartifact={jar}", f"-DoutputDirectory={made}/jars"]
-            subprocess.run(command, check=True, timeout=MAVEN_S_MAX)
-        os.replace(f"{made}/jars", folder)
+        try:
+            subprocess.run(command(f"{made}/it"), check=True, timeout=BUILD_S_MAX, env={**os.environ, **settings})
+        except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
+            pytest.skip(f"{folder.name} does not build here: {error}")
+        os.replace(f"{made}/it", folder)
     return folder
 
 
-@contextlib.contextmanager
-def _s3proxy(provider: str) -> Iterator[Options]:
-    jars = installed("S3Proxy", lambda _: _jars(), "mvn")
-    with tempfile.TemporaryDirectory(prefix="rollingfs-s3proxy-") as data:
+def _cargo(crate: str) -> Path:
+    name = crate.partition("@")[0]
+    words = ["cargo", "install", "--quiet", "--locked", crate, "--no-default-features", "--features", FEATURES[crate]]
+    settings = {f"CARGO_PROFILE_RELEASE_{name}": value for name, value in QUICK.items()}
+    folder = cache_dir() / crate.replace("@", "-")
+    return _built(folder, lambda made: [*words, "--root", made], "cargo", **settings) / "bin" / name
 
-        def command(port: int) -> list[str]:
-            settings = {
-                "s3proxy.endpoint": f"http://127.0.0.1:{port}",
-                "s3proxy.authorization": "aws-v2-or-v4",
-                "s3proxy.identity": USER,
-                "s3proxy.credential": PASSWORD,
-                "jclouds.provider": provider,
-                "jclouds.identity": "x",
-                "jclouds.credential": "y",
-                "jclouds.filesystem.basedir": data,
-            }
-            file = Path(data, "s3proxy.conf")
-            file.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
-            return ["java", "-Xmx1g", "-cp", f"{jars}/*", "org.gaul.s3proxy.Main", "--properties", str(file)]
 
-        with servers.running("S3Proxy", command, "/", os.environ.copy()) as url:
-            yield {"endpoint_url": url, "key": USER, "secret": PASSWORD}
+def _jars(name: str, jars: tuple[str, ...]) -> Path:
+    def command(made: str) -> list[str]:
+        copies = (f"mvn -q -B {MAVEN_COPY} -Dartifact={jar} -DoutputDirectory={made}" for jar in jars)
+        return ["sh", "-c", " && ".join(copies)]
+
+    return _built(cache_dir() / name, command, "mvn")
+
+
+def _wheel(requirement: str) -> Path:
+    folder = cache_dir() / requirement.replace("==", "-")
+    return _built(
+        folder, lambda made: [sys.executable, "-m", "uv", "pip", "install", "--target", made, requirement], "uv"
+    )
+
+
+def _versitygw(program: Path | str, data: str, port: int, *, sidecar: bool) -> list[str]:
+    keys = ["--access", USER, "--secret", PASSWORD, "--port", f"127.0.0.1:{port}", "--quiet"]
+    return [str(program), *keys, "posix", *(["--sidecar", f"{data}/beside"] if sidecar else []), f"{data}/data"]
+
+
+def _gofakes3(program: Path | str, data: str, port: int, *, backend: str) -> list[str]:
+    where = ["-direct.path", f"{data}/data", "-direct.meta", f"{data}/beside"] if backend == "directfs" else []
+    return [str(program), "-host", f"127.0.0.1:{port}", "-backend", backend, *where]
+
+
+def _s3proxy(jars: Path | str, data: str, port: int, *, provider: str) -> list[str]:
+    settings = {
+        "s3proxy.endpoint": f"http://127.0.0.1:{port}",
+        "s3proxy.authorization": "aws-v2-or-v4",
+        "s3proxy.identity": USER,
+        "s3proxy.credential": PASSWORD,
+        "jclouds.provider": provider,
+        "jclouds.identity": "x",
+        "jclouds.credential": "y",
+        "jclouds.filesystem.basedir": f"{data}/data",
+    }
+    file = Path(data, "s3proxy.conf")
+    file.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+    return ["java", "-Xmx1g", "-cp", f"{jars}/*", "org.gaul.s3proxy.Main", "--properties", str(file)]
+
+
+def _s3mock(jars: Path | str, data: str, port: int) -> list[str]:
+    prefix = "--com.adobe.testing.s3mock"
+    where = [f"{prefix}.store.root={data}/data", f"{prefix}.store.retainFilesOnExit=true"]
+    [jar] = Path(jars).iterdir()
+    return ["java", "-Xmx1g", "-jar", str(jar), "--server.port=0", f"{prefix}.httpPort={port}", *where]
+
+
+def _s3s(program: Path | str, data: str, port: int) -> list[str]:
+    listen = ["--host", "127.0.0.1", "--port", str(port), "--access-key", USER, "--secret-key", PASSWORD]
+    return [str(program), *listen, f"{data}/data"]
+
+
+def _garage(program: Path | str, data: str, port: int) -> list[str]:
+    text = f"""
+        metadata_dir = "{data}/beside"
+        data_dir = "{data}/data"
+        db_engine = "sqlite"
+        replication_factor = 1
+        rpc_bind_addr = "127.0.0.1:{servers.free_ports(1, but=port)[0]}"
+        rpc_secret = "{GARAGE_KEYS[1]}"
+        [s3_api]
+        s3_region = "us-east-1"
+        api_bind_addr = "127.0.0.1:{port}"
+        """
+    file = Path(data, "garage.toml")
+    file.write_text(text)
+    return [str(program), "-c", str(file), "server", "--single-node", "--default-bucket"]
+
+
+GARAGE_SETTINGS = {
+    "GARAGE_DEFAULT_ACCESS_KEY": GARAGE_KEYS[0],
+    "GARAGE_DEFAULT_SECRET_KEY": GARAGE_KEYS[1],
+    "GARAGE_DEFAULT_BUCKET": GARAGE_BUCKET,
+}
+S3PROXY_JARS, S3MOCK_JARS = partial(_jars, "s3proxy-4.1.0", S3PROXY), partial(_jars, "s3mock-4.11.0", S3MOCK)
+
+
+def _moto(_: Path | str, data: str, port: int) -> list[str]:
+    return [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+
+
+def _ministack(folder: Path | str, data: str, port: int) -> list[str]:
+    return ["env", f"PYTHONPATH={folder}", f"GATEWAY_PORT={port}", sys.executable, "-m", "ministack"]
 
 
 SERVERS = {
-    "minio": Server("2026-02-12 (7aac2a2c)", servers.minio_server),
-    "seaweedfs": Server("4.48", seaweed.seaweed_server),
-    "rclone": Server("1.76.0 serve s3", servers.rclone_server, pairs=False),
+    "minio": Server("MinIO 2026-02-12", servers.minio_server),
+    "seaweedfs": Server("SeaweedFS 4.48", seaweed.seaweed_server),
+    "rclone": Server("rclone 1.76.0 `serve s3`", servers.rclone_server),
     "versitygw": Server(
-        "1.8.0 posix", partial(_go, "versitygw", VERSITYGW, partial(_versitygw, sidecar=False)), pairs=False
+        "versitygw 1.8.0 `posix`",
+        partial(_program, "versitygw", _go("versitygw", VERSITYGW), partial(_versitygw, sidecar=False)),
     ),
     "versitygw-sidecar": Server(
-        "1.8.0 posix --sidecar", partial(_go, "versitygw", VERSITYGW, partial(_versitygw, sidecar=True)), pairs=False
+        "versitygw 1.8.0 `posix --sidecar`",
+        partial(_program, "versitygw", _go("versitygw", VERSITYGW), partial(_versitygw, sidecar=True)),
     ),
-    "gofakes3": Server("1.2.0 -backend memory", partial(_go, "gofakes3", GOFAKES3, _gofakes3)),
+    "gofakes3": Server(
+        "gofakes3 1.2.0",
+        partial(_program, "gofakes3", _go("gofakes3", GOFAKES3), partial(_gofakes3, backend="memory")),
+    ),
     "s3proxy": Server(
-        "4.1.0 filesystem-nio2", partial(_s3proxy, "filesystem-nio2"), replaces=False, pairs=False, is_safe=False
+        "S3Proxy 4.1.0 `filesystem-nio2`",
+        partial(_program, "s3proxy", S3PROXY_JARS, partial(_s3proxy, provider="filesystem-nio2")),
     ),
+    "s3proxy-memory": Server(
+        "S3Proxy 4.1.0 `transient-nio2`",
+        partial(_program, "s3proxy", S3PROXY_JARS, partial(_s3proxy, provider="transient-nio2")),
+    ),
+    "s3mock": Server("Adobe S3Mock 4.11.0", partial(_program, "s3mock", S3MOCK_JARS, _s3mock)),
+    "s3s-fs": Server("s3s-fs 0.14.1", partial(_program, "s3s-fs", partial(_cargo, S3S_FS), _s3s)),
+    "garage": Server(
+        "Garage 2.5.0",
+        partial(
+            _program,
+            "garage",
+            partial(_cargo, GARAGE),
+            _garage,
+            settings=lambda _: GARAGE_SETTINGS,
+            keys=GARAGE_KEYS,
+        ),
+        bucket=GARAGE_BUCKET,
+    ),
+    "moto": Server("moto 5.2.5", partial(_program, "moto", lambda: "", _moto, ready_path="/moto-api/")),
+    "ministack": Server("MiniStack 1.5.33", partial(_program, "ministack", partial(_wheel, MINISTACK), _ministack)),
+    "azurite": Server("azurite 3.37.0", clouds.azurite_server, "az"),
+    "fake-gcs-server": Server("fake-gcs-server 1.56.1", clouds.fake_google_server, "gs"),
 }

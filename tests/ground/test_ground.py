@@ -4,21 +4,30 @@ The slow suite has a sample: `tests/backend/test_torn_reads.py` (rclone, gocrypt
 `tests/system/test_disks.py` (FUSE).
 """
 
+import re
 from pathlib import Path
 
 import pytest
 
-from tests.ground.facts import races_with_several_winners, reads_of_other_bytes
+from tests.ground.facts import Ground, create, replace
+from tests.ground.measure import measured, verdict
+from tests.ground.page import PAGE, results, with_tables
 from tests.ground.servers import SERVERS
 from tests.soak.__main__ import soak
 from tests.soak.check import Told, broken
 from tests.soak.plan import Place
-from tests.support.cli import Run, options_of
 from tests.support.disks import DISKS, KERNEL_DISKS, mounted
-from tests.support.servers import new_bucket
 
 SOAK_S = 60
-pytestmark = [pytest.mark.slow, pytest.mark.nightly, pytest.mark.timeout(1800)]
+SAMPLE_ROUNDS = 4
+BY_CHANCE = {"create", "replace", "delete", "complete", "copy", "reads", "crash", "doctor"}
+"""Facts of which a short run may miss what hurts."""
+nightly = [pytest.mark.slow, pytest.mark.nightly, pytest.mark.timeout(3600)]
+
+
+def kind(text: str) -> str:
+    """Return a fact without its counts."""
+    return re.sub(r"\d+ of \d+|\(\d+\)", "", text)
 
 
 def _soaked(place: Place) -> None:
@@ -27,24 +36,46 @@ def _soaked(place: Place) -> None:
     assert Told(place).acked
 
 
+def test_the_page_on_stores_has_what_was_found():
+    assert with_tables(PAGE.read_text()) == PAGE.read_text(), "python -m tests.ground --page"
+
+
 @pytest.mark.parametrize("name", SERVERS)
-def test_a_server_does_what_the_page_on_stores_says_and_no_acknowledged_byte_goes_in_silence(name, tmp_path):
+@pytest.mark.parametrize("_", [pytest.param("", marks=nightly)])
+def test_a_server_does_what_the_page_on_stores_says(name, _):
+    found, known = measured(SERVERS[name]), results().get(name)
+    assert found["doctor"] != "safe" or "several" not in found["create"] + found["replace"], found
+    if known is None:
+        pytest.skip(f"the page has no row of it yet: {found}")
+    for fact, text in found.items():
+        # a read that goes wrong once in a thousand is not in each run: what follows for us, the soak finds
+        assert fact == "reads" or "**" not in text or "**" in known[fact], (
+            f"{fact}: {text}; the page says {known[fact]}"
+        )
+        assert fact in BY_CHANCE or kind(text) == kind(known[fact]), fact
+    assert (found["doctor"], known["doctor"]) != ("refused", "safe")
+
+
+@pytest.mark.parametrize("name", [name for name, found in results().items() if found["doctor"] == "safe"])
+@pytest.mark.parametrize("_", [pytest.param("", marks=nightly)])
+def test_no_acknowledged_byte_goes_in_silence_on_a_server_that_is_safe(name, _, tmp_path):
     server = SERVERS[name]
     with server.start() as options:
-        bucket = new_bucket(options)
-        several = {
-            kind: races_with_several_winners(options, bucket, kind == "replaces") for kind in ("creates", "replaces")
-        }
-        assert (several["creates"] == 0, several["replaces"] == 0) == (server.creates, server.replaces), several
-        wrong = reads_of_other_bytes(options, bucket)
-        assert wrong == 0 or not server.pairs, f"{wrong} reads beside writes have the bytes of another ETag"
-        assert Run("doctor", *options_of(options), f"s3://{bucket}").code == (0 if server.is_safe else 3)
-        if server.is_safe:
-            _soaked(Place("s3", f"{bucket}/data", options, str(tmp_path)))
+        _soaked(Place(server.protocol, f"{server.new_bucket(options)}/data", options, str(tmp_path)))
 
 
 @pytest.mark.parametrize("kind", [*DISKS, *KERNEL_DISKS])
-def test_processes_that_are_killed_break_no_promise_on_a_disk(kind, tmp_path):
+@pytest.mark.parametrize("_", [pytest.param("", marks=nightly)])
+def test_processes_that_are_killed_break_no_promise_on_a_disk(kind, _, tmp_path):
     with mounted(kind, tmp_path) as disk:
         (notes := Path(tmp_path, "notes")).mkdir()
         _soaked(Place("file", f"{disk}/data", {}, str(notes)))
+
+
+@pytest.mark.slow
+def test_a_sample_of_the_facts_of_one_server():
+    server = SERVERS["rclone"]
+    with server.start() as options:
+        ground = Ground(server.protocol, options, server.new_bucket(options), SAMPLE_ROUNDS)
+        assert {create(ground), replace(ground)} == {f"one wins ({SAMPLE_ROUNDS})"}
+        assert verdict(server, options, ground.bucket) == "safe"

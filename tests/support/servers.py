@@ -49,6 +49,8 @@ BUILD_S_MAX = 1500
 READY_S_MAX = 60
 READY_POLL_S = 0.05
 STARTS_MAX = 3
+_running: dict[str, Callable[[], None]] = {}
+"""What kills the server of a URL and starts it anew, on the same port and folder."""
 
 
 def required() -> bool:
@@ -182,10 +184,24 @@ def running(
         else:
             log.seek(0)
             raise RuntimeError(f"{name} did not start in {STARTS_MAX} tries:\n{log.read().decode(errors='replace')}")
+        servers = [process]
+
+        def start_anew() -> None:
+            _kill(servers[0])
+            servers[0] = subprocess.Popen(servers[0].args, env=environment, stdout=log, stderr=log)
+            _is_ready(servers[0], url + ready_path, trust)
+
+        _running[url] = start_anew
         try:
             yield url
         finally:
-            _kill(process)
+            del _running[url]
+            _kill(servers[0])
+
+
+def restart(url: str) -> None:
+    """Kill a server of this process, and start it anew on what it has stored."""
+    _running[url]()
 
 
 def free_port() -> int:
