@@ -88,7 +88,8 @@ def _is_text(data: bytes) -> bool:
 
 def _whole(path: str, name: str) -> WholeFileError:
     more = {"Parquet": ", and as_format='parquet' makes one file of all"}
+    article = "an" if name[0] in "AEO" else "a"
     return WholeFileError(
-        f"{path} is a {name} file, and such files do not join: a reader would find only one of them. "
+        f"{path} is {article} {name} file, and such files do not join: a reader would find only one of them. "
         f"{NOTHING}{more.get(name, '')}"
     )

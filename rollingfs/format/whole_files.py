@@ -63,6 +63,7 @@ BEGINNINGS = {
     b"$FL2@(#)": "SPSS",
     b"$FL3@(#)": "SPSS",
     b"RDX2\n": "R data",
+    b"X\n\0\0\0": "R data",
     b"RDX3\n": "R data",
     b"SEQ\x06": "Hadoop SequenceFile",
     b"CRAM\x02": "CRAM",

@@ -62,6 +62,7 @@ def test_a_compressed_tar_is_found(compress) -> None:
         (bytes(128) + b"DICM" + bytes(9), "DICOM"),
         (gzip.compress(b"BAM\x01" + bytes(99), mtime=0), "BAM"),
         (b"\xff\xff\xff\xff\xf0\x01\0\0" + bytes(99), "Arrow stream"),
+        (gzip.compress(b"X\n\0\0\0\3" + bytes(99), mtime=0), "R data"),
         (b"\x80\x04\x95\x0b\0\0\0\0\0\0\0}\x94.", "pickle"),
         (b"item_no,DUCK\n1,2\n", None),
         (b"CRAMER,LASF\n", None),
