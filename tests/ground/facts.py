@@ -20,6 +20,7 @@ from tests.support.servers import restart
 RACERS, ROUNDS = 16, 30
 WRITERS, READERS, READ_ROUNDS = 4, 2, 300
 BODY_BYTES = 1024
+BACK_S_MAX = 120
 CRASHES, CRASH_BYTES = 6, 16 * 2**20
 ROUNDS_S_MAX = 40
 """No round begins later: SeaweedFS takes seconds for one."""
@@ -316,7 +317,10 @@ def crash(ground: Ground) -> str:
         put_s = time.monotonic() - began_s
     for number in range(1, CRASHES + 1):
         old, new = (bytes(str(at % 10), "ascii") * CRASH_BYTES for at in (number - 1, number))
-        found[_crashed(ground, key, old, new, put_s * chance.uniform(0.1, 0.95))] += 1
+        outcome = _crashed(ground, key, old, new, put_s * chance.uniform(0.1, 0.95))
+        found[outcome] += 1
+        if outcome.startswith("**no answer"):
+            return outcome
         with ground.connect() as raw:
             if not raw.get(f"{key}-kept").is_done:
                 return "all is gone"
@@ -344,7 +348,10 @@ def _crashed(ground: Ground, key: str, old: bytes, new: bytes, after_s: float) -
             answers.append(raw.get(key))
         return answers[-1].status not in (NO_ANSWER, 500, 502, 503)
 
-    eventually(is_back, 120)
+    try:
+        eventually(is_back, BACK_S_MAX)
+    except AssertionError:
+        return f"**no answer for {BACK_S_MAX} s**"
     body = answers[-1].body if answers[-1].is_done else None
     if any(acked) and body != new:
         return "**an acknowledged PUT is not there**"
