@@ -14,7 +14,10 @@ import fsspec
 
 from rollingfs import RollingPolicy
 from rollingfs.backend.objects import backend as folders
+from rollingfs.backend.objects.errors import Refusal
+from rollingfs.backend.objects.s3.bucket import S3Bucket
 from rollingfs.errors import NoBucketError
+from rollingfs.runtime.concurrency import drive
 from tests.support.driven import Driven
 from tests.support.proxy import Proxy
 from tests.support.s3 import rolling_s3
@@ -124,3 +127,12 @@ def test_nothing_but_mkdir_makes_a_bucket(plain: Any, seaweed: dict[str, Any], m
     plain.mkdir(bucket)
     plain.makedirs(bucket, exist_ok=True)
     assert plain.ls(bucket) == []
+
+
+@pytest.mark.parametrize("refusal", [Refusal(404, "NoSuchUpload", ""), Refusal(501, "NotImplemented", "")])
+def test_a_refused_list_of_uploads_is_empty(refusal: Refusal, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def refuse(self: object, verb: str, **arguments: object) -> None:
+        raise refusal
+
+    monkeypatch.setattr(S3Bucket, "_ask", refuse)
+    assert drive(object.__new__(S3Bucket).pending("folder/", "")) == []

@@ -393,7 +393,7 @@ def copy_bytes(source: int, target: int, start: int, end: int) -> None:
 
 
 def copy_whole(source: int, status: os.stat_result, target: int) -> None:
-    """Copy an open file, which had this status, into a new one; a write in place during the copy changes its token."""
+    """Copy an open file, which had this status, into a new file; a write in place during the copy changes its token."""
     # the date must change as well: wait for the clock of file dates to tick (both dates here are the filesystem's)
     if abs(os.fstat(target).st_mtime - status.st_mtime) < DATE_TICK_S:
         time.sleep(DATE_TICK_S)

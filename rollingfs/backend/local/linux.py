@@ -30,7 +30,7 @@ _LOCAL = {
     0x01021994: "tmpfs",
     0x858458F6: "ramfs",
 }
-"""The filesystems, by the number that `statfs` gives, whose files one kernel alone reads and writes.
+"""The filesystems, by the number that `statfs` gives, whose files only this kernel reads and writes.
 
 On the others (NFS, SMB, FUSE, clusters), another machine may see a file's new size late, or before its bytes.
 """

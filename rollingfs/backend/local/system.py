@@ -1,4 +1,4 @@
-"""Calls of the system that differ between Linux and macOS: one set of names, which a module for each system defines.
+"""Calls of the system that differ between Linux and macOS, under the same names in a module for each system.
 
 `OFD_SETLK`
     The command of `fcntl` that locks for an open file description; 0 if there is none.

@@ -10,6 +10,7 @@ from rollingfs.backend.contract import Buffer, FileInfo, Metadata, Over, Part, P
 from rollingfs.backend.objects.bucket import Answer, Bucket, Condition, Listed, Span
 from rollingfs.backend.objects.errors import (
     ERRORS,
+    NO_UPLOAD_CODE,
     TRANSIENT_CODES,
     UNSUPPORTED_STATUSES,
     LastingError,
@@ -250,8 +251,8 @@ class S3Bucket(Bucket):
             try:
                 page = await self._ask("list_multipart_uploads", Prefix=prefix + name, Delimiter="/", **more)
             except Refusal as error:
-                if error.status in UNSUPPORTED_STATUSES:
-                    return []
+                if error.status in UNSUPPORTED_STATUSES or error.code == NO_UPLOAD_CODE:
+                    return []  # rclone and gofakes3 answer so where there is no upload
                 raise
             for upload in page.get("Uploads", []):
                 rest = upload["Key"].removeprefix(prefix)
