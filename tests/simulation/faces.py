@@ -301,7 +301,7 @@ class FaceVerbs(Draw):
         call = Call(model.concat, path, {"sources": sources, "attrs": {}, "who": Who(), "create": True})
 
         async def start(fs: RollingFileSystem) -> int:
-            return cast(int, (await command(fs, change.concat, path, sources, create=True))["offset"])
+            return cast(int, (await command(fs, change.concat, path, sources, create=True, as_bytes=True))["offset"])
 
         return self._op(call, start)
 
