@@ -36,7 +36,7 @@ class AzureContainer(ObstoreObjects, Bucket):
         Makes the stores.
     places
         Shared by all containers of an account.
-    next to
+    beside
         Sends requests that obstore cannot.
     """
 
