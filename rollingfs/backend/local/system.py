@@ -21,31 +21,14 @@
 import sys
 
 if sys.platform == "darwin":
-    from rollingfs.backend.local.macos import (
-        DESCRIPTORS,
-        FREE_RENAME,
-        HERE,
-        NO_REPLACE,
-        OFD_SETLK,
-        allocate,
-        flush,
-        is_local,
-        lock_request,
-        path_of,
-    )
+    from rollingfs.backend.local import macos as _calls
 else:
-    from rollingfs.backend.local.linux import (
-        DESCRIPTORS,
-        FREE_RENAME,
-        HERE,
-        NO_REPLACE,
-        OFD_SETLK,
-        allocate,
-        flush,
-        is_local,
-        lock_request,
-        path_of,
-    )
+    from rollingfs.backend.local import linux as _calls
+
+OFD_SETLK, DESCRIPTORS = _calls.OFD_SETLK, _calls.DESCRIPTORS
+FREE_RENAME, HERE, NO_REPLACE = _calls.FREE_RENAME, _calls.HERE, _calls.NO_REPLACE
+lock_request, allocate, flush = _calls.lock_request, _calls.allocate, _calls.flush
+is_local, path_of = _calls.is_local, _calls.path_of
 
 __all__ = [
     "DESCRIPTORS",
