@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import select
 import time
@@ -103,7 +104,7 @@ class Pipe:
                 self._since_s = self._since_s if self._waiting else time.monotonic()
                 self._waiting += self._stamped(data) if self.stamps else data
             if self._is_due():
-                self._commit(self._waiting.rfind(LINE_FEED) + 1 or (len(self._waiting) if self._is_full() else 0))
+                self._commit(self._waiting.rfind(LINE_FEED) + 1 or len(self._waiting))
         while self._waiting:
             self._commit(min(len(self._waiting), COMMIT_BYTES_MAX))
 
@@ -113,18 +114,16 @@ class Pipe:
             return RETRY_S
         return max(0.0, self._since_s + self.when.seconds - time.monotonic())
 
-    def _is_full(self) -> bool:
-        return len(self._waiting) >= COMMIT_BYTES_MAX
-
     def _is_due(self) -> bool:
         when, waiting = self.when, self._waiting
-        return self._is_full() or (
-            LINE_FEED in waiting
-            and (
-                (when.bytes_min is not None and len(waiting) >= when.bytes_min)
-                or (when.lines_min is not None and waiting.count(LINE_FEED) >= when.lines_min)
-                or (when.seconds is not None and self._left_s() == 0)
-            )
+        if len(waiting) >= COMMIT_BYTES_MAX:
+            return True
+        if LINE_FEED not in waiting:
+            return False
+        return (
+            (when.bytes_min is not None and len(waiting) >= when.bytes_min)
+            or (when.lines_min is not None and waiting.count(LINE_FEED) >= when.lines_min)
+            or (when.seconds is not None and self._left_s() == 0)
         )
 
     def _stamped(self, data: bytes) -> bytes:
@@ -135,11 +134,9 @@ class Pipe:
 
     def _commit(self, size: int) -> None:
         """Commit the first bytes that wait, and wait as long as the store fails."""
-        if not size:
-            return
         data, self._number = bytes(self._waiting[:size]), self._number + 1
-        reported_s, is_unknown, is_first = float("-inf"), False, True
-        while True:
+        reported_s, is_unknown = float("-inf"), False
+        for tries in itertools.count():
             is_last = self.stop.is_wanted
             try:
                 self._append(data)
@@ -147,12 +144,10 @@ class Pipe:
             except AlreadyAppended:
                 break
             except (OSError, RollingError) as error:
-                if isinstance(error, ForgottenError) and is_first:  # of the appends before, whose outcome is known
+                if isinstance(error, ForgottenError) and not tries:  # of the appends before, whose outcome is known
                     segment, self._gone = self.core.run(self._bound(create=False))
                     if segment == self._segment:
-                        is_first = False
                         continue
-                is_first = False
                 is_unknown |= isinstance(error, AppendOutcomeUnknown)
                 if is_last or isinstance(error, FINAL):
                     raise NotWrittenError(self._said(size, error, is_unknown)) from error

@@ -165,17 +165,18 @@ def decompressed(head: bytes) -> bytes:
 
 
 def _of_zstd(head: bytes) -> bytes:
-    for module, make, errors in (("compression.zstd", "ZstdDecompressor", "ZstdError"), ("zstandard", "", "ZstdError")):
+    for module in ("compression.zstd", "zstandard"):
         try:
             zstd: Any = import_module(module)
         except ImportError:
             continue
+        decoder = zstd.ZstdDecompressor()
         try:
-            if make:
-                return bytes(getattr(zstd, make)().decompress(head, HEAD_BYTES))
-            return bytes(zstd.ZstdDecompressor().stream_reader(BytesIO(head)).read(HEAD_BYTES))
-        except getattr(zstd, errors):
-            return b""
+            if module == "zstandard":
+                return bytes(decoder.stream_reader(BytesIO(head)).read(HEAD_BYTES))
+            return bytes(decoder.decompress(head, HEAD_BYTES))
+        except zstd.ZstdError:
+            return b""  # it only begins like one
     return b""
 
 
