@@ -3,7 +3,7 @@
 import pytest
 
 from tests.clients.urls import CLIENTS, FORMS, cells, outcome
-from tests.support.servers import require
+from tests.support.servers import found_by
 
 HEAVY = {"loguru", "xarray, of zarr", "ray"}
 """Clients of the extra `formats`, which `.ci/nightly` has. The extras `test` and `integrations` have the others."""
@@ -22,10 +22,7 @@ CASES = [
 
 @pytest.mark.parametrize(("client", "form"), CASES)
 def test_a_client_does_what_the_page_says(client: str, form: str) -> None:
-    try:
-        found = outcome(client, form)
-    except ModuleNotFoundError as error:
-        require(f"{error.name}: not installed")
+    found = found_by(outcome, client, form)
     assert found == cells()[client, form]
 
 

@@ -13,8 +13,10 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from tests.support.pages import table_rows, with_block
+
 PAGE = Path(__file__).parents[2] / "docs" / "urls.md"
-BEGIN, END = "<!-- made by python -m tests.clients.urls --page -->\n", "<!-- end -->\n"
+MARK = "made by python -m tests.clients.urls --page"
 FORMS = {"rolling+file://": "rolling+s3://", "rollingfile://": "rollings3://", "rolling::file://": "rolling::s3://"}
 """Forms of URLs that are tried, on a disk, and as the page names them."""
 ROWS = "a,b\n1,2\n"
@@ -124,8 +126,7 @@ def table() -> str:
 def cells() -> dict[tuple[str, str], str]:
     """Return what the page says of each client and form."""
     found = {}
-    for line in PAGE.read_text().partition(BEGIN)[2].partition(END)[0].splitlines()[2:]:
-        client, *answers = (cell.strip() for cell in line.strip("|").split("|"))
+    for client, *answers in table_rows(PAGE.read_text(), MARK):
         found |= {(client.rpartition(" ")[0], form): answer for form, answer in zip(FORMS, answers, strict=True)}
     return found
 
@@ -146,8 +147,7 @@ def run(client: str, url: str) -> None:
 if __name__ == "__main__":
     match sys.argv[1:]:
         case ["--page"]:
-            before, _, rest = PAGE.read_text().partition(BEGIN)
-            PAGE.write_text(before + BEGIN + table() + END + rest.partition(END)[2])
+            PAGE.write_text(with_block(PAGE.read_text(), MARK, table()))
         case [client, url]:
             run(client, url)
         case _:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from tests.simulation.test_worlds import LONG_RUN
 from tests.support.faults import Fault
+from tests.support.pages import block_of, with_block
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "reliability.md"
@@ -21,7 +22,7 @@ MONTHS = (  # not by `strftime`, which speaks the language of the locale
     "December",
 )
 FIGURES = ROOT / "tests" / "fixtures" / "reliability.json"
-BLOCK = re.compile(r"(<!-- counted -->\n)(.*?)(<!-- end -->)", re.DOTALL)
+MARK = "counted"
 RUN = re.compile(r"(?P<worlds>\d+) worlds, (?P<operations>\d+) operations, (?P<faults>\d+) faults, 0 failed")
 
 
@@ -40,7 +41,7 @@ def block(found: dict[str, int | str]) -> str:
 def test_the_page_states_what_was_counted() -> None:
     text = PAGE.read_text(encoding="utf-8")
     noted = json.loads(FIGURES.read_text(encoding="utf-8"))
-    assert BLOCK.search(text)[2] == block(noted), "write it anew: python -m tests.docs.test_reliability"
+    assert block_of(text, MARK) == block(noted), "write it anew: python -m tests.docs.test_reliability"
 
 
 def test_numbers_in_the_table_are_those_of_the_tests() -> None:
@@ -75,4 +76,4 @@ if __name__ == "__main__":
     FIGURES.write_text(json.dumps(count(), indent=1) + "\n", encoding="utf-8")
     figures = json.loads(FIGURES.read_text(encoding="utf-8"))
     page = PAGE.read_text(encoding="utf-8")
-    PAGE.write_text(BLOCK.sub(lambda match: match[1] + block(figures) + match[3], page), encoding="utf-8")
+    PAGE.write_text(with_block(page, MARK, block(figures)), encoding="utf-8")

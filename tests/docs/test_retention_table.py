@@ -1,15 +1,15 @@
 """How much a policy by time keeps too much; `python -m tests.docs.test_retention_table` writes the table anew."""
 
-import re
 from pathlib import Path
 
 import pytest
 
 from rollingfs.stream import retention
 from rollingfs.stream.cut import StreamCut
+from tests.support.pages import block_of, table_rows, with_block
 
 PAGE = Path(__file__).parents[2] / "docs" / "retention.md"
-TABLE = re.compile(r"(<!-- kept by asked -->\n)(.*?)(<!-- end -->)", re.DOTALL)
+MARK = "kept by asked"
 DAY_S = 86_400
 ROWS = ((7, 60, 1), (30, 1800, 1), (180, 1800, 1), (365, 1800, 1), (365, 1800, 1000), (365, 1800, 10_000))
 """Days of the policy, seconds between two runs, and segments that all grow."""
@@ -43,13 +43,13 @@ def table() -> str:
 
 @pytest.mark.slow
 def test_the_page_has_the_table() -> None:
-    found = TABLE.search(PAGE.read_text(encoding="utf-8"))
-    assert found[2] == table(), "write it anew: python -m tests.docs.test_retention_table"
+    assert block_of(PAGE.read_text(encoding="utf-8"), MARK) == table(), (
+        "write it anew: python -m tests.docs.test_retention_table"
+    )
 
 
 def test_no_policy_keeps_half_as_much_again() -> None:
-    found = TABLE.search(PAGE.read_text(encoding="utf-8"))
-    shares = [float(line.rsplit("|", 2)[1]) for line in found[2].splitlines()[2:]]
+    shares = [float(row[-1]) for row in table_rows(PAGE.read_text(encoding="utf-8"), MARK)]
     assert len(shares) == len(ROWS)
     assert all(1 <= share < 1.5 for share in shares)
     assert max(shares[:4]) < 1.02
@@ -62,4 +62,4 @@ def test_few_cuts_serve_a_long_policy(monkeypatch: pytest.MonkeyPatch) -> None:
 
 if __name__ == "__main__":
     text = PAGE.read_text(encoding="utf-8")
-    PAGE.write_text(TABLE.sub(lambda match: match[1] + table() + match[3], text), encoding="utf-8")
+    PAGE.write_text(with_block(text, MARK, table()), encoding="utf-8")

@@ -12,10 +12,11 @@ from rollingfs.format.joins import Part, unended
 from rollingfs.format.whole_files import HEAD_BYTES, TAIL_BYTES, head_bytes
 from tests.formats.parts import MAKE
 from tests.formats.readers import READERS, SUFFIX
+from tests.support.pages import table_rows, with_block
 
 FIRST, SECOND = [1, 2, 3], [4, 5, 6]
 PAGE = Path(__file__).parents[2] / "docs" / "joining.md"
-BEGIN, END = "<!-- made by python -m tests.formats.joining --page -->\n", "<!-- end -->\n"
+MARK = "made by python -m tests.formats.joining --page"
 ANSWERS = {(*FIRST, *SECOND): "all rows", tuple(FIRST): "first only", tuple(SECOND): "last only"}
 PACKAGES = {
     "HF datasets": "datasets",
@@ -79,8 +80,7 @@ def table() -> str:
 def cells() -> dict[tuple[str, str], str]:
     """Return what the page says of each format and reader, and of `concat` as the reader ``""``."""
     found = {}
-    for line in PAGE.read_text().partition(BEGIN)[2].partition(END)[0].splitlines()[2:]:
-        kind, verdict, outcomes = (cell.strip() for cell in line.strip("|").split("|"))
+    for kind, verdict, outcomes in table_rows(PAGE.read_text(), MARK):
         found[kind, ""] = verdict
         for group in outcomes.split("; "):
             answer, _, names = group.partition(": ")
@@ -92,7 +92,6 @@ def cells() -> dict[tuple[str, str], str]:
 
 if __name__ == "__main__":
     if "--page" in sys.argv:
-        before, _, rest = PAGE.read_text().partition(BEGIN)
-        PAGE.write_text(before + BEGIN + table() + END + rest.partition(END)[2])
+        PAGE.write_text(with_block(PAGE.read_text(), MARK, table()))
     else:
         print(table())

@@ -4,7 +4,7 @@ import pytest
 
 from tests.formats.joining import cells, joins, outcome
 from tests.formats.readers import READERS
-from tests.support.servers import require
+from tests.support.servers import found_by
 
 LIGHT = {"pandas", "polars", "DuckDB", "pyarrow", "HF datasets", "numpy", "Pillow", "pickle", "wave", "zipfile"}
 LIGHT |= {"tarfile", "tarfile, streaming"}
@@ -23,10 +23,7 @@ CASES = [
 
 @pytest.mark.parametrize(("kind", "reader"), CASES)
 def test_a_reader_finds_what_the_page_says(kind: str, reader: str) -> None:
-    try:
-        found = outcome(kind, reader)
-    except ModuleNotFoundError as error:
-        require(f"{error.name}: not installed")
+    found = found_by(outcome, kind, reader)
     assert found == cells()[kind, reader]
 
 

@@ -6,10 +6,11 @@ import re
 from pathlib import Path
 
 from tests.ground.servers import SERVERS
+from tests.support.pages import with_block
 
 RESULTS = Path(__file__).parent / "results.json"
 PAGE = Path(__file__).parents[2] / "docs" / "stores.md"
-BEGIN, END = "<!-- begin: python -m tests.ground -->", "<!-- end: python -m tests.ground -->"
+MARK = "made by python -m tests.ground"
 FACTS = (
     "create",
     "replace",
@@ -71,8 +72,7 @@ def rendered(found: Results) -> str:
 
 def with_tables(page: str) -> str:
     """Return the page with a new table between the marks."""
-    before, _, rest = page.partition(BEGIN)
-    return f"{before}{BEGIN}\n\n{rendered(results())}\n\n{END}{rest.partition(END)[2]}"
+    return with_block(page, MARK, rendered(results()) + "\n")
 
 
 def write_page() -> None:

@@ -17,9 +17,11 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 import pytest
+
+T = TypeVar("T")
 
 USER = "rollingfs"
 PASSWORD = "rollingfs-secret"
@@ -73,6 +75,14 @@ def require_module(name: str) -> None:
         found = None
     if found is None:
         require(f"{name} is not installed")
+
+
+def found_by(call: Callable[..., T], *args: object) -> T:
+    """Return what a call finds; skip the test, or fail it, as `require`, if a module is absent."""
+    try:
+        return call(*args)
+    except ModuleNotFoundError as error:
+        require(f"{error.name} is not installed")
 
 
 def cache_dir() -> Path:
