@@ -69,7 +69,7 @@ class _Bench:
 
     async def clean(self) -> None:
         await clean(self.backend, self.made)
-        if self.backend.has_folders:
+        if self.backend.capability.has_folders:
             with contextlib.suppress(FileNotFoundError):  # not every backend makes such a folder
                 await self.backend.remove_folder(self.folder)
 
@@ -105,7 +105,7 @@ async def examine(
 
 
 async def _examine(backend: Backend, runtime: Runtime, folder: str, races: int, races_s_min: float) -> Checkup:
-    if backend.has_folders and not await backend.is_folder(folder):
+    if backend.capability.has_folders and not await backend.is_folder(folder):
         raise FileNotFoundError(errno.ENOENT, "there is no such folder: make it, or name another", folder)
     bench = _Bench(backend, names.chunks_folder(f"{folder.rstrip('/')}/doctor-{uuid.uuid4().hex[:8]}"))
     store = await backend.store_name(bench.folder) or backend.unstrip(folder)
@@ -113,11 +113,11 @@ async def _examine(backend: Backend, runtime: Runtime, folder: str, races: int, 
         refusal, able, findings = await _probed(backend, runtime, bench.folder, races, races_s_min)
         findings += _abilities(able)
         checks = {
-            "copy on the server": (_copies, backend.can_copy),
-            "join on the server": (_joins, backend.can_join),
+            "copy on the server": (_copies, backend.capability.can_copy),
+            "join on the server": (_joins, backend.capability.can_join),
             "delete of several files": (_deletes, True),
             "complete listings": (_lists, True),
-            "listing of unfinished uploads": (_uploads, backend.can_list_uploads),
+            "listing of unfinished uploads": (_uploads, backend.capability.can_list_uploads),
         }
         for what, (check, can) in checks.items():
             findings.append(await _found(what, check, bench, can))
@@ -145,7 +145,7 @@ async def _probed(
         while True:
             found = await probe_patiently(backend, folder, runtime, races)
             able = Abilities(able.delete_if and found.delete_if, able.reads_whole and found.reads_whole)
-            if not backend.must_race or time.monotonic() - began_s >= races_s_min:
+            if not backend.capability.must_race or time.monotonic() - began_s >= races_s_min:
                 break
     except UnsafeBackendError as error:
         cause = error.__cause__
@@ -212,7 +212,7 @@ MEANS = {
 
 async def _found(what: str, check: Check, bench: _Bench, can: bool) -> Finding:
     right, wrong = MEANS[what]
-    if check is _uploads and bench.backend.has_folders:
+    if check is _uploads and bench.backend.capability.has_folders:
         return Finding(what, NO, "there are none: an interrupted upload leaves a file, which collect deletes")
     try:
         is_right = can and await check(bench)

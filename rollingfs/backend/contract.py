@@ -9,6 +9,7 @@ import abc
 import inspect
 from collections.abc import Mapping, Sequence
 
+from rollingfs.backend.capability import Capability
 from rollingfs.backend.values import (
     Adapt as Adapt,
     Blob as Blob,
@@ -42,46 +43,8 @@ class Backend(abc.ABC):
 
     is_async: bool = False
     """Whether verbs suspend. If so, they must run on the event loop of the store's client."""
-    can_write: bool = True
-    """False: `create` and `replace` are not atomic, and no user vouched for a single writer."""
-    can_copy: bool = False
-    """Whether the server (or the disk) does `copy`, so that the bytes do not pass through this process."""
-    can_join: bool = False
-    """Whether the server does `Upload.copy`, and so joins ranges of files."""
-    can_delete_if: bool = False
-    """Whether the adapter has `delete_if`. The probe still tries what the store does."""
-    must_race: bool = True
-    """Whether the probe races writers: not where a lock of this process or kernel decides, nor for a single writer."""
-    has_folders: bool = False
-    """Whether empty folders exist (a disk), or a folder is only a prefix (an object store)."""
-    join_part_bytes_min: int = 0
-    """The smallest part that `Upload.copy` takes on the server; the last part may be smaller."""
-    can_list_uploads: bool = False
-    """Whether `list_uploads` finds the unfinished uploads of others."""
-    requests_max: int = 32
-    """The number of simultaneous requests that makes sense."""
-    small_requests_max: int | None = None
-    """The same for requests of a few kilobytes, such as headers and pins; None: `requests_max`."""
-    conflicts_are_final: bool = False
-    """Whether a `ConflictError` of `replace` proves that no byte was written, because no request arrives twice."""
-    has_turns: bool = False
-    """Without `is_async`: whether it has `take_turn`, so that a commit need not race others."""
-    can_extend: bool = False
-    """Whether it has `extend`: a commit may put a record after a header instead of replacing the file."""
-    removes_whole: bool = False
-    """Whether it has `remove_whole` and `move_whole`: no request arrives late that a tombstone would have to refuse."""
-    date_step_s: float = 0.0
-    """Two files with the same token differ in date if this time is between them; 0 if tokens never repeat."""
-    shows_unflushed: bool = False
-    """Whether a reader sees headers that a loss of power would take back. Then `flush` makes them durable."""
-    has_clock: bool = False
-    """Whether `now` is the time of the store's own clock, not of a client's."""
-    has_metadata: bool = False
-    """Whether it keeps metadata with files; they help when a header is lost, and no reader relies on them."""
-    commit_interval_s: float = 0.0
-    """Wait of a client between two writes of the same file: commits gather for as long."""
-    finishes_aside: bool = False
-    """Without `is_async`: whether a thread may wait for the end of an upload while another is written."""
+    capability: Capability = Capability()
+    """The optional abilities and the limits of the store."""
     tiers: Mapping[str, bool] = {}
     """The aliases of its tiers; whether the server copies between each and the hot store, where it copies at all."""
 
@@ -232,7 +195,7 @@ class Backend(abc.ABC):
         """
         return None
 
-    async def take_turn(self, path: str) -> None:  # noqa: B027 - a store whose `has_turns` is false has none
+    async def take_turn(self, path: str) -> None:  # noqa: B027 - a store without `Capability.has_turns` has none
         """Let no other client change a header, until this thread has changed it.
 
         It changes it by `replace` or `extend`, or gives the turn up by `end_turn`.
@@ -255,7 +218,7 @@ class Backend(abc.ABC):
         That is a version, by any writer, or the absence of a file.
 
         A caller flushes after the look and before it concludes anything from the look. Afterwards that version,
-        or a later one, survives a loss of power. For adapters with `shows_unflushed`.
+        or a later one, survives a loss of power. For adapters with `Capability.shows_unflushed`.
         """
 
     async def delete_if(self, path: str, token: str) -> bool:
@@ -268,7 +231,7 @@ class Backend(abc.ABC):
     async def write(self, path: str, data: Sequence[Buffer], metadata: Metadata = None) -> None:
         """Write a new file durably, under an unused name, and make missing parent folders.
 
-        The store keeps `metadata` with the file, in the same request; without `has_metadata`, they are dropped.
+        The store keeps `metadata` with the file, in the same request, or drops them (`has_metadata`).
         """
 
     async def put(self, path: str, data: Buffer) -> None:
@@ -355,7 +318,7 @@ class Backend(abc.ABC):
         Returns
         -------
         bool
-            Whether this call has made it: of several callers at once, a single caller has. Only with `has_folders`.
+            Whether this call has made it: of several callers at once, a single caller has. Needs `has_folders`.
         """
 
     @abc.abstractmethod

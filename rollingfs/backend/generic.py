@@ -16,6 +16,7 @@ from fsspec.asyn import AsyncFileSystem
 from fsspec.generic import GenericFileSystem
 
 from rollingfs.backend import shared_errors
+from rollingfs.backend.capability import Capability
 from rollingfs.backend.contract import Backend, Blob, Buffer, FileInfo, Listing, Metadata, Over, Upload
 from rollingfs.format import names
 from rollingfs.format.sizes import read_bytes_max
@@ -55,15 +56,12 @@ class GenericBackend(Backend):
         Whether empty folders exist in this store.
     """
 
-    must_race = False  # there is a single writer
-
     def __init__(self, fs: AbstractFileSystem, single_writer: bool = False, has_folders: bool = True) -> None:
         if getattr(fs, "asynchronous", False):
             # the sync methods of this instance would refuse; those of one with the same options work
             fs = type(fs)(*fs.storage_args, **{**fs.storage_options, "asynchronous": False})
         self.fs = fs
-        self.can_write = single_writer
-        self.has_folders = has_folders
+        self.capability = Capability(can_write=single_writer, must_race=False, has_folders=has_folders)
         protocols = (fs.protocol,) if isinstance(fs.protocol, str) else fs.protocol
         self._can_delete = _can_delete(below := _lowest(fs))
         # without, Arrow's filesystems give a stream that cannot seek
@@ -139,11 +137,11 @@ class GenericBackend(Backend):
 
         Without the right to write, it is this machine's clock.
         """
-        if not self.can_write:
+        if not self.capability.can_write:
             return time.time()
         temporary = names.temporary_path(path)
         folder = names.parent(temporary)
-        is_new = self.has_folders and not await self.is_folder(folder)
+        is_new = self.capability.has_folders and not await self.is_folder(folder)
         try:
             self.make_parents(temporary)
             self.fs.pipe_file(temporary, b"")
@@ -234,7 +232,7 @@ class GenericBackend(Backend):
         self.fs.mv(path, target)
 
     def _check_can_write(self, path: str) -> None:
-        if not self.can_write:
+        if not self.capability.can_write:
             raise shared_errors.not_atomic(path)
         if not self._can_delete:
             raise shared_errors.read_only(path, type(self.fs).__name__)
@@ -298,7 +296,7 @@ class GenericBackend(Backend):
 
     def make_parents(self, path: str) -> None:
         """Make the folders above a file, in a store that has folders."""
-        if self.has_folders:
+        if self.capability.has_folders:
             self.fs.makedirs(self.fs._parent(path), exist_ok=True)
 
 
@@ -401,6 +399,6 @@ class _MovedUpload(_GenericUpload):
         self._clean()
 
     def _clean(self) -> None:
-        if self._backend.has_folders:
+        if self._backend.capability.has_folders:
             with contextlib.suppress(OSError):  # the folder is not empty, or gone
                 self._backend.fs.rmdir(names.parent(self._path))

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from fsspec.implementations.memory import MemoryFile, MemoryFileSystem
 
 from rollingfs.backend import shared_errors
+from rollingfs.backend.capability import Capability
 from rollingfs.backend.contract import Adapt, Backend, Blob, Buffer, FileInfo, Listing, Metadata, Over, Part, Upload
 from rollingfs.format.sizes import read_bytes_max
 
@@ -46,14 +47,16 @@ class MemoryBackend(Backend):
         The filesystem over the store; by default, over the global store.
     """
 
-    can_copy = True
-    can_join = True
-    can_delete_if = True
-    can_extend = True
-    conflicts_are_final = True
-    must_race = False  # one lock decides
-    has_folders = True
-    has_metadata = True
+    capability = Capability(
+        can_copy=True,
+        can_join=True,
+        can_delete_if=True,
+        can_extend=True,
+        must_race=False,  # one lock decides
+        has_folders=True,
+        has_metadata=True,
+        conflicts_are_final=True,
+    )
 
     strip = staticmethod(MemoryFileSystem._strip_protocol)
 

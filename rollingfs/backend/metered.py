@@ -11,7 +11,7 @@ from rollingfs.backend.patience import PATIENCE_S, patience_s
 from rollingfs.backend.wrapper import BackendWrapper, Verb, given
 from rollingfs.runtime.meters import REQUEST, Meters
 
-FIXED = ("is_async", "conflicts_are_final", "root", "strip")
+FIXED = ("is_async", "root", "strip")
 """Abilities that never change and that every call asks for."""
 READING = frozenset({"read", "read_if_changed", "read_range", "read_into"})
 WRITING = frozenset({"create", "replace", "extend", "put"})

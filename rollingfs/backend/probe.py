@@ -78,7 +78,7 @@ async def probe(backend: Backend, folder: str, races: int = 1) -> Abilities:
         A ``$chunks`` folder, so that no listing shows the files. The folder stays.
     races : int
         The number of races: each of 48 rounds of three that replace one file, of 16 creates and 16 replaces, and of 16
-        pairs that create. It is missing where `Backend.must_race` is false.
+        pairs that create. It is missing where `Capability.must_race` is false.
 
     Raises
     ------
@@ -88,9 +88,9 @@ async def probe(backend: Backend, folder: str, races: int = 1) -> Abilities:
     OSError
         The store failed, or too few of its answers arrived, before it could be judged.
     """
-    if not backend.can_write:
+    if not backend.capability.can_write:
         raise shared_errors.not_atomic(names.segment_of_folder(folder))
-    races *= backend.must_race
+    races *= backend.capability.must_race
     paths = [
         names.header_path(f"{folder}/{names.PROBE_PREFIX}{uuid.uuid4().hex}") for _ in range(1 + races * (2 + PAIRS))
     ]
@@ -158,7 +158,7 @@ async def _clean_if_possible(backend: Backend, paths: Sequence[str]) -> None:
 async def clean(backend: Backend, paths: Sequence[str]) -> None:
     """Delete files, and the chunk folders that their locks had."""
     await backend.delete(paths)
-    if backend.has_folders:
+    if backend.capability.has_folders:
         for header in (path for path in paths if path.endswith(names.HEADER_SUFFIX)):
             try:
                 await backend.remove_folder(names.chunks_folder(names.segment_of_header(header)))
@@ -176,7 +176,7 @@ async def _try(backend: Backend, path: str) -> bool:
     newest = await _twice(
         backend, path, "replace", lambda path, body: backend.replace(path, body, first.token), ConflictError
     )
-    return backend.can_delete_if and await _try_delete_if(backend, path, first.token, newest.data)
+    return backend.capability.can_delete_if and await _try_delete_if(backend, path, first.token, newest.data)
 
 
 async def _twice(backend: Backend, path: str, verb: str, write: Write, refusal: type[Exception]) -> Blob:

@@ -106,7 +106,7 @@ async def race_in_rounds(backend: Backend, path: str, rounds: int = ROUNDS) -> b
     now = await race_to_create(backend, path, 2)
     bodies, is_whole = {now.token: now.data}, True
     undecided: list[Sequence[Outcome]] = []
-    for number in range(1 if backend.commit_interval_s else rounds):
+    for number in range(1 if backend.capability.commit_interval_s else rounds):
         if number and time.monotonic() - began_s > ROUNDS_S_MAX:
             rounds = number
             break
@@ -126,7 +126,7 @@ async def race_in_rounds(backend: Backend, path: str, rounds: int = ROUNDS) -> b
     last = await _found(backend, path)
     if last is None or (last.token, last.data) != (now.token, now.data):
         raise BrokenPromise("replace", f"let one of {RIVALS} concurrent writers win, and the file is not its own")
-    if 2 * len(undecided) > rounds and not backend.commit_interval_s:
+    if 2 * len(undecided) > rounds and not backend.capability.commit_interval_s:
         raise _inconclusive(path, "replace", undecided[-1], _failures(undecided[-1], ConflictError))
     return is_whole
 
@@ -157,12 +157,12 @@ def _judge_read(seen: Outcome | Blob, bodies: Mapping[str, bytes]) -> bool:
 
 async def let_rest(backend: Backend) -> None:
     """Wait until the store takes another write of the file that was just written."""
-    if not backend.commit_interval_s:
+    if not backend.capability.commit_interval_s:
         return
     if backend.is_async:
-        await asyncio.sleep(backend.commit_interval_s)
+        await asyncio.sleep(backend.capability.commit_interval_s)
     else:
-        time.sleep(backend.commit_interval_s)
+        time.sleep(backend.capability.commit_interval_s)
 
 
 async def _round(
@@ -177,7 +177,7 @@ async def _round(
     outcomes = await _at_once(backend, [partial(write, path, body) for body in bodies])
     found = await _found(backend, path)
     # a store that limits the rate of writes refuses losers for their number: one winner is all that it can show
-    answered_min = 0.0 if backend.commit_interval_s else ANSWERED_MIN
+    answered_min = 0.0 if backend.capability.commit_interval_s else ANSWERED_MIN
     return judge(path, verb, refusal, bodies, outcomes, found, answered_min)
 
 

@@ -64,7 +64,7 @@ def can_copy(backend: Backend, source: str, target: str) -> bool:
     The tiers of both are on the hot store itself.
     """
     aliases = {names.split_tier(path)[0] for path in (source, target)} - {""}
-    return backend.can_copy and all(backend.tiers.get(alias, False) for alias in aliases)
+    return backend.capability.can_copy and all(backend.tiers.get(alias, False) for alias in aliases)
 
 
 async def list_folder(backend: Backend, folder: str, aliases: Iterable[str]) -> list[FileInfo]:

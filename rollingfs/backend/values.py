@@ -129,7 +129,7 @@ class Upload(abc.ABC):
         """Append bytes. The upload may buffer them; the caller may reuse `data` after the call."""
 
     async def copy(self, part: Part) -> None:
-        """Append a range of a file on the same store, if the backend `can_join`.
+        """Append a range of a file on the same store, if the store has `Capability.can_join`.
 
         A later call may raise its error.
 
@@ -138,7 +138,7 @@ class Upload(abc.ABC):
         FileNotFoundError, ConflictError
             The file of the part is missing, or has another token.
         ValueError
-            The bytes that were written before it are fewer than `Backend.join_part_bytes_min`.
+            The bytes that were written before it are fewer than `Capability.join_part_bytes_min`.
         """
         raise NotImplementedError(f"{type(self).__name__} cannot copy on the server")
 

@@ -112,7 +112,7 @@ class Verdicts:
     async def _find(self, root: str, path: str) -> None:
         if root in self._of_root:
             return
-        if not self._backend.can_write:
+        if not self._backend.capability.can_write:
             raise not_atomic(path)
         store = await self._backend.store_name(path)
         key = None if store is None else f"{self._kind} {store}"

@@ -42,7 +42,7 @@ def doctor(session: Session, url: str, races: int = RACES, seconds: float = 0.0)
     place = session.place(url)
     path, core = place.name, place.core
     backend = core.backend
-    if not path and not backend.has_folders:
+    if not path and not backend.capability.has_folders:
         raise WrongUsage(f"{url}: name a bucket")
     session.interrupted = "interrupted; small files of the examination may have stayed, which collect -r deletes"
     with session.progress(f"examining {url}"):

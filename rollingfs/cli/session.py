@@ -191,7 +191,7 @@ class Session:
             hint = "give -r for all segments in it" if self.is_recursive else "this command takes segments"
             return f"It is a folder, not a segment: {hint}"
         bucket = path.partition("/")[0]
-        if bucket and not core(fs).backend.has_folders and not fs.isdir(bucket):
+        if bucket and not core(fs).backend.capability.has_folders and not fs.isdir(bucket):
             return f"the bucket {bucket!r} does not exist"
         return None
 

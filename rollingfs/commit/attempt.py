@@ -115,14 +115,14 @@ class Attempt:
         may_be_gone
             Whether the attempt may have made a header that was moved or deleted whole since, where the store does that.
         """
-        may_be_gone = may_be_gone and self.store.backend.removes_whole
+        may_be_gone = may_be_gone and self.store.backend.capability.removes_whole
         return self.sent.judge(self.operation, current, may_be_gone=may_be_gone)
 
     def in_place(self, base: Loaded, wanted: Header) -> Header | None:
         """The header that a `record` behind `base` makes, if it makes what a step wants; None if it does not."""
         self.record = None
         header, operation = base.header, self.operation
-        if not base.room or header is None or not self.store.backend.can_extend:
+        if not base.room or header is None or not self.store.backend.capability.can_extend:
             return None
         found = records.record_of(header, wanted, operation.writer, operation.number)
         if found is None:
@@ -206,7 +206,7 @@ class Attempt:
         """
         headers, path = self.store.headers, self.operation.path
         seen = headers.seen(path) or given
-        if seen is None or seen.header is None or self.store.backend.conflicts_are_final:
+        if seen is None or seen.header is None or self.store.backend.capability.conflicts_are_final:
             return seen
         if seen is not given and headers.recent(path, AGE_S_MAX) is None:
             return None

@@ -100,7 +100,7 @@ class Chunks:
     async def _write(self, segment: str, data: Buffer, name: str, label: Label) -> Stored:
         began, crc = Moment.now(self.clock), crc32c(data)
         path = f"{names.chunks_folder(segment)}/{name}"
-        more = [replace(label, crc32c=crc).metadata()] if self.backend.has_metadata else []
+        more = [replace(label, crc32c=crc).metadata()] if self.backend.capability.has_metadata else []
         await self.backend.write(path, [data], *more)
         return Stored(path, len(data), crc, round(began.wall_s * 1000), began)
 

@@ -68,7 +68,7 @@ class Commits:
         self.store = store
         self.timeout_s = min(timeout_s, AGE_S_MAX)
         self.slots = Slots(store.runtime)
-        self.interval_s = store.backend.commit_interval_s
+        self.interval_s = store.backend.capability.commit_interval_s
         self.merges = Merges(store, self.slots, self.commit)
 
     def after_fork(self) -> None:
@@ -162,7 +162,7 @@ class Commits:
         slot.turns.begin()
         try:
             try:
-                if not self.store.backend.has_folders:
+                if not self.store.backend.capability.has_folders:
                     await self.store.abilities(change.path)  # it is the first to say that a bucket is missing
                 return await self._counted(self._loop(slot, change, attempt))
             finally:
@@ -202,11 +202,11 @@ class Commits:
         operation = Operation(path, writer.id, next(writer.numbers), change.deadline_s, began)
         files = NewFiles(self.store, path, change.uploads)
         attempt = Attempt(operation, self.store, files, slot.turns, self.timeout_s, change.prompt)
-        attempt.has_turns = self.store.backend.has_turns and not (self.store.runtime.is_async or change.slow)
+        attempt.has_turns = self.store.backend.capability.has_turns and not (self.store.runtime.is_async or change.slow)
         attempt.anywhere = change.anywhere
         if slot.may_lose is None:
             backend = self.store.backend
-            slot.may_lose = backend.must_race or backend.may_tear(names.header_path(path))
+            slot.may_lose = backend.capability.must_race or backend.may_tear(names.header_path(path))
         attempt.may_lose = slot.may_lose
         return attempt
 

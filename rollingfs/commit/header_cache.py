@@ -310,7 +310,7 @@ class Headers:
 
         If `loaded` says that there is no header, nothing needs to be made durable.
         """
-        if self.backend.shows_unflushed and (loaded is None or loaded.token is not None):
+        if self.backend.capability.shows_unflushed and (loaded is None or loaded.token is not None):
             await self.backend.flush(names.header_path(segment))
 
     async def load_durable(self, segment: str) -> Loaded:

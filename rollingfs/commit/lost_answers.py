@@ -43,7 +43,7 @@ class LostAnswers:
         self._attempt = attempt
         self._refusals = 0
         self._doubts = 0
-        self._is_certain = attempt.store.backend.conflicts_are_final
+        self._is_certain = attempt.store.backend.capability.conflicts_are_final
         """Whether the store has refused every request before it wrote anything."""
         self._is_refused = True
         """Whether every answer was a conflict, or that another holds the lock."""
@@ -100,7 +100,7 @@ class LostAnswers:
     def _may_be_gone(self, cause: Exception) -> bool:
         """Whether the request may have made a segment that a later rename or delete would leave no trace of."""
         is_definite = isinstance(cause, _DEFINITE) or _is_refusal(cause)
-        return self._attempt.store.backend.removes_whole and not is_definite
+        return self._attempt.store.backend.capability.removes_whole and not is_definite
 
     def _pause_s(self, cause: Exception) -> float:
         attempt = self._attempt

@@ -50,7 +50,7 @@ async def wait_for_new_date(store: Store, path: str, adopted: Adopted | None, de
         That date comes after the deadline.
     """
     while left_s := await check_passes(store, path, adopted, deadline_s):
-        await store.runtime.sleep(min(left_s, store.backend.date_step_s))
+        await store.runtime.sleep(min(left_s, store.backend.capability.date_step_s))
 
 
 async def check_passes(store: Store, path: str, adopted: Adopted | None, deadline_s: float) -> float:
@@ -61,7 +61,7 @@ async def check_passes(store: Store, path: str, adopted: Adopted | None, deadlin
     CommitTimeoutError
         The date of the plain file comes after the deadline.
     """
-    step_s = store.backend.date_step_s
+    step_s = store.backend.capability.date_step_s
     if adopted is None or not step_s or store.now_ms() - adopted.modified_ms > CLOCKS_APART_MS_MAX:
         return 0.0
     left_s = adopted.modified_ms / 1000 + step_s - await store.backend.now(path)

@@ -49,7 +49,7 @@ class Store:
 
         Elsewhere (on a disk, in memory) it is the clock that the caller gave, or else the one that dates files.
         """
-        if not self.backend.has_clock and self.clock is not time.time:
+        if not self.backend.capability.has_clock and self.clock is not time.time:
             return self.clock()
         return await self.backend.now(path) or self.clock()
 
@@ -70,7 +70,7 @@ class Store:
                 errors.append(error)
                 return []
 
-        limit = self.backend.small_requests_max or self.backend.requests_max
+        limit = self.backend.capability.small_requests_max or self.backend.capability.requests_max
         results = await self.runtime.gather([partial(one, call) for call in calls], limit)
         if errors:
             raise errors[0]

@@ -157,7 +157,7 @@ class TreeCollector:
         while level:
             listings = await self.client.runtime.gather(
                 [partial(self._list, folder, found, unlisted, folder == path) for folder in level],
-                self.client.backend.requests_max,
+                self.client.backend.capability.requests_max,
             )
             level = [folder for listing in listings for folder in listing or ()]
         return found

@@ -66,7 +66,7 @@ class Folders:
             raise FileExistsError(errno.EEXIST, "There is a file or folder already", path)
         names.check_new_name(path)
         above = self.above(path)
-        if not parents and self.backend.has_folders and not await self.listings.is_folder(above):
+        if not parents and self.backend.capability.has_folders and not await self.listings.is_folder(above):
             raise FileNotFoundError(errno.ENOENT, "The folder above it is missing", above)
         await self._make(path)
 
@@ -82,7 +82,7 @@ class Folders:
         FileExistsError
             A folder is there, and `exist_ok` is false; or a segment or plain file is there.
         """
-        if exist_ok and not self.backend.has_folders:
+        if exist_ok and not self.backend.capability.has_folders:
             if self.listings.is_top(path) and not await self.listings.is_folder(path):
                 raise shared_errors.no_bucket(path, "bucket", "make it first, with fs.mkdir")
             return
@@ -92,7 +92,7 @@ class Folders:
             except FileExistsError:  # with `exist_ok`, another caller may make the folder meanwhile
                 if not exist_ok or not await self.listings.is_folder(path):
                     raise
-        elif self.backend.has_folders:
+        elif self.backend.capability.has_folders:
             await self.backend.make_folder(path)  # it is there; this makes it durable, whoever made it
 
     async def _make(self, path: str) -> None:
@@ -107,11 +107,11 @@ class Folders:
             await self.backend.write(kept_path(path), [b""])
 
     def needs_mark(self, path: str) -> bool:
-        return not self.backend.has_folders and not self.listings.is_top(path)
+        return not self.backend.capability.has_folders and not self.listings.is_top(path)
 
     async def unmark(self, folder: str) -> None:
         """Remove the marks by which a folder and those above it count as removed."""
-        while self.backend.has_folders and not self.listings.is_top(folder):
+        while self.backend.capability.has_folders and not self.listings.is_top(folder):
             if await self.listings.is_removed(folder):
                 await self.backend.delete([removed_path(folder)])
             folder = self.above(folder)
@@ -156,7 +156,7 @@ class Folders:
                 raise
         else:
             return True
-        if self.backend.has_folders:
+        if self.backend.capability.has_folders:
             with contextlib.suppress(FileExistsError):
                 await self.backend.write(removed_path(path), [b""])
         return False
@@ -191,7 +191,7 @@ class Folders:
         if names.is_reserved(path):
             raise missing(path)
         try:
-            if path and not self.backend.has_folders and self.listings.is_top(path):
+            if path and not self.backend.capability.has_folders and self.listings.is_top(path):
                 raise missing(path)  # a bucket is not a file, and a request for a file of its name would be invalid
             return await self._bury_file(path, damaged=damaged)
         except FileNotFoundError:
@@ -250,7 +250,7 @@ class Folders:
             await self.remove_all(scans, path)
 
     async def take_link(self, path: str, target: str | None = None) -> bool:
-        return self.backend.has_folders and await self.backend.take_link(path, target)
+        return self.backend.capability.has_folders and await self.backend.take_link(path, target)
 
     async def remove_all(self, scans: Mapping[str, Scan], top: str) -> None:
         """Remove the emptied folders of a tree, the lowest first."""

@@ -215,7 +215,7 @@ class Listings:
                 unreadable[file.path] = visible
             elif visible:
                 views[file.path] = Snapshot(file.path, None, file.token, file)
-        stays = not found.is_removed if self.backend.has_folders else found.is_kept or not listing.entries
+        stays = not found.is_removed if self.backend.capability.has_folders else found.is_kept or not listing.entries
         if rows is not None and len(read) > rowless_max:
             await self.rows.keep(folder, rows.values(), read, rowless_max)
         return Scan(
@@ -267,7 +267,7 @@ class Listings:
         if names.is_reserved(path):
             raise missing(path)
         seen = self.client.headers.seen(path)
-        if not self.backend.has_folders and (seen is None or not seen.live):
+        if not self.backend.capability.has_folders and (seen is None or not seen.live):
             return None
         try:
             loaded = await self.client.headers.load(path)

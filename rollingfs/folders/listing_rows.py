@@ -84,7 +84,7 @@ class ListingRows:
             With no more new rows than this, the segment stays as it is.
         """
         path = names.listing_path(folder)
-        if not self.client.backend.can_write or folder in self._refused:
+        if not self.client.backend.capability.can_write or folder in self._refused:
             return
         new = [row for segment, loaded in read.items() if (row := _new_row(segment, loaded)) is not None]
         if len(new) <= new_max:

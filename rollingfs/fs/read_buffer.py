@@ -55,7 +55,7 @@ class ReadBuffer:
         self._fetcher = client.fetcher
         self._bridge = bridge
         self._tuning = tuning
-        self._limit = tuning.max_concurrency or client.backend.requests_max
+        self._limit = tuning.max_concurrency or client.backend.capability.requests_max
         self._verify = verify
         self._checks = PieceChecks(RUNS_MAX)
         self._held_file: object | None = None

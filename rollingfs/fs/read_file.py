@@ -78,10 +78,10 @@ class ReadFile(io.BufferedIOBase):
         if cache_type is not None and cache_type not in caches:
             raise ValueError(f"{path}: fsspec knows no cache_type {cache_type!r}; leave it out: no cache is needed")
         self._tuning = tuning or Tuning()
-        if (requests_max := self._tuning.max_concurrency or 0) > core.backend.requests_max:
+        if (requests_max := self._tuning.max_concurrency or 0) > core.backend.capability.requests_max:
             raise ValueError(
                 f"{path}: max_concurrency is {requests_max}, but the filesystem's is "
-                f"{core.backend.requests_max}: make the filesystem with a larger max_concurrency"
+                f"{core.backend.capability.requests_max}: make the filesystem with a larger max_concurrency"
             )
         self.fs: Any = core.fs
         self.path = path

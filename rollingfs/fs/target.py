@@ -62,7 +62,9 @@ def open_target(
         raise ValueError(f"rolling needs one target, but {' and '.join(given)} are given: leave out all but one")
     if backend is not None:
         if max_concurrency is not None:
-            raise ValueError("max_concurrency cannot be set for a backend that is given: set its own requests_max")
+            raise ValueError(
+                "max_concurrency cannot be set for a backend that is given: set the requests_max of its own capability"
+            )
         return backend
     if protocol is not None:
         options = dict(options)
@@ -187,7 +189,7 @@ def adapt(
     from rollingfs.backend.generic import GenericBackend
 
     generic = GenericBackend(fs, single_writer=single_writer)
-    generic.requests_max = max_concurrency or generic.requests_max
+    generic.capability = generic.capability.limited(max_concurrency)
     return generic
 
 

@@ -114,7 +114,7 @@ class Collector:
             result = Collected.of([result, await self._plain_file(path, header, grace_s, dry_run)])
         if not dry_run and header is not None:
             await self._clear_hints(path, header, hints, result.young + young)
-        if header is None and self.backend.has_folders and not dry_run:
+        if header is None and self.backend.capability.has_folders and not dry_run:
             await self._remove_empty(own)
         if header is not None and header.deleted:
             grave = await self._tombstone(path, grace_s, set(result.files) if dry_run else None)
@@ -316,21 +316,22 @@ class Collector:
         if plain is not None and is_shadowed(found, plain) and path not in (would_go or ()):
             return Collected()  # the tombstone still says that this plain file is dead
         # a dry run does not probe, because a probe writes
-        can = self.backend.can_delete_if if would_go is not None else (await self.store.abilities(path)).delete_if
+        has = self.backend.capability
+        can = has.can_delete_if if would_go is not None else (await self.store.abilities(path)).delete_if
         check_aliases(self.backend, found.tiers, path)
         tiers = [tier.alias for tier in found.tiers]
         if not can or not await self._is_empty(folder, tiers, would_go or set()):
             return Collected()
         await check_there(self.store.headers, self.store.pages, path, found)  # the list may have been in vain
         info = await self.backend.stat(file)
-        if not self.backend.removes_whole and not is_old(await self.backend.now(path), info.modified, grace_s):
+        if not has.removes_whole and not is_old(await self.backend.now(path), info.modified, grace_s):
             return Collected()
         if would_go is not None:
             return report([info], TOMBSTONE)
         if not await self.backend.delete_if(file, loaded.token):
             return Collected()
         self.store.headers.forget(path)
-        for place in [folder] * self.backend.has_folders + [names.in_tier(alias, folder) for alias in tiers]:
+        for place in [folder] * self.backend.capability.has_folders + [names.in_tier(alias, folder) for alias in tiers]:
             await self._remove_empty(place)
         return report([info], TOMBSTONE)
 

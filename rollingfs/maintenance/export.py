@@ -134,7 +134,7 @@ class Exporter:
             )
         if is_same(target, self.backend) and name == view.path:
             raise ValueError(f"{name} cannot be exported to its own name; nothing was written, choose another name")
-        if not target.has_folders and view.size > OBJECT_BYTES_MAX:
+        if not target.capability.has_folders and view.size > OBJECT_BYTES_MAX:
             raise ValueError(f"{view.path} holds {view.size} bytes, but one object at most {OBJECT_BYTES_MAX}")
         if await target.is_folder(name):
             raise IsADirectoryError(errno.EISDIR, "The target is a folder; nothing was written", name)
@@ -160,7 +160,9 @@ class Exporter:
         info = await target.stat(name)
         if names_file(header, info):
             return  # the segment is made of this file, which was seen before
-        is_gone = target.can_delete_if and info.token is not None and await target.delete_if(name, info.token)
+        is_gone = (
+            target.capability.can_delete_if and info.token is not None and await target.delete_if(name, info.token)
+        )
         left = "nothing of it is left" if is_gone else "its file stays, hidden by the segment"
         why = f"The target became a segment during the export; {left}: choose another name"
         raise FileExistsError(errno.EEXIST, why, name)
@@ -211,9 +213,9 @@ class _Run:
         return self.joined
 
     async def _plan(self, target: Backend) -> list[list[Piece]]:
-        part_min = target.join_part_bytes_min
+        part_min = target.capability.join_part_bytes_min
         pieces = [Piece(self.start, self.end)] if self.end > self.start else []
-        if is_same(target, self.fetcher.backend) and target.can_join and self.end - self.start > part_min:
+        if is_same(target, self.fetcher.backend) and target.capability.can_join and self.end - self.start > part_min:
             chunks = await self._chunks()
             if all(target.tiers.get(chunk.tier, not chunk.tier) for chunk in chunks):  # else the server cannot join
                 pieces = plan_pieces(chunks, self.start, self.end, part_min)
@@ -274,7 +276,7 @@ async def clean(target: Backend, name: str) -> None:
     if left:
         logger.info("%s: deleting %d temporary files of exports that did not end", name, len(left))
         await target.delete(left)
-    if len(left) == len(entries) and target.has_folders:
+    if len(left) == len(entries) and target.capability.has_folders:
         with contextlib.suppress(OSError):  # another client has begun to write in it, or has removed it
             await target.remove_folder(folder)
 

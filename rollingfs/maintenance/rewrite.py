@@ -229,9 +229,9 @@ class Rewriter:
             return [Piece(start, end)]
         if len(run) == 1 and run[0].length == run[0].size:
             return [Piece(start, end, run[0])]
-        if not self.backend.can_join:
+        if not self.backend.capability.can_join:
             return [Piece(start, end)]
-        return plan_pieces(run, start, end, self.backend.join_part_bytes_min)
+        return plan_pieces(run, start, end, self.backend.capability.join_part_bytes_min)
 
     # -- what is verified ----------------------------------------------------------------------------------
 
@@ -269,7 +269,7 @@ class Rewriter:
             if size != chunk.size:
                 raise too_short(self._file(chunk), chunk, size)
 
-        await self.store.runtime.gather([partial(check, chunk) for chunk in run], self.backend.requests_max)
+        await self.store.runtime.gather([partial(check, chunk) for chunk in run], self.backend.capability.requests_max)
 
     async def _read_back(self, stored: Stored) -> int | None:
         """The checksum of a file that was just written; None if it has another size."""

@@ -210,7 +210,7 @@ class Surveyor:
 
     async def uploads(self, folder: str) -> tuple[PendingUpload, ...]:
         """The unfinished uploads in a folder; none, if the store does not list them for this client."""
-        if not self.backend.can_list_uploads:
+        if not self.backend.capability.can_list_uploads:
             return ()
         try:
             return tuple(await self.backend.list_uploads(folder))

@@ -121,7 +121,7 @@ class Contents:
 
     async def gather(self, calls: Iterable[Callable[[], Awaitable[T]]]) -> list[T]:
         """Call several at once, within the store's limit."""
-        return await self.runtime.gather(calls, self.backend.requests_max)
+        return await self.runtime.gather(calls, self.backend.capability.requests_max)
 
     # -- folders -------------------------------------------------------------------------------------------
 
@@ -129,16 +129,16 @@ class Contents:
         """Return whether there is such a folder (a segment may have the same name)."""
         if names.is_reserved(path):
             return False
-        if (self.backend.has_folders or self.is_top(path)) and not await self.backend.is_folder(path):
+        if (self.backend.capability.has_folders or self.is_top(path)) and not await self.backend.is_folder(path):
             return False
         # a folder that we may not look into counts only if the store itself shows it
-        return await (self.is_alive(path) if self.backend.has_folders else self._is_alive(path))
+        return await (self.is_alive(path) if self.backend.capability.has_folders else self._is_alive(path))
 
     async def _is_alive(self, folder: str) -> bool:
         if self.is_top(folder):
             return True
         try:
-            if self.backend.has_folders and not await self.is_removed(folder):
+            if self.backend.capability.has_folders and not await self.is_removed(folder):
                 return True
             return await self._has_content(folder)
         except (FileNotFoundError, NotADirectoryError):
@@ -156,7 +156,7 @@ class Contents:
 
     def is_top(self, folder: str) -> bool:
         """Return whether a folder is there without being made: the root, a bucket."""
-        return folder in ("", "/") or (not self.backend.has_folders and "/" not in folder)
+        return folder in ("", "/") or (not self.backend.capability.has_folders and "/" not in folder)
 
     async def is_removed(self, folder: str) -> bool:
         """Return whether a folder is marked as removed."""
@@ -224,7 +224,7 @@ class Contents:
             found = await self.gather([partial(self.loaded_or_error, path, None) for path in batch])
             if any(isinstance(loaded, OSError) or loaded.live for loaded in found):
                 return True
-            count = min(2 * count, self.backend.requests_max)
+            count = min(2 * count, self.backend.capability.requests_max)
         return False
 
     async def _lives(self, file: FileInfo, found: Sorted) -> bool:

@@ -139,7 +139,7 @@ class Fetcher:
     ) -> list[Buffer | Exception]:
         if len(requests) == 1 and (tail := self.at_hand(*requests[0])) is not None:
             return [tail]
-        limit, began_ns = limit or self.backend.requests_max, perf_counter_ns()
+        limit, began_ns = limit or self.backend.capability.requests_max, perf_counter_ns()
         try:
             jobs = [Job(snapshot, start, end) for snapshot, start, end in requests]
             todo = [job for job in jobs if job.error is None]
@@ -175,7 +175,7 @@ class Fetcher:
         FileNotFoundError
             A chunk has gone since, and the segment does not need it: it was truncated away, rewritten or replaced.
         """
-        for path, error in (await self._complete(checks, self.backend.requests_max)).items():
+        for path, error in (await self._complete(checks, self.backend.capability.requests_max)).items():
             if not isinstance(error, FileNotFoundError):
                 raise error
             header = (await self.lookup.headers.load(snapshot.path)).header
@@ -298,7 +298,9 @@ class Fetcher:
     def _range_bytes(self, size: int) -> int:
         if not self.backend.is_async:
             return SYNC_RANGE_BYTES_MAX
-        return max(RANGE_BYTES_MIN, min(RANGE_BYTES_MAX, size // min(RANGES_WANTED, self.backend.requests_max)))
+        return max(
+            RANGE_BYTES_MIN, min(RANGE_BYTES_MAX, size // min(RANGES_WANTED, self.backend.capability.requests_max))
+        )
 
     async def _load_pages(self, jobs: Sequence[Job]) -> Mapping[str, Sequence[Chunk] | Exception]:
         """Return the index pages that some jobs need, by path."""
@@ -377,7 +379,7 @@ class Fetcher:
                 found[path] = error
 
         paths = {job.snapshot.path for job in jobs}
-        await self.runtime.gather([partial(load, path) for path in paths], self.backend.requests_max)
+        await self.runtime.gather([partial(load, path) for path in paths], self.backend.capability.requests_max)
         for job in jobs:
             loaded = found[job.snapshot.path]
             if isinstance(loaded, Exception):

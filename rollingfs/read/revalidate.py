@@ -218,7 +218,7 @@ class RevalidatingReads:
 
     async def _look(self, currents: Iterable[Current]) -> None:
         calls = [partial(self._look_at, current) for current in currents]
-        await self._fetcher.runtime.gather(calls, self._fetcher.backend.requests_max)
+        await self._fetcher.runtime.gather(calls, self._fetcher.backend.capability.requests_max)
 
     async def _look_at(self, current: Current) -> None:
         try:

@@ -246,7 +246,9 @@ async def _mkdirs(call: Hdfs) -> Response:
     if found is not None and found["type"] == "file":
         raise FileExistsError(17, "a file has the name; no folder was made", call.at)
     await call.fs._makedirs(call.at, exist_ok=True)
-    if found is None and not call.store.client.backend.has_folders:  # Hadoop's committers list what they made
+    if (
+        found is None and not call.store.client.backend.capability.has_folders
+    ):  # Hadoop's committers list what they made
         await call.store.run(call.store.client.backend.write(kept_path(call.at), [b""]))
     return answer({"boolean": True})
 

@@ -105,7 +105,7 @@ async def offset_at(client: At, view: Snapshot, at: float) -> int:
         return await _offset_in(client, view.path, view.header, round(at * 1000))
     assert view.plain is not None
     # its date may be a whole second; its bytes may have come at the end of it
-    return view.plain.size if view.plain.modified + client.backend.date_step_s <= at else 0
+    return view.plain.size if view.plain.modified + client.backend.capability.date_step_s <= at else 0
 
 
 async def _offset_in(client: At, path: str, header: Header, at_ms: int) -> int:
@@ -121,7 +121,7 @@ async def _offset_in(client: At, path: str, header: Header, at_ms: int) -> int:
         chunks = [entry] if isinstance(entry, Chunk) else await client.pages.chunks(path, entry)
         for chunk in chunks:
             # an adopted plain file, which has no checksum, has the date of a store
-            step_s = client.backend.date_step_s if chunk.crc32c is None else 0
+            step_s = client.backend.capability.date_step_s if chunk.crc32c is None else 0
             if chunk.at_ms + step_s * 1000 > at_ms:
                 return offset
             offset = max(offset, chunk.end)

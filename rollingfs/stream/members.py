@@ -214,7 +214,7 @@ class Members:
         count = len(found.views)
         plain = [name for name, view in found.snapshots.items() if view.header is None]
         await self._look_again(found, {*plain, *named} - {*found.views.keys() - plain, *found.unreadable})
-        if not found.is_by_rows or plain or len(found.views) != count or self.client.backend.has_folders:
+        if not found.is_by_rows or plain or len(found.views) != count or self.client.backend.capability.has_folders:
             found = await self._confirmed(found)
         await self._leave_out_taken(found)
         return found
@@ -294,9 +294,9 @@ class Members:
         clock of a client may be behind those of the writers: no byte is older than its segment says.
         """
         store, backend = self.client, self.client.backend
-        if backend.has_clock:
+        if backend.capability.has_clock:
             now = found.listed_s or await store.now_s(names.ledger_path(self.path))
-            return now, now + backend.date_step_s
+            return now, now + backend.capability.date_step_s
         now = await store.now_s(names.ledger_path(self.path))
         return now, max([now, *(_written_s(view) for view in found.views.values())])
 

@@ -68,7 +68,7 @@ class Conditions(Subject):
         assert len(set(tokens)) == len(tokens)
 
     def test_a_segment_is_moved_and_removed_whole_by_its_token_only(self, backend: Backend, folder: str) -> None:
-        if not backend.removes_whole:
+        if not backend.capability.removes_whole:
             pytest.skip("a request may arrive late on this store")
         path, target = f"{folder}/segment$header", f"{folder}/moved$header"
         token = run(backend, backend.create(path, format_header(Header(str(uuid.uuid4()), 1))))
@@ -82,7 +82,7 @@ class Conditions(Subject):
                 run(backend, backend.stat(gone))
 
     def test_an_extended_header_keeps_what_it_had_and_has_another_token(self, backend: Backend, folder: str) -> None:
-        if not backend.can_extend:
+        if not backend.capability.can_extend:
             pytest.skip("headers of this store are replaced only")
         path, header = f"{folder}/segment$header", Header(str(uuid.uuid4()), 1)
         data = format_header(header)
@@ -191,7 +191,7 @@ class Conditions(Subject):
             assert (blob.data, blob.token) == (bytes(data), token)
 
     def test_delete_if_deletes_only_what_has_the_token(self, backend: Backend, folder: str) -> None:
-        if not backend.can_delete_if:
+        if not backend.capability.can_delete_if:
             with pytest.raises(NotImplementedError):
                 run(backend, backend.delete_if(f"{folder}/segment$header", "token"))
             return
@@ -208,7 +208,7 @@ class Conditions(Subject):
         assert run(backend, backend.delete_if(path, new)) is False
 
     def test_delete_if_of_a_plain_file_leaves_what_was_written_since(self, backend: Backend, folder: str) -> None:
-        if not backend.can_delete_if:
+        if not backend.capability.can_delete_if:
             pytest.skip("this backend does not delete conditionally")
         path = f"{folder}/plain"
         self.raw_write(path, b"adopted")

@@ -85,11 +85,11 @@ class Folders(Subject):
         assert [entry.path for entry in run(backend, backend.list(folder)).entries] == [f"{folder}/kept"]
 
     def test_empty_folders_are_made_and_removed(self, backend: Backend, folder: str) -> None:
-        if not backend.has_folders:
+        if not backend.capability.has_folders:
             pytest.skip("this store has no empty folders")
         inner = f"{folder}/outer/inner"
         made = [run(backend, backend.make_folder(inner)) for _ in range(2)]
-        assert made == [backend.has_folders, False]
+        assert made == [backend.capability.has_folders, False]
         assert run(backend, backend.list(inner)).entries == ()
         with pytest.raises(OSError, match=r".") as raised:
             run(backend, backend.remove_folder(f"{folder}/outer"))
@@ -103,10 +103,10 @@ class Folders(Subject):
     def test_a_folder_outlives_its_files(self, backend: Backend, folder: str) -> None:
         run(backend, backend.write(f"{folder}/inner/file", [b"x"]))
         run(backend, backend.delete([f"{folder}/inner/file"]))
-        assert run(backend, backend.is_folder(f"{folder}/inner")) == backend.has_folders
+        assert run(backend, backend.is_folder(f"{folder}/inner")) == backend.capability.has_folders
 
     def test_a_chunk_folder_can_be_removed_once_its_segment_is_gone(self, backend: Backend, folder: str) -> None:
-        if not backend.has_folders:
+        if not backend.capability.has_folders:
             pytest.skip("this store has no empty folders")
         header, chunks = f"{folder}/segment$header", f"{folder}/segment$chunks"
         token = run(backend, backend.create(header, b"old"))

@@ -151,7 +151,7 @@ class Reading(Subject):
         assert paths == sorted([path, header, f"{folder}/{name}$chunks"])
         assert backend.strip(path) == path
         assert backend.strip(backend.unstrip(path)) == path
-        if backend.can_copy:
+        if backend.capability.can_copy:
             run(backend, backend.copy(path, f"{folder}/{name}$chunks/copy"))
             assert run(backend, backend.read(f"{folder}/{name}$chunks/copy")).data == b"plain"
         run(backend, backend.delete([path, header]))

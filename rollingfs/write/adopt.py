@@ -135,7 +135,7 @@ class Adoption:
         began, backend = Moment.now(self.store.clock), self.store.backend
         target = f"{names.chunks_folder(path)}/{names.new_chunk_name(0)}"
         try:
-            if backend.can_copy:
+            if backend.capability.can_copy:
                 await backend.copy(path, target, plain.token)
             else:
                 await self.store.chunks.copy_through(path, target)

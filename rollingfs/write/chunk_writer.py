@@ -122,7 +122,7 @@ class ChunkWriter:
         stored_at = await self.backend.now(path) if self.staged else None
         began = Moment.now(self.clock)
         label = Label(self.incarnation, None if self.staged else self.position, last=self.last)
-        more: list[Any] = [None, label.metadata()] if self.backend.has_metadata else []
+        more: list[Any] = [None, label.metadata()] if self.backend.capability.has_metadata else []
         upload = await self.backend.open_write(path, *more)
         self._open = _OpenChunk(upload, path, began, self.staged, stored_at)
         return self._open
@@ -135,7 +135,7 @@ class ChunkWriter:
         self._full.append(chunk)
         if self.backend.is_async:
             self._finishing.append((chunk, asyncio.ensure_future(chunk.finish())))
-        elif self.backend.finishes_aside:
+        elif self.backend.capability.finishes_aside:
             self._finishing.append((chunk, _in_thread(chunk)))
         else:
             await chunk.finish()

@@ -272,7 +272,7 @@ class Concats:
         if path == target:
             await self.segments.lookup.view(path, fresh=True)
             return
-        if self.store.backend.removes_whole:
+        if self.store.backend.capability.removes_whole:
             loaded = await self.store.headers.load(path)
             if await take_all(self.store, target, {path: loaded}, {path: target}):
                 return

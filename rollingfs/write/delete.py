@@ -104,7 +104,7 @@ class Deletes:
 
     async def _removed(self, path: str, guard: Guard, seen: Loaded) -> Buried | None:
         """Delete a segment that has only a header, where the store can; None if it cannot."""
-        if not seen.live or not self.store.backend.removes_whole:
+        if not seen.live or not self.store.backend.capability.removes_whole:
             return None
         try:
             header = transitions.check(seen.header, guard, path)
@@ -168,7 +168,7 @@ class Deletes:
 
     async def _hides(self, one: Buried) -> bool:
         """Whether a tombstone still hides a plain file, where tombstones need not stay."""
-        is_asked = self.store.backend.removes_whole and one.header.adopted is not None
+        is_asked = self.store.backend.capability.removes_whole and one.header.adopted is not None
         return is_asked and await self.lookup.plain(one.path, Loaded(None, None)) is not None
 
     async def all(self, calls: Iterable[Call]) -> None:

@@ -59,7 +59,7 @@ class Inherited:
         folders = lineage(self.store, names.parent(path))
         calls = [partial(self._fields, folder) for folder in folders]
         policy = default or self.default
-        for fields in reversed(await self.store.runtime.gather(calls, self.store.backend.requests_max)):
+        for fields in reversed(await self.store.runtime.gather(calls, self.store.backend.capability.requests_max)):
             policy = policy.inheriting(fields)
         return policy
 

@@ -42,7 +42,7 @@ async def take_whole(store: Store, seen: Mapping[str, Loaded], targets: Mapping[
     """
     alone = {
         path: (names.header_path(path), loaded.token)
-        for path, loaded in (seen.items() if store.backend.removes_whole else ())
+        for path, loaded in (seen.items() if store.backend.capability.removes_whole else ())
         if loaded.live and loaded.header is not None and loaded.token is not None and is_alone(loaded.header)
     }
     if targets is None:
@@ -80,7 +80,13 @@ async def remove_grave(store: Store, path: str, grave: Header) -> None:
     """
     seen = store.headers.seen(path)
     is_needed = not grave.deleted or grave.must_settle or grave.tiers or any(drop.is_hint for drop in grave.drops)
-    if store.backend.removes_whole and not is_needed and seen is not None and seen.token and seen.header == grave:
+    if (
+        store.backend.capability.removes_whole
+        and not is_needed
+        and seen is not None
+        and seen.token
+        and seen.header == grave
+    ):
         header = names.header_path(path)
         if await _taken(store, {path: (header, seen.token)}, store.backend.remove_whole):
             await store.backend.flush(header)

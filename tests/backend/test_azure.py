@@ -134,7 +134,7 @@ def test_a_shared_access_signature_of_a_container_reads_writes_and_deletes_on_a_
     may = ContainerSasPermissions(read=True, write=True, delete=True, list=True, create=True, add=True)
     token = generate_container_sas(ACCOUNT, container, ACCOUNT_KEY, permission=may, expiry=until)
     sas = opened(azurite, sas_token=token)
-    assert not opened(azurite, sas_token=None).can_delete_if, "nobody signs the request"
+    assert not opened(azurite, sas_token=None).capability.can_delete_if, "nobody signs the request"
     path = f"{container}/a folder/ü%?#file"
     old = sas.create(path, b"old")
     new = sas.replace(path, b"new", old)
@@ -259,7 +259,7 @@ def test_other_stores_by_obstores_own_filesystem_stay_read_only(protocol, caplog
     from obstore.fsspec import FsspecStore
 
     with caplog.at_level(logging.INFO):
-        assert not adapt(FsspecStore(protocol, skip_signature=True)).can_write
+        assert not adapt(FsspecStore(protocol, skip_signature=True)).capability.can_write
     assert f"taken for Azure only: name {protocol} by protocol" in caplog.text
 
 
@@ -280,7 +280,7 @@ def test_a_filesystem_of_adlfs_is_taken_over_or_stays_read_only(option, is_ours,
     with caplog.at_level(logging.INFO):
         found = adapt(AzureBlobFileSystem("acme", **option))
     assert isinstance(found, ObjectBackend) == is_ours
-    assert found.can_write == is_ours
+    assert found.capability.can_write == is_ours
     assert ("location_mode" in caplog.text) != is_ours
 
 

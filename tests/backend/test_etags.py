@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from rollingfs.backend.capability import Capability
 from rollingfs.backend.contract import Over
 from rollingfs.backend.objects.bucket import Answer
 from tests.support.servers import require_module
@@ -46,7 +47,7 @@ def bucket(*answers: Answer | None, writes: str = "") -> tuple[S3Bucket, list[An
     async def put(*_: Any, **__: Any) -> str:
         return writes
 
-    made = S3Bucket(SimpleNamespace(answer_s_max=None, requests_max=4, call=None), "bucket")  # type: ignore[arg-type]
+    made = S3Bucket(SimpleNamespace(answer_s_max=None, capability=Capability(requests_max=4), call=None), "bucket")  # type: ignore[arg-type]
     made.way = SimpleNamespace(get=get, put=put)
     return made, left
 

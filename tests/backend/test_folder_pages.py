@@ -9,7 +9,7 @@ from rollingfs.folders.listing import Listings
 from rollingfs.format import names
 from rollingfs.runtime.concurrency import drive
 from rollingfs.segment.at import At
-from tests.support.backends import private_memory
+from tests.support.backends import limit, private_memory
 
 FOLDER = "/folder"
 ALIVE = ("plain", "live", "replaced")
@@ -23,7 +23,7 @@ class Paged(BackendWrapper):
 
     def __init__(self, inner: Backend, keys_max: int) -> None:
         super().__init__(inner)
-        self.has_folders = False
+        limit(self, has_folders=False)
         self.keys_max = keys_max
 
     async def list_page(self, folder: str, place: str | None = None) -> ListingPage:

@@ -62,7 +62,7 @@ def test_without_a_single_writer_it_reads_and_does_not_write():
     fs.pipe_file("/x$header", b"old")
     backend = Driven(GenericBackend(fs))
     blob = backend.read("/x$header")
-    assert not backend.can_write
+    assert not backend.capability.can_write
     with pytest.raises(UnsafeBackendError, match="single_writer=True"):
         backend.create("/y$header", b"new")
     with pytest.raises(UnsafeBackendError, match="single_writer=True"):

@@ -88,7 +88,7 @@ def test_a_missing_bucket_of_google_is_an_error_of_every_write(google):
 
 def test_a_filesystem_of_gcsfs_is_taken_over_unless_it_checks_what_it_wrote(fake_google):
     assert isinstance(adapt(GCSFileSystem(**fake_google)), ObjectBackend)
-    assert not adapt(GCSFileSystem(**fake_google, consistency="md5")).can_write
+    assert not adapt(GCSFileSystem(**fake_google, consistency="md5")).capability.can_write
 
 
 def test_segments_live_on_google_by_url(fake_google, bucket):

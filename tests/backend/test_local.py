@@ -122,7 +122,7 @@ def test_the_module_imports_and_reads_where_there_is_no_fcntl(tmp_path):
         "from rollingfs.backend.local.backend import LocalBackend\n"
         "from rollingfs.testing import run\n"
         "backend = LocalBackend()\n"
-        "assert not backend.can_write\n"
+        "assert not backend.capability.can_write\n"
         f"print(run(backend, backend.read({str(tmp_path / 'plain')!r})).data)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

@@ -212,7 +212,7 @@ def test_positional_and_pool_options_reach_the_clone():
     fs = S3FileSystem(True, config_kwargs={"max_pool_connections": 7, "request_checksum_calculation": "when_supported"})
     backend = open_s3(fs)
     assert backend.fs.anon is True
-    assert backend.requests_max == 7
+    assert backend.capability.requests_max == 7
     assert backend.fs.config_kwargs["request_checksum_calculation"] == "when_supported"
     default = open_s3(S3FileSystem())
     assert default.fs.config_kwargs["max_pool_connections"] == s3_backend.CONNECTIONS_MAX

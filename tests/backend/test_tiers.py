@@ -1,5 +1,6 @@
 """One backend that routes by tier, over stores of any kind."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -100,7 +101,7 @@ def test_unfinished_uploads_of_a_tier_are_listed_and_aborted_by_the_names_of_the
     aborted = []
 
     class Uploading(MemoryBackend):
-        can_list_uploads = True
+        capability = replace(MemoryBackend.capability, can_list_uploads=True)
 
         async def list_uploads(self, folder, name=None):
             return (PendingUpload(f"{folder}/tier-x", 5.0, "id"),)

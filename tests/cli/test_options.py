@@ -118,6 +118,6 @@ def test_an_option_of_rolling_and_of_the_store_must_say_whose_it_is():
         opened("s3", "max_concurrency=3")
     with pytest.raises(WrongUsage, match="write ROLLINGFS_OPTION_ROLLING_MAX_CONCURRENCY or "):
         opened("s3", MAX_CONCURRENCY="3")
-    assert opened("s3", "rolling.max_concurrency=3")._backend.requests_max == 3
+    assert opened("s3", "rolling.max_concurrency=3")._backend.capability.requests_max == 3
     assert given(opened("s3", "s3.max_concurrency=3")) == {"max_concurrency": 3}
-    assert opened("dir", "path=x", "target_protocol=memory", "max_concurrency=3")._backend.requests_max == 3
+    assert opened("dir", "path=x", "target_protocol=memory", "max_concurrency=3")._backend.capability.requests_max == 3

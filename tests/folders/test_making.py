@@ -58,7 +58,7 @@ STORES: dict[str, Callable[[], Backend]] = {
 def clients(store: str, tmp_path: Path) -> tuple[str, Scripted, RollingFileSystem, RollingFileSystem]:
     """A folder, a backend, a client over it, and another client of the same store."""
     inner = STORES[store]()
-    backend = Scripted(inner, has_folders=inner.has_folders)
+    backend = Scripted(inner, has_folders=inner.capability.has_folders)
     fs, other = (RollingFileSystem(backend=one, skip_instance_cache=True) for one in (backend, inner))
     return str(tmp_path / "x") if store == "disk" else "/bucket/x", backend, fs, other
 

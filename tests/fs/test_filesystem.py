@@ -203,7 +203,7 @@ def test_a_file_is_read_with_the_tuning_of_its_filesystem_or_its_own(request):
     tuning = {"max_concurrency": 40, "max_memory": "16MiB", "prefetch": False}
     s3 = new_place("s3", request, **tuning, skip_instance_cache=True)
     fs, path = s3.fs, s3.file("x", b"0123456789")
-    assert fs._backend.requests_max == 40
+    assert fs._backend.capability.requests_max == 40
     with fs.open(path, "rb") as file:
         assert file._tuning == Tuning(40, False, 16 * 2**20)
     with fs.open(path, "rb", max_concurrency=4, prefetch=True) as file:

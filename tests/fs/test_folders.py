@@ -108,7 +108,7 @@ def test_what_has_a_reserved_name_is_missing_to_readers(memory, name):
 def test_a_folder_with_nothing_but_tombstones(place):
     fs, folder, other = place.fs, f"{place.root}/folder", place.file("other")
     fs.rm(place.file("folder/x"))
-    stays = not fs._client.backend.removes_whole
+    stays = not fs._client.backend.capability.removes_whole
     assert (f"{folder}/x$header" in place.backend_files(folder)) is stays
     if place.has_folders:
         assert fs.isdir(folder)

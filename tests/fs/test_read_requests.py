@@ -44,7 +44,7 @@ def test_small_reads_that_follow_each_other_share_requests(world):
 
 
 def test_a_sequential_read_has_a_full_window_under_way_and_closing_cancels_it(over_async, monkeypatch):
-    world, full = over_async, over_async.backend.requests_max
+    world, full = over_async, over_async.backend.capability.requests_max
     for module in (prefetch, read_buffer):
         monkeypatch.setattr(module, "PREFETCH_RANGE_BYTES", 1000)
     data = letters(100_000)

@@ -145,7 +145,7 @@ def test_an_option_of_rolling_and_of_the_store_says_how_to_nest_it():
     with pytest.raises(TypeError, match=r"'max_concurrency' is an option of rolling and of s3: .*s3=\{'key': ...\}"):
         RollingFileSystem("s3", key="k", max_concurrency=4, skip_instance_cache=True)
     fs = RollingFileSystem("s3", s3={"key": "k", "max_concurrency": 5}, max_concurrency=4, skip_instance_cache=True)
-    assert (fs._backend.requests_max, fs._backend.fs.max_concurrency) == (4, 5)
+    assert (fs._backend.capability.requests_max, fs._backend.fs.max_concurrency) == (4, 5)
 
 
 def test_in_a_longer_chain_an_option_must_name_its_store(tmp_path):

@@ -131,7 +131,7 @@ def test_a_pin_that_lands_after_its_move_was_undone_keeps_nothing(world, tmp_pat
 def test_a_tombstone_goes_when_it_is_old_and_nothing_is_left(world, tmp_path):
     where = world.create(f"{tmp_path}/segment", [b"x" * 40])
     world.delete(where)
-    if world.backend.removes_whole:  # it went with the delete
+    if world.backend.capability.removes_whole:  # it went with the delete
         with pytest.raises(FileNotFoundError):
             world.collect(where)
         return

@@ -77,7 +77,7 @@ def test_small_chunks_become_few_with_the_same_bytes_and_checksums(world):
     assert (done.replaced, done.written) == (300, 12)
     assert done.joined_bytes + done.copied_bytes == 12_000
     moved = (done.copied_bytes, world.backend.read_bytes, world.backend.moved["upload.write"])
-    assert moved == ((0, 12_000, 0) if world.backend.can_join else (12_000, 24_000, 12_000))
+    assert moved == ((0, 12_000, 0) if world.backend.capability.can_join else (12_000, 24_000, 12_000))
     assert world.content(LOG) == content
     assert world.header(LOG).chunk_count == 12
     assert world.header(LOG).version == version + 1

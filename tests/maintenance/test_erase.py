@@ -15,6 +15,7 @@ from rollingfs.format.transitions import Guard
 from rollingfs.maintenance import erase as erase_module
 from rollingfs.maintenance.erased import HIDDEN, KEPT, PINNED, YOUNG, Erased
 from rollingfs.runtime.concurrency import drive
+from tests.support.backends import limit
 from tests.support.faults import CLOCK, Store, TieredStore
 from tests.support.life import World, pieces_of
 from tests.support.small import DATA, TAIL, Failing, client, five, holding, is_whole, shrink_pages
@@ -165,7 +166,7 @@ def test_a_pin_of_an_absent_segment_keeps_files_and_is_said_to(store):
 
 @pytest.mark.parametrize("path", [A, "/old/name"])
 def test_a_plain_file_that_cannot_be_deleted_is_named_also_under_a_former_name(store, path):
-    store.can_delete_if = False
+    limit(store, can_delete_if=False)
     world = client(store)
     world.write(path, DATA)
     if path != A:

@@ -22,7 +22,7 @@ from rollingfs.format.header import Chunk
 from rollingfs.maintenance import export, passing, pieces
 from rollingfs.maintenance.pieces import Piece, in_files, plan_pieces
 from rollingfs.runtime.concurrency import drive
-from tests.support.backends import Counting, Scripted, private_memory
+from tests.support.backends import Counting, Scripted, limit, private_memory
 from tests.support.examples import examples, slowly, some
 from tests.support.faults import CHANGING, CLOCK, Crashed, Fault, Faulty, Store
 from tests.support.life import World
@@ -224,7 +224,7 @@ def test_what_is_too_large_for_one_object_is_refused(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(export, "OBJECT_BYTES_MAX", 243)
     world = fill(World(BackendWrapper(private_memory()), POLICY))
     run(world)  # a disk has no such limit
-    world.backend.has_folders = False
+    limit(world.backend, has_folders=False)
     with pytest.raises(ValueError, match="244 bytes, but one object at most 243"):
         run(world, target="/out/2")
 

@@ -27,7 +27,7 @@ A, NEW = "/stream/a", "/found/b"
 class NoMetadata(Store):
     """A store as a disk is."""
 
-    has_metadata = False
+    capability = replace(Store.capability, has_metadata=False)
 
 
 @pytest.fixture
@@ -250,7 +250,7 @@ def test_a_file_that_may_lie_where_another_is_only_expected_is_refused_until_it_
         others = {client(store).orphan(A, name, b"other") for name in (stage, before)}
         said = rebuild(client(store), dry_run=True)
         doubtful = [piece for piece in said.pieces if piece.rivals]
-        assert [piece.start for piece in doubtful] == ([80] if store.has_metadata else [0, 20, 40, 60, 80])
+        assert [piece.start for piece in doubtful] == ([80] if store.capability.has_metadata else [0, 20, 40, 60, 80])
         assert set(doubtful[-1].rivals) == others
         with pytest.raises(AmbiguousRebuildError, match="nothing was made"):
             rebuild(client(store), leave_out=[stage])

@@ -406,8 +406,7 @@ def test_damage_goes_on_to_be_seen_where_chunks_get_another_place(how):
 
 @pytest.mark.parametrize("copies", [True, False])
 def test_a_staged_chunk_that_is_copied_because_of_its_age_keeps_its_checksum(copies):
-    store = Counting(private_memory(), can_join=False)
-    store.can_copy = copies
+    store = Counting(private_memory(), can_join=False, can_copy=copies)
     world = World(store, SMALL)
     world.create(LOG)
     staged = world.stage(LOG, b"x" * 40)

@@ -38,7 +38,7 @@ class Place:
             self.other: Any = fsspec.filesystem("s3", **request.getfixturevalue("seaweed"), use_listings_cache=False)
         elif kind != "local":
             self.other = inner.fs
-        self.backend = Scripted(inner, conflicts_are_final=inner.conflicts_are_final)
+        self.backend = Scripted(inner, conflicts_are_final=inner.capability.conflicts_are_final)
         self.fs = RollingFileSystem(backend=self.backend, header_cache_s=0)
         self.path = f"{root}/plain"
         self.put(OLD)

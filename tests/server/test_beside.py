@@ -29,7 +29,7 @@ class World:
 
     def __init__(self, store: Backend, root: str) -> None:
         self.root = root
-        self.backend = Scripted(store, has_folders=store.has_folders)
+        self.backend = Scripted(store, has_folders=store.capability.has_folders)
         self.client = Client(make_app(RollingFileSystem(backend=self.backend, skip_instance_cache=True), root))
         self.other = RollingFileSystem(backend=store, skip_instance_cache=True)
         self.said: Any = None

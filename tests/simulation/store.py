@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any, Protocol
@@ -54,10 +55,9 @@ class Store(MemoryBackend):
     """An object store: requests may arrive late and twice, and a conflict may answer the request that took effect."""
 
     tiers = TIERS
-    has_folders = False
-    can_extend = False
-    conflicts_are_final = False
-    has_clock = True
+    capability = replace(
+        MemoryBackend.capability, has_folders=False, can_extend=False, conflicts_are_final=False, has_clock=True
+    )
     is_disk = False
 
     def __init__(self, clock: Callable[[], float], witness: Witness) -> None:
@@ -113,7 +113,7 @@ class Store(MemoryBackend):
 class HashingStore(Store):
     """An object store like S3: a token is a hash of the bytes, and dates are whole seconds."""
 
-    date_step_s = 1.0
+    capability = replace(Store.capability, date_step_s=1.0)
 
     def dated(self, path: str, token: str, content: bytes) -> str:
         file = self.files[path]
@@ -125,9 +125,7 @@ class HashingStore(Store):
 class Disk(Store):
     """A disk: no request arrives late or twice, headers are extended in place, and folders exist."""
 
-    has_folders = True
-    can_extend = True
-    conflicts_are_final = True
+    capability = replace(Store.capability, has_folders=True, can_extend=True, conflicts_are_final=True)
     is_disk = True
 
 
@@ -137,10 +135,7 @@ class LockedDisk(Disk):
     A lock belongs to an operation, which stands for a thread. The lock of a dead process is free.
     """
 
-    has_clock = False
-    has_turns = True
-    removes_whole = True
-    shows_unflushed = True
+    capability = replace(Disk.capability, has_clock=False, has_turns=True, removes_whole=True, shows_unflushed=True)
 
     def __init__(self, clock: Callable[[], float], witness: Witness) -> None:
         super().__init__(clock, witness)

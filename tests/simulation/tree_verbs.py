@@ -299,5 +299,7 @@ class TreeVerbs(Draw):
         self.world.cancel(self.chance)
 
     def set_clock(self) -> None:
-        if self.world.store.has_clock:  # G is measured by the clock that dates files: nobody may set that one
+        if (
+            self.world.store.capability.has_clock
+        ):  # G is measured by the clock that dates files: nobody may set that one
             self.chance.choice(self.world.walls).step(self.chance)

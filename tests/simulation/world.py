@@ -128,7 +128,7 @@ class World:
         self.outside, self.witness.outside = OUTSIDE, set(OUTSIDE)
         count = self.plan.clients
         # a store without a clock is a disk: the machine's clock dates its files, and all of its clients are threads
-        has_clock = self.store.has_clock
+        has_clock = self.store.capability.has_clock
         self.walls = [Wall(self.chance) if has_clock else wall for _ in range(count)]
         self.kinds = [self.chance.random() < 0.6 and has_clock for _ in range(count)]
         self.ways: list[Way] = []
@@ -288,7 +288,7 @@ class World:
 
         A segment that moved whole is flushed, and a rename by a program on top looks at the folder that it left.
         """
-        is_more = op.call.verb is model.rename and (self.store.removes_whole or "overwrite" in op.call.args)
+        is_more = op.call.verb is model.rename and (self.store.capability.removes_whole or "overwrite" in op.call.args)
         return op.call.verb in COMMIT_IS_LAST and not is_more
 
     def _end(self, doing: Doing, told: str, value: Any = None) -> None:

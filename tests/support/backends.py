@@ -34,10 +34,15 @@ def private_memory() -> MemoryBackend:
     return MemoryBackend(MemoryFileSystem(global_store=False, skip_instance_cache=True))
 
 
+def limit(backend: Backend, **abilities: Any) -> None:
+    """Give a backend abilities that differ from its own."""
+    backend.capability = replace(backend.capability, **abilities)
+
+
 class Objects(MemoryBackend):
     """Files in memory without folders, as an object store has them; nobody else sees them."""
 
-    has_folders = False
+    capability = replace(MemoryBackend.capability, has_folders=False)
 
     def __init__(self) -> None:
         super().__init__(MemoryFileSystem(global_store=False, skip_instance_cache=True))
@@ -114,9 +119,8 @@ class Counting(Shifted):
         if suspends:
             self.is_async = True
             self.loop: asyncio.AbstractEventLoop | None = get_loop()
-        self.can_extend = False  # every commit is one `replace`, as on an object store, unless a test says otherwise
-        for name, ability in abilities.items():
-            setattr(self, name, ability)
+        # every commit is one `replace`, as on an object store, unless a test says otherwise
+        limit(self, **{"can_extend": False, **abilities})
         self._lock = threading.Lock()
         self.calls: list[tuple[str, str]] = []
         self.ranges: list[tuple[str, int, int]] = []

@@ -10,6 +10,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from enum import Enum
 from types import MappingProxyType
@@ -25,6 +26,7 @@ from rollingfs.errors import ConflictError, UnflushedError
 from rollingfs.format.header import AGE_S_MAX, GRACE_S
 from rollingfs.runtime.concurrency import drive
 from rollingfs.write import ingest
+from tests.support.backends import limit
 
 CALL_S = 0.01
 TIMEOUT_S = 1.0
@@ -142,7 +144,7 @@ class TieredStore(Store):
 class HashingStore(Store):
     """A store like S3: a token is a hash of the bytes, and dates are whole seconds."""
 
-    date_step_s = 1.0
+    capability = replace(Store.capability, date_step_s=1.0)
 
     def _put(self, path: str, content: bytes) -> str:
         super()._put(path, content)
@@ -225,7 +227,7 @@ class Faulty(FaultyBackend):
 
     def __init__(self, inner: Backend) -> None:
         super().__init__(inner)
-        self.conflicts_are_final = False  # a conflict may answer a request that took effect
+        limit(self, conflicts_are_final=False)  # a conflict may answer a request that took effect
         self.dead = False
         self.met: Counter[Fault] = Counter()
         self.prepare()

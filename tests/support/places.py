@@ -38,7 +38,7 @@ class Place:
 
     @property
     def has_folders(self) -> bool:
-        return self.fs._backend.has_folders
+        return self.fs._backend.capability.has_folders
 
     def file(self, name: str, data: bytes = b"x") -> str:
         """Write a segment."""

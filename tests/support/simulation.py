@@ -31,7 +31,7 @@ from rollingfs.format.header import Header
 from rollingfs.format.transitions import Guard
 from rollingfs.runtime.concurrency import backoff_s
 from rollingfs.segment.at import At
-from tests.support.backends import private_memory
+from tests.support.backends import limit, private_memory
 from tests.support.history import Call, check_history
 
 PATH = "/segment"
@@ -185,8 +185,8 @@ class Distant(BackendWrapper):
 
     def __init__(self, inner: Backend, latencies: Latencies, chance: random.Random) -> None:
         super().__init__(inner)
-        self.is_async, self.has_folders, self.conflicts_are_final = True, False, False
-        self.can_extend = False
+        self.is_async = True
+        limit(self, has_folders=False, conflicts_are_final=False, can_extend=False)
         self.latencies, self.chance = latencies, chance
         self.count = 0
         self.dates_s: dict[str, float] = {}

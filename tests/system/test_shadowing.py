@@ -11,6 +11,7 @@ import pytest
 
 from rollingfs.format import names
 from rollingfs.runtime.concurrency import drive
+from tests.support.backends import limit
 from tests.support.faults import CLOCK, Faulty, HashingStore
 from tests.support.life import CHUNKS, World
 
@@ -119,7 +120,7 @@ def filled(verb: Verb) -> tuple[HashingStore, World]:
     store = adopted()
     if verb is collect:
         held = client(store)
-        held.backend.can_delete_if = False
+        limit(held.backend, can_delete_if=False)
         rename(held)
         assert raw(store) == DATA
     return store, client(store)

@@ -19,7 +19,7 @@ from rollingfs.errors import AppendOutcomeUnknown
 from rollingfs.format import names
 from rollingfs.runtime.concurrency import drive
 from rollingfs.write.moves import Source
-from tests.support.backends import raises
+from tests.support.backends import limit, raises
 from tests.support.examples import some
 from tests.support.faults import CLOCK, Fault, Faulty, Store
 from tests.support.life import CHUNKS, World
@@ -41,7 +41,7 @@ delete = methodcaller("delete", LOG)
 
 def client(store, *, delete_if=True):
     backend = Faulty(store)
-    backend.can_delete_if = delete_if
+    limit(backend, can_delete_if=delete_if)
     return World(backend, CHUNKS, CLOCK.time)
 
 

@@ -9,6 +9,7 @@ from unittest import mock
 import pytest
 
 from rollingfs import RollingFileSystem
+from rollingfs.backend.capability import Capability
 from rollingfs.commit.shadowing import check_passes
 from rollingfs.errors import CommitTimeoutError
 from rollingfs.format.plain_file import Adopted
@@ -55,7 +56,7 @@ def test_a_path_with_dots_means_what_the_system_makes_of_it(fs, tmp_path):
 
 
 def test_a_plain_file_that_is_dated_ahead_is_refused_before_anybody_waits():
-    backend = SimpleNamespace(date_step_s=1.0, now=mock.AsyncMock(return_value=1000.0))
+    backend = SimpleNamespace(capability=Capability(date_step_s=1.0), now=mock.AsyncMock(return_value=1000.0))
     store: Any = SimpleNamespace(backend=backend, now_ms=lambda: 1_000_000)
     with pytest.raises(CommitTimeoutError, match="ahead of the store's clock"):
         drive(check_passes(store, "p", Adopted("token", 4_600_000), -1e9))

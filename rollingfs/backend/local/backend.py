@@ -7,9 +7,11 @@ import logging
 import os
 import stat
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 
 from rollingfs.backend import shared_errors
+from rollingfs.backend.capability import Capability
 from rollingfs.backend.contract import Adapt, Backend, Blob, Buffer, FileInfo, Listing, Metadata, Over, Upload
 from rollingfs.backend.local import disk, extending, nofollow, reserve
 from rollingfs.backend.local.held import held_file, hold_file
@@ -57,21 +59,23 @@ class LocalBackend(Backend):
         the death of the process.
     """
 
-    can_write = HAS_RECORD_LOCKS
-    can_copy = True
-    can_join = True
-    can_delete_if = True
-    has_turns = HAS_TURNS
-    can_extend = HAS_RECORD_LOCKS
-    conflicts_are_final = True
-    must_race = False  # `link` and the record lock decide, which are the kernel's
-    removes_whole = True
-    has_folders = True
-    finishes_aside = True
+    capability = Capability(
+        can_write=HAS_RECORD_LOCKS,
+        can_copy=True,
+        can_join=True,
+        can_delete_if=True,
+        can_extend=HAS_RECORD_LOCKS,
+        must_race=False,  # `link` and the record lock decide, which are the kernel's
+        has_folders=True,
+        has_turns=HAS_TURNS,
+        removes_whole=True,
+        finishes_aside=True,
+        conflicts_are_final=True,
+    )
 
     def __init__(self, sync: bool = True) -> None:
         self.sync = sync
-        self.shows_unflushed = sync
+        self.capability = replace(self.capability, shows_unflushed=sync)
         self.roots: list[str] = []
         """Folders out of which no link leads; see `confine`."""
 

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 from rollingfs.backend import shared_errors
+from rollingfs.backend.capability import Capability
 from rollingfs.backend.contract import (
     Backend,
     Blob,
@@ -38,9 +39,7 @@ class ObjectBackend(Backend):
     """Files of an account on S3, Azure or Google. A subclass has the account's credentials, and makes its buckets."""
 
     is_async = True
-    has_metadata = True
-    has_clock = True
-    can_copy = True
+    capability = Capability(has_metadata=True, has_clock=True, can_copy=True)
 
     scheme: str
     """The scheme of its URLs."""
@@ -223,7 +222,7 @@ class ObjectBackend(Backend):
 
         A store may ignore the condition.
         """
-        if not self.can_delete_if:
+        if not self.capability.can_delete_if:
             return await super().delete_if(path, token)
         bucket, key = self._place(path)
         with errors_of("deleting", path):

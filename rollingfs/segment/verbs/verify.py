@@ -100,7 +100,7 @@ async def _look(at: At, view: Snapshot, known: dict[str, Verified], steps: Steps
         chunks += [chunk for chunk in found if chunk.end > header.start]
     check_tiers(at.backend, (names.locate(view.path, chunk.file, chunk.tier) for chunk in chunks))
     calls = [partial(_check, at, view.path, chunk, known, steps) for chunk in chunks]
-    rows += await at.runtime.gather(calls, at.backend.requests_max)
+    rows += await at.runtime.gather(calls, at.backend.capability.requests_max)
     absent = {names.split_tier(row.file)[0] for row in rows if row.state == MISSING}
     await check_marks(at.backend, at.runtime, [line for line in header.tiers if line.alias in absent], view.path)
     return sorted(rows, key=lambda row: row.start)

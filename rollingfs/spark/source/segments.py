@@ -44,7 +44,9 @@ def look(fs: RollingFileSystem, paths: Sequence[str]) -> list[Look]:
         except CorruptHeaderError as error:
             return error
 
-    return core(fs).run(client.runtime.gather([partial(one, path) for path in paths], client.backend.requests_max))
+    return core(fs).run(
+        client.runtime.gather([partial(one, path) for path in paths], client.backend.capability.requests_max)
+    )
 
 
 def view_now(fs: RollingFileSystem, path: str) -> Snapshot | None:

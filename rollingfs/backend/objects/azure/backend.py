@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -39,8 +40,8 @@ class AzureBackend(ObjectBackend):
     ) -> None:
         self._account = account
         self.scheme = scheme
-        self.can_delete_if = account.can_sign or bool(account.sas)
-        self.requests_max = max_concurrency or self.requests_max
+        can_delete_if = account.can_sign or bool(account.sas)
+        self.capability = replace(self.capability.limited(max_concurrency), can_delete_if=can_delete_if)
         self.buckets: Kept[AzureContainer] = Kept(self._container)
         self._places = Places(CONNECTIONS_MAX)
         self._plain = PlainRequests(account)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 from urllib.parse import quote
@@ -32,12 +33,11 @@ class GoogleBackend(ObjectBackend):
 
     scheme = "gs"
     schemes = GOOGLE_PROTOCOLS
-    can_delete_if = True
-    commit_interval_s = COMMIT_INTERVAL_S
+    capability = replace(ObjectBackend.capability, can_delete_if=True, commit_interval_s=COMMIT_INTERVAL_S)
 
     def __init__(self, fs: GCSFileSystem, max_concurrency: int | None = None) -> None:
         self.requests = GoogleRequests(fs)
-        self.requests_max = max_concurrency or self.requests_max
+        self.capability = self.capability.limited(max_concurrency)
         self.buckets: Kept[GoogleBucket] = Kept(partial(GoogleBucket, self.requests))
 
     @property

@@ -31,6 +31,7 @@ import os
 import re
 import weakref
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -94,11 +95,14 @@ class S3Backend(ObjectBackend):
     """
 
     makes_parents = True
-    can_join = True
-    can_delete_if = True
-    can_list_uploads = True
-    join_part_bytes_min = JOIN_PART_BYTES_MIN
-    date_step_s = 1.0  # an ETag is a hash of the bytes, and dates are whole seconds
+    capability = replace(
+        ObjectBackend.capability,
+        can_join=True,
+        can_delete_if=True,
+        can_list_uploads=True,
+        join_part_bytes_min=JOIN_PART_BYTES_MIN,
+        date_step_s=1.0,  # an ETag is a hash of the bytes, and dates are whole seconds
+    )
 
     def __init__(self, fs: S3FileSystem, max_concurrency: int | None = None, use_obstore: bool = True) -> None:
         self.fs = _clone(fs, max(CONNECTIONS_MAX, 2 * (max_concurrency or 0)))
@@ -108,8 +112,11 @@ class S3Backend(ObjectBackend):
                 f"max_concurrency is {max_concurrency}, but config_kwargs gives max_pool_connections={pool}: "
                 "give at least as many connections, or leave max_pool_connections out"
             )
-        self.requests_max = max_concurrency or max(1, min(REQUESTS_MAX, pool))
-        self.small_requests_max = max_concurrency or max(1, min(SMALL_REQUESTS_MAX, pool))
+        self.capability = replace(
+            self.capability,
+            requests_max=max_concurrency or max(1, min(REQUESTS_MAX, pool)),
+            small_requests_max=max_concurrency or max(1, min(SMALL_REQUESTS_MAX, pool)),
+        )
         protocols = (fs.protocol,) if isinstance(fs.protocol, str) else fs.protocol
         self.scheme, self.schemes = protocols[0], frozenset(protocols)
         self._use_obstore = use_obstore

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
+from rollingfs.backend.capability import Capability
 from rollingfs.backend.contract import Buffer, FileInfo, Metadata, Over, Part, PendingUpload
 from rollingfs.backend.objects.bucket import Answer, Bucket, Condition, Listed, Span
 from rollingfs.backend.objects.errors import (
@@ -41,7 +42,7 @@ REGION_HEADER = "x-amz-bucket-region"
 class Account(Protocol):
     """Requests and settings that a bucket needs of its account."""
 
-    requests_max: int
+    capability: Capability
 
     @property
     def answer_s_max(self) -> float | None:
@@ -192,7 +193,7 @@ class S3Bucket(Bucket):
                 raise
 
     def parts(self, key: str, over: Over | None, metadata: Metadata = None, id: str | None = None) -> S3Parts:
-        call, at_once = self._account.call, self._account.requests_max
+        call, at_once = self._account.call, self._account.capability.requests_max
         return S3Parts(self, key, over, metadata, call, self._repeatable, at_once, id)
 
     # -- folders -------------------------------------------------------------------------------------------

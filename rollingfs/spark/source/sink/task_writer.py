@@ -165,7 +165,7 @@ class TaskWriter:
         fs = places.filesystem(self.options)
         stage, runtime = core(fs).client.segments.stage, core(fs).client.runtime
         calls = [partial(stage, segment_path(fs, self.options, piece.name), piece.data) for piece in pieces]
-        receipts = core(fs).run(runtime.gather(calls, core(fs).client.backend.requests_max))
+        receipts = core(fs).run(runtime.gather(calls, core(fs).client.backend.capability.requests_max))
         return [Written(piece.name, staged, piece.footer) for piece, staged in zip(pieces, receipts, strict=True)]
 
 

@@ -93,5 +93,5 @@ class BatchLimit:
         """When what waits was committed, by path."""
         client = core(self._fs).client
         calls = [partial(budget.runs, client, one.view, one.begin, one.limit) for one in backlogs.values()]
-        found = core(self._fs).run(client.runtime.gather(calls, client.backend.requests_max))
+        found = core(self._fs).run(client.runtime.gather(calls, client.backend.capability.requests_max))
         return dict(zip(backlogs, found, strict=True))
