@@ -41,11 +41,11 @@ if TYPE_CHECKING:
     from rollingfs.fs.stream_handle import Stream as Stream
     from rollingfs.maintenance.collected import Collected as Collected
     from rollingfs.maintenance.erased import Erased as Erased
-    from rollingfs.maintenance.export import Exported as Exported
     from rollingfs.maintenance.offload import Offloaded as Offloaded
     from rollingfs.maintenance.rebuild import Rebuilt as Rebuilt
     from rollingfs.maintenance.state import SegmentState as SegmentState
     from rollingfs.policy import OffloadPolicy as OffloadPolicy, RollingPolicy as RollingPolicy
+    from rollingfs.segment.verbs.export import Exported as Exported
     from rollingfs.show.metrics import Metrics as Metrics
     from rollingfs.stream.blocks import OffloadStatus as OffloadStatus
     from rollingfs.stream.cut import StreamCut as StreamCut
@@ -69,7 +69,7 @@ _MODULES = {
         "fs.stream_handle": "Stream",
         "maintenance.collected": "Collected",
         "maintenance.erased": "Erased",
-        "maintenance.export": "Exported",
+        "segment.verbs.export": "Exported",
         "maintenance.offload": "Offloaded",
         "maintenance.rebuild": "Rebuilt",
         "maintenance.state": "SegmentState",

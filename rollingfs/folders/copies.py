@@ -37,7 +37,9 @@ async def copy(client: At, view: Snapshot, parts: AsyncIterator[bytes], target: 
     except OSError as error:
         if error.errno != errno.ENAMETOOLONG:
             raise
-        await client.exporter.export(view, client.backend, target, overwrite=overwrite)
+        from rollingfs.segment.verbs.export import export
+
+        await export(client, view, client.backend, target, overwrite=overwrite)
 
 
 async def rename(client: At, source: str, target: str, *, overwrite: bool) -> None:

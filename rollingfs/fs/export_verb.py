@@ -25,8 +25,8 @@ from rollingfs.maintenance.steps import Progress
 from rollingfs.runtime.bridge import Bridge
 
 if TYPE_CHECKING:
-    from rollingfs.maintenance.export import Exported
     from rollingfs.maintenance.rebuild import Rebuilt
+    from rollingfs.segment.verbs.export import Exported
 
 
 async def export(
@@ -75,13 +75,15 @@ async def export(
     CorruptChunkError
         A chunk is missing, too short, or fails its checksum.
     """
+    from rollingfs.segment.verbs.export import export
+
     backend, name = open_export_target(core.client.backend, target, target_protocol, target_options)
     path = core.strip(path)
     if names.is_reserved(path):
         raise missing(path)
     view = await core.client.lookup.view(path, fresh=True)
     tell = begin(callback, view.size, progress)
-    return await core.client.exporter.export(view, backend, name, overwrite=overwrite, progress=tell)
+    return await export(core.client, view, backend, name, overwrite=overwrite, progress=tell)
 
 
 async def rebuild(

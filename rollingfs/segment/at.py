@@ -28,7 +28,6 @@ from rollingfs.write.segment_operations import Segments
 if TYPE_CHECKING:
     from rollingfs.maintenance.collect import Collector
     from rollingfs.maintenance.erase import Eraser
-    from rollingfs.maintenance.export import Exporter
     from rollingfs.maintenance.rebuild import Rebuilder
     from rollingfs.write.concat import Concats
     from rollingfs.write.cuts import Cuts
@@ -136,13 +135,6 @@ class At(Store):
         from rollingfs.maintenance.rebuild import Rebuilder
 
         return Rebuilder(self.commits, self.segments)
-
-    @cached_property
-    def exporter(self) -> Exporter:
-        """Exports."""
-        from rollingfs.maintenance.export import Exporter
-
-        return Exporter(self.fetcher)
 
     def after_fork(self) -> None:
         """In a child process: another writer, no connection and no lock of the parent's."""

@@ -16,6 +16,7 @@ from rollingfs.fs.filesystem import RollingFileSystem
 from rollingfs.fs.segment_handle import Segment
 from rollingfs.policy import READERS_GRACE_S
 from rollingfs.runtime.values import value_class
+from rollingfs.segment.verbs.export import export, is_exported
 from rollingfs.segment.verbs.verify import damaged
 from rollingfs.spark.source import places
 from rollingfs.spark.source.formats import lines
@@ -253,8 +254,8 @@ def _export(fs: RollingFileSystem, segment: Segment, settings: Settings) -> Outc
     url, below, size = place.of(segment.path), core(fs), 0
     target, name = open_export_target(below.backend, url, None, place.options)
     view = below.run(below.client.lookup.view(segment.path, fresh=True))
-    if not settings.dry_run and not below.run(below.client.exporter.is_done(view, target, name)):
-        size = below.run(below.client.exporter.export(view, target, name, overwrite=place.overwrite)).size
+    if not settings.dry_run and not below.run(is_exported(below.client, view, target, name)):
+        size = below.run(export(below.client, view, target, name, overwrite=place.overwrite)).size
     return Outcome(size, {"target": url, "size": size})
 
 

@@ -19,9 +19,10 @@ from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.backend.wrapper import BackendWrapper
 from rollingfs.format import names
 from rollingfs.format.header import Chunk
-from rollingfs.maintenance import export, passing, pieces
+from rollingfs.maintenance import passing, pieces
 from rollingfs.maintenance.pieces import Piece, in_files, plan_pieces
 from rollingfs.runtime.concurrency import drive
+from rollingfs.segment.verbs import export
 from tests.support.backends import Counting, Scripted, limit, private_memory
 from tests.support.examples import examples, slowly, some
 from tests.support.faults import CHANGING, CLOCK, Crashed, Fault, Faulty, Store
@@ -43,7 +44,7 @@ def fill(world: World, path: str = LOG) -> World:
 
 def run(world: World, path: str = LOG, target: str = TARGET, **options: Any) -> Exported:
     view = drive(world.client.lookup.view(path, fresh=True))
-    return drive(world.client.exporter.export(view, world.backend, target, **options))
+    return drive(export.export(world.client, view, world.backend, target, **options))
 
 
 def raw(world: World, path: str = TARGET) -> bytes | None:

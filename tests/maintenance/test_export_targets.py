@@ -16,8 +16,8 @@ from rollingfs.backend.generic import GenericBackend
 from rollingfs.backend.local import upload as local_upload
 from rollingfs.backend.memory import MemoryBackend
 from rollingfs.fs.export_verb import open_export_target
-from rollingfs.maintenance import export
 from rollingfs.runtime.concurrency import drive
+from rollingfs.segment.verbs import export
 from rollingfs.spark.maintain import maintain
 from tests.support.backends import raises
 from tests.support.life import World
@@ -95,7 +95,7 @@ def test_an_export_that_another_one_ended_says_so(kind, overwrite, fs, tmp_path,
     view, ask = drive(fs._client.lookup.view(f"{tmp_path}/log")), export.still_there
 
     async def run() -> Any:
-        return await fs._client.exporter.export(view, target, f"{tmp_path}/out/file", overwrite=overwrite)
+        return await export.export(fs._client, view, target, f"{tmp_path}/out/file", overwrite=overwrite)
 
     async def after_another(*args: Any) -> Any:
         monkeypatch.setattr(export, "still_there", ask)
@@ -293,7 +293,7 @@ def test_a_store_that_only_fsspec_knows_takes_exports_whole(protocol, tmp_path, 
     target = GenericBackend(below)
     view = drive(world.client.lookup.view(world.create("/log", [content])))
     for is_over in (False, True):
-        drive(world.client.exporter.export(view, target, name, overwrite=is_over))
+        drive(export.export(world.client, view, target, name, overwrite=is_over))
         assert below.cat_file(name) == content
         assert [entry["name"].rpartition("/")[2] for entry in below.ls(name.rpartition("/")[0])] == ["[file]*"]
     upload = drive(target.open_write(f"{name}2", Over.NOTHING))
@@ -301,7 +301,7 @@ def test_a_store_that_only_fsspec_knows_takes_exports_whole(protocol, tmp_path, 
     drive(upload.abort())
     assert not below.exists(f"{name}2")
     with pytest.raises(FileExistsError):
-        drive(world.client.exporter.export(view, target, name))
+        drive(export.export(world.client, view, target, name))
 
 
 @pytest.mark.parametrize(

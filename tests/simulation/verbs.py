@@ -15,6 +15,7 @@ from rollingfs.fs import reading
 from rollingfs.maintenance.consolidate import Consolidator
 from rollingfs.maintenance.offload import Chosen, Offloader
 from rollingfs.segment.at import At
+from rollingfs.segment.verbs.export import export
 from rollingfs.segment.verbs.roll import roll
 from tests.simulation import checks, model
 from tests.simulation.draw import TOKENS_MAX, TOKENS_OF_LARGE_MAX, Handle, Op, core_of
@@ -244,7 +245,7 @@ class Verbs(TreeVerbs, FaceVerbs):
 
         async def start(client: At) -> bytes | None:
             view = await client.lookup.view(path, fresh=True)
-            await client.exporter.export(view, client.backend, target)
+            await export(client, view, client.backend, target)
             return self.world.store.content(target)
 
         may = frozenset({FileNotFoundError, SegmentTruncatedError, ConflictError})

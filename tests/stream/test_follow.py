@@ -14,6 +14,7 @@ from rollingfs.folders.listing import Listings
 from rollingfs.format import names
 from rollingfs.maintenance.offload import Chosen
 from rollingfs.runtime.concurrency import drive
+from rollingfs.segment.verbs.export import export
 from rollingfs.stream.blocks import RETRY_S_MAX, BlockRule, OffloadStatus
 from rollingfs.stream.follow import Followed
 from rollingfs.stream.states import States
@@ -110,9 +111,7 @@ def test_a_lost_index_page_is_no_missing_segment_nor_one_that_changes(monkeypatc
     assert page in str(state.error)
     verbs = [
         lambda world: world.content(moved),
-        lambda world: drive(
-            world.client.exporter.export(drive(world.client.lookup.view(moved)), world.backend, "/out")
-        ),
+        lambda world: drive(export(world.client, drive(world.client.lookup.view(moved)), world.backend, "/out")),
         lambda world: world.offload(moved),
         lambda world: world.consolidate(moved),
         lambda world: world.collect(A),  # the folder where its chunks lie

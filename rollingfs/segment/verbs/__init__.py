@@ -1,1 +1,1 @@
-"""The verbs of one segment, a module each: ``async def verb(at, path, …)``, imported at its first use."""
+"""The verbs of a segment, a module each: ``async def verb(at, path, …)``, imported at its first use."""
