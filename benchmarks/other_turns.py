@@ -1,6 +1,6 @@
 """Other ways in which writers could take turns, to compare `Turns` with."""
 
-from rollingfs.commit.fairness import Turns
+from rollingfs.commit.turns import Turns
 from rollingfs.format.header import Header
 from tests.support.simulation import NoTurns
 

@@ -114,9 +114,9 @@ def _measure(crowd: Crowd, job: Job, path: str, url: str | None = None) -> None:
 def _append(crowd: Crowd, job: Job, path: str, nth: int, barrier: Any, answers: Any, url: str | None) -> None:
     if crowd.turns:
         from benchmarks import other_turns
-        from rollingfs.commit import fairness
+        from rollingfs.commit import turns
 
-        fairness.Turns = getattr(other_turns, crowd.turns)  # type: ignore[misc]
+        turns.Turns = getattr(other_turns, crowd.turns)  # type: ignore[misc]
     pauses = random.Random(f"{job.nth} {nth}")  # the same for all contestants of a round
     fs, data, latencies = _open(crowd, job, url), content(0, SIZE), []
     fs.append(f"{path}-other", b"") if fs.exists(f"{path}-other") else fs.touch(f"{path}-other")  # probes the store

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
-from rollingfs.commit.fairness import LOOKS_MAX, Turns
 from rollingfs.commit.header_cache import Loaded
 from rollingfs.commit.operation import NOTHING_SENT, Committed, Operation, Sent
 from rollingfs.commit.store import Store
+from rollingfs.commit.turns import LOOKS_MAX, Turns
 from rollingfs.commit.uploads import NewFiles, Uploads
 from rollingfs.errors import AppendOutcomeUnknown, BadOffsetError, CommitTimeoutError
 from rollingfs.format import invariants, names, records

@@ -17,13 +17,13 @@ from functools import partial
 from time import perf_counter_ns
 
 from rollingfs.commit.attempt import Attempt, Change, Step, acknowledged, check_time
-from rollingfs.commit.fairness import Slot, Slots
 from rollingfs.commit.header_cache import Loaded
 from rollingfs.commit.index_pages import PageGoneError, names_page
 from rollingfs.commit.lost_answers import LostAnswers, after_error, after_interrupt
 from rollingfs.commit.operation import Committed, Operation, Sent
 from rollingfs.commit.recovery import Merges
 from rollingfs.commit.store import Store
+from rollingfs.commit.turns import Slot, Slots
 from rollingfs.commit.uploads import NewFiles, Uploads
 from rollingfs.errors import (
     TELLING,

@@ -15,12 +15,12 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 
 from rollingfs.commit.attempt import Attempt
-from rollingfs.commit.fairness import Slots
 from rollingfs.commit.header_cache import Loaded
+from rollingfs.commit.hidden_plain_file import delete_shadowed, wait_for_new_date
 from rollingfs.commit.index_pages import PageGoneError
 from rollingfs.commit.operation import Committed
-from rollingfs.commit.shadowing import delete_shadowed, wait_for_new_date
 from rollingfs.commit.store import Store
+from rollingfs.commit.turns import Slots
 from rollingfs.format import merging, names
 from rollingfs.format.drops import with_hints
 from rollingfs.format.header import Header, MergeOutcome, Phase

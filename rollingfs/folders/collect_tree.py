@@ -12,7 +12,7 @@ from rollingfs.errors import CorruptHeaderError
 from rollingfs.folders.listing import REPORT, ROWLESS_MAX, Listings
 from rollingfs.format import names
 from rollingfs.maintenance.collected import Collected
-from rollingfs.read.contents import removed_path
+from rollingfs.read.folder_contents import removed_path
 from rollingfs.runtime.values import value_class
 from rollingfs.segment.at import At
 

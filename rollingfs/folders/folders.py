@@ -17,7 +17,7 @@ from rollingfs.folders.listing import REPORT, Listings, Scan
 from rollingfs.format import names
 from rollingfs.format.codec import parse_header
 from rollingfs.format.transitions import missing
-from rollingfs.read.contents import kept_path, removed_path
+from rollingfs.read.folder_contents import kept_path, removed_path
 from rollingfs.segment.at import At
 from rollingfs.write.whole import take_all
 

@@ -21,7 +21,7 @@ from rollingfs.folders.scan import Scan as Scan
 from rollingfs.format import names
 from rollingfs.format.listing_codec import Row
 from rollingfs.format.transitions import missing
-from rollingfs.read.contents import Sorted
+from rollingfs.read.folder_contents import Sorted
 from rollingfs.read.snapshot import Snapshot
 from rollingfs.segment.at import At
 

@@ -13,7 +13,7 @@ from rollingfs.folders.listing import REPORT
 from rollingfs.folders.listing_rows import is_ours
 from rollingfs.format import names
 from rollingfs.format.transitions import exists, missing
-from rollingfs.read.contents import kept_path
+from rollingfs.read.folder_contents import kept_path
 from rollingfs.read.snapshot import Snapshot
 from rollingfs.write.whole import take_all
 

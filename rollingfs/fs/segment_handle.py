@@ -11,7 +11,7 @@ from typing import Any, overload
 
 from fsspec import AbstractFileSystem
 
-from rollingfs.commit.shadowing import modified_ms
+from rollingfs.commit.hidden_plain_file import modified_ms
 from rollingfs.format import names
 from rollingfs.format.header import Chunk, Entry, Page
 from rollingfs.fs import segment_verbs, upkeep_verbs

@@ -24,9 +24,9 @@ from rollingfs.commit.attempt import Attempt
 from rollingfs.commit.commits import Commits
 from rollingfs.commit.drop_files import finish_drops
 from rollingfs.commit.header_cache import Loaded
+from rollingfs.commit.hidden_plain_file import delete_shadowed, is_shadowed, names_file
 from rollingfs.commit.index_pages import LOOKS_MAX, PageGoneError, successor
 from rollingfs.commit.recovery import Merges
-from rollingfs.commit.shadowing import delete_shadowed, is_shadowed, names_file
 from rollingfs.commit.tier_checks import check_there
 from rollingfs.errors import ConflictError
 from rollingfs.format import names, transitions

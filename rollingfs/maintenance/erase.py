@@ -19,8 +19,8 @@ from rollingfs.commit.chunk_files import Stored, TierStored, checksum
 from rollingfs.commit.commits import Commits
 from rollingfs.commit.drop_files import finish_drops
 from rollingfs.commit.header_cache import Loaded
+from rollingfs.commit.hidden_plain_file import delete_shadowed
 from rollingfs.commit.index_pages import LOOKS_MAX, successor
-from rollingfs.commit.shadowing import delete_shadowed
 from rollingfs.commit.store import FULL
 from rollingfs.commit.uploads import Uploads
 from rollingfs.errors import (
@@ -49,7 +49,7 @@ from rollingfs.read.piece_checks import PieceChecks
 from rollingfs.read.ranges import Fetcher
 from rollingfs.read.snapshot import Snapshot
 from rollingfs.runtime.clock import Moment
-from rollingfs.write.grow import behead
+from rollingfs.write.append_to_header import behead
 from rollingfs.write.segment_operations import Segments
 
 logger = logging.getLogger("rollingfs")

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Set
 
 from rollingfs.backend.contract import FileInfo
 from rollingfs.backend.tiers import check_aliases
-from rollingfs.commit.shadowing import names_file
+from rollingfs.commit.hidden_plain_file import names_file
 from rollingfs.commit.store import Store
 from rollingfs.errors import CorruptHeaderError, MissingTierError, UnknownTierError
 from rollingfs.format import names

@@ -9,8 +9,8 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 
 from rollingfs.backend.contract import Backend, Buffer
 from rollingfs.commit.header_cache import Loaded
+from rollingfs.commit.hidden_plain_file import modified_ms
 from rollingfs.commit.index_pages import lost_page
-from rollingfs.commit.shadowing import modified_ms
 from rollingfs.errors import ConflictError, CorruptChunkError, CorruptHeaderError, SegmentTruncatedError
 from rollingfs.format import names, placement
 from rollingfs.format.header import Chunk, Header, Page

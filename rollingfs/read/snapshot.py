@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from rollingfs.backend.contract import Backend, FileInfo
 from rollingfs.commit.header_cache import Headers, Loaded
-from rollingfs.commit.shadowing import is_shadowed, modified_ms, shadow
+from rollingfs.commit.hidden_plain_file import is_shadowed, modified_ms, shadow
 from rollingfs.format import names, transitions
 from rollingfs.format.header import Header
 from rollingfs.policy import RollingPolicy

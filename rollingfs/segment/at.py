@@ -15,7 +15,7 @@ from rollingfs.commit.header_cache import Headers
 from rollingfs.commit.index_pages import Pages
 from rollingfs.commit.store import Store
 from rollingfs.policy import OffloadPolicy, RollingPolicy
-from rollingfs.read.contents import Contents
+from rollingfs.read.folder_contents import Contents
 from rollingfs.read.ranges import Fetcher
 from rollingfs.read.snapshot import Lookup
 from rollingfs.runtime.clock import Clock

@@ -20,7 +20,7 @@ from rollingfs.format.crc import crc32c
 from rollingfs.format.transitions import Guard
 from rollingfs.read.snapshot import Snapshot
 from rollingfs.stream.cut import StreamCut
-from rollingfs.write.group import Written
+from rollingfs.write.group_commit import Written
 
 PATH_CHARS_MAX = 4096
 READ_BYTES_MAX = 8 * 1024 * 1024

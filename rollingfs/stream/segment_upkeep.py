@@ -23,7 +23,7 @@ from rollingfs.stream.ledger import Ledgers
 from rollingfs.stream.ledger_codec import Ledger
 from rollingfs.stream.offload import offload_by_policy
 from rollingfs.stream.upkept import Upkept, failure
-from rollingfs.write.grow import is_aged
+from rollingfs.write.append_to_header import is_aged
 from rollingfs.write.parquet_footers import is_worn
 
 RETAIN = "retain"

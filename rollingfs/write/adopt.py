@@ -26,7 +26,7 @@ from rollingfs.commit.attempt import Attempt
 from rollingfs.commit.chunk_files import Stored
 from rollingfs.commit.commits import Commits
 from rollingfs.commit.header_cache import Loaded
-from rollingfs.commit.shadowing import delete_shadowed, is_shadowed, modified_ms, names_file, shadow
+from rollingfs.commit.hidden_plain_file import delete_shadowed, is_shadowed, modified_ms, names_file, shadow
 from rollingfs.commit.uploads import Uploads
 from rollingfs.errors import AppendOutcomeUnknown, ConflictError, RollingError
 from rollingfs.format import names, transitions

@@ -19,7 +19,7 @@ from rollingfs.commit.attempt import Attempt
 from rollingfs.commit.commits import Commits
 from rollingfs.commit.drop_files import try_drops
 from rollingfs.commit.header_cache import NOTHING, Loaded
-from rollingfs.commit.shadowing import shadow
+from rollingfs.commit.hidden_plain_file import shadow
 from rollingfs.commit.tier_checks import check_there
 from rollingfs.errors import AppendInterrupted, RollingError, interrupted
 from rollingfs.format import merging, names, placement, tokens, transitions
@@ -32,7 +32,7 @@ from rollingfs.format.transitions import NO_GUARD, Guard
 from rollingfs.read.ranges import Fetcher
 from rollingfs.read.revalidate import OUTDATED
 from rollingfs.read.snapshot import Snapshot
-from rollingfs.write.grow import grow
+from rollingfs.write.append_to_header import grow
 from rollingfs.write.join_looks import JoinLooks, seen
 from rollingfs.write.moves import Marked, MarkLostError, Moves
 from rollingfs.write.parquet_footers import one_footer

@@ -12,7 +12,7 @@ from rollingfs.commit.attempt import Attempt
 from rollingfs.commit.commits import Commits
 from rollingfs.commit.drop_files import delete_dropped, due_files, finish_drops, mapped_files
 from rollingfs.commit.header_cache import Loaded
-from rollingfs.commit.shadowing import delete_shadowed, shadow, wait_for_new_date
+from rollingfs.commit.hidden_plain_file import delete_shadowed, shadow, wait_for_new_date
 from rollingfs.commit.tier_checks import check_there
 from rollingfs.errors import AppendOutcomeUnknown, if_interrupted
 from rollingfs.format import names, transitions

@@ -21,8 +21,8 @@ from functools import partial
 from rollingfs.commit.attempt import Attempt
 from rollingfs.commit.commits import Commits
 from rollingfs.commit.header_cache import Loaded
+from rollingfs.commit.hidden_plain_file import check_passes, shadow
 from rollingfs.commit.index_pages import PageGoneError, successor
-from rollingfs.commit.shadowing import check_passes, shadow
 from rollingfs.errors import AppendOutcomeUnknown, CommitTimeoutError, RollingError, if_interrupted
 from rollingfs.format import merging, names, placement
 from rollingfs.format.header import AGE_S_MAX, Header, Merge, MergeOutcome

@@ -24,16 +24,15 @@ from rollingfs.format.header import Header, Phase
 from rollingfs.format.object_metadata import Last
 from rollingfs.format.transitions import NO_GUARD, Attrs, Guard
 from rollingfs.policy import ROLLING_FIELDS, RollingPolicy
-from rollingfs.read.contents import Contents
+from rollingfs.read.folder_contents import Contents
 from rollingfs.read.snapshot import Lookup
 from rollingfs.runtime.meters import APPEND, OVERWRITE
 from rollingfs.write import ingest
 from rollingfs.write.adopt import ADOPTIONS_MAX, Adoption
+from rollingfs.write.append_to_header import as_items, behead, grow
 from rollingfs.write.budget import Budget
 from rollingfs.write.chunk_writer import ChunkWriter
-from rollingfs.write.gather import Appender
-from rollingfs.write.group import Append, Written
-from rollingfs.write.grow import as_items, behead, grow
+from rollingfs.write.group_commit import Append, Written, append_together
 from rollingfs.write.ingest import Data, Intake, Items
 from rollingfs.write.inherited import Inherited
 
@@ -53,7 +52,6 @@ class Segments:
         self.budget = budget
         self.commits = commits
         self.store = commits.store
-        self.appender = Appender(commits)
         self.policy = policy
         self.inherited = Inherited(commits.store, policy)
         self.adoption = Adoption(commits, lookup, self.inherited)
@@ -280,7 +278,7 @@ class Segments:
         is_bound = False
         for _ in range(ADOPTIONS_MAX):
             try:
-                return await self.appender.append(path, Append(data, guard, attrs, uploads))
+                return await append_together(self.commits, path, Append(data, guard, attrs, uploads))
             except FileNotFoundError:
                 if guard.segment is not None and (is_bound or not guard.is_plain):
                     raise

@@ -14,7 +14,7 @@ import pytest
 
 from rollingfs.backend.local import disk, extending, linux, looks, record_lock, system
 from rollingfs.backend.local.backend import LocalBackend
-from rollingfs.commit.fairness import Turns
+from rollingfs.commit.turns import Turns
 from rollingfs.errors import AppendOutcomeUnknown, UnflushedError
 from rollingfs.format import records
 from rollingfs.format.codec import format_header, parse_file, parse_header

@@ -14,11 +14,11 @@ import pytest
 from rollingfs import RollingFileSystem, RollingPolicy
 from rollingfs.backend.local import disk, extending, record_lock
 from rollingfs.backend.local.backend import LocalBackend
-from rollingfs.commit import fairness
+from rollingfs.commit import turns as turns_module
 from rollingfs.commit.attempt import Attempt, Change
-from rollingfs.commit.fairness import Turns
 from rollingfs.commit.header_cache import Loaded
 from rollingfs.commit.index_pages import PageGoneError
+from rollingfs.commit.turns import Turns
 from rollingfs.errors import (
     AppendInterrupted,
     BadOffsetError,
@@ -141,7 +141,7 @@ def test_what_begins_within_a_verb_does_not_share_its_lock(backend, log, header,
 
 
 def test_beside_another_only_the_first_append_meets_a_conflict(log, monkeypatch):
-    monkeypatch.setattr(fairness, "RACE_TURNS", 10**9)  # however slow the machine is
+    monkeypatch.setattr(turns_module, "RACE_TURNS", 10**9)  # however slow the machine is
     one, two = new_fs(), new_fs()
     for number in range(20):
         one.append(log, b"%02d" % number)

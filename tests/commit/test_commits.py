@@ -1,8 +1,8 @@
 """Commits of one client: what may happen while the slot of a segment is held, and who waits for it how long.
 
-Other modules of the package are tested elsewhere: `recovery` in `tests/write/test_concat.py`, `uploads`
-in `tests/write/test_gather.py`, `index_pages` in `tests/system/test_scale.py`, `drop_files` in `tests/maintenance`,
-`shadowing` in `tests/system/test_shadowing.py`, `store` in `tests/backend/test_probe.py`.
+Other modules of the package are tested elsewhere: `recovery` in `tests/write/test_concat.py`, `uploads` in
+`tests/write/test_group_commit.py`, `index_pages` in `tests/system/test_scale.py`, `drop_files` in `tests/maintenance`,
+`hidden_plain_file` in `tests/system/test_hidden_plain_file.py`, `store` in `tests/backend/test_probe.py`.
 """
 
 import contextlib
@@ -53,7 +53,7 @@ def handler(
     site: Site, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> Iterator[AppendingHandler]:
     """Of this package's log and another's, for records of all levels."""
-    monkeypatch.setattr("rollingfs.write.gather.WAKE_S_MAX", 0.01)
+    monkeypatch.setattr("rollingfs.write.group_commit.WAKE_S_MAX", 0.01)
     handler, names = AppendingHandler(site), ("rollingfs", "library")
     for name in names:
         logging.getLogger(name).addHandler(handler)
@@ -127,7 +127,7 @@ def test_an_unclosed_file_that_is_found_as_garbage_under_a_lock_may_be_told_of_b
         file.itself = file  # type: ignore[attr-defined]
 
     def append() -> None:
-        with at_line(nth, gc.collect, "rollingfs/commit/header_cache.py", "rollingfs/write/gather.py"):
+        with at_line(nth, gc.collect, "rollingfs/commit/header_cache.py", "rollingfs/write/group_commit.py"):
             site.append(b"mine")
 
     gc.collect()

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from rollingfs.commit import header_cache
-from rollingfs.commit.shadowing import is_shadowed, shadow
+from rollingfs.commit.hidden_plain_file import is_shadowed, shadow
 from rollingfs.format import merging, names
 from rollingfs.format.crc import crc32c
 from rollingfs.format.header import Chunk, Header, Page

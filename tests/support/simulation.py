@@ -24,7 +24,7 @@ from unittest import mock
 
 from rollingfs.backend.contract import Backend, Blob
 from rollingfs.backend.wrapper import BackendWrapper
-from rollingfs.commit import fairness, header_cache
+from rollingfs.commit import header_cache, turns as turns_module
 from rollingfs.errors import AppendOutcomeUnknown, BadOffsetError, CommitTimeoutError
 from rollingfs.format import codec
 from rollingfs.format.header import Header
@@ -207,7 +207,7 @@ class Distant(BackendWrapper):
             await asyncio.sleep(self.latencies.fro_s(verb, self.chance))
 
 
-class NoTurns(fairness.Turns):
+class NoTurns(turns_module.Turns):
     """Plain compare-and-swap: after a lost race a random pause that grows, then another try."""
 
     def turn_wait_s(self, header: Header | None, *, fresh: bool, prompt: bool = False) -> float | None:
@@ -243,9 +243,9 @@ def virtual_time(seed: int) -> Iterator[VirtualLoop]:
             random.setstate(state)
 
 
-def simulate(load: Load, turns: type[Any] = fairness.Turns, seed: int = 1) -> Figures:
+def simulate(load: Load, turns: type[Any] = turns_module.Turns, seed: int = 1) -> Figures:
     """Let the writers append; `turns` is the class by which they take turns."""
-    with virtual_time(seed) as loop, mock.patch.object(fairness, "Turns", turns):
+    with virtual_time(seed) as loop, mock.patch.object(turns_module, "Turns", turns):
         return loop.run_until_complete(_run(loop, load, random.Random(seed)))
 
 

@@ -4,7 +4,7 @@ One of them has its test here. Tests of the rooms hold the others:
 
 - 1, 3, 4: writes roll, and full chunks begin no new one: `write/test_chunk_writer`.
 - 2: those who opened before see what others wrote: `system/test_fresh_reads`, `read/test_revalidate`.
-- 5: a wrong expected offset: `write/test_gather`.
+- 5: a wrong expected offset: `write/test_group_commit`.
 - 6: a segment keeps its policy: `fs/test_policy_verbs`.
 - 7, 8, 10: create and list: `fs/test_folders`, `backend/test_objects_contract`.
 - 9: a delete that fails: `write/test_delete`.

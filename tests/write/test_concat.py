@@ -10,7 +10,7 @@ import pytest
 from rollingfs import BadOffsetError, CommitTimeoutError, SegmentNotSealedError
 from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.cli.errors import in_one_line
-from rollingfs.commit import fairness
+from rollingfs.commit import turns
 from rollingfs.commit.recovery import MARK_AGE_S_MAX
 from rollingfs.format.codec import parse_header
 from rollingfs.format.header import MARKS_MAX, Phase
@@ -29,7 +29,7 @@ def test_the_marks_and_the_target_of_a_concat_have_one_deadline(monkeypatch):
     world = World(backend)
     target, source = world.create("/target", [b"t"]), world.create("/source", [b"s"], sealed=True)
     clock = Turned(time.monotonic())
-    monkeypatch.setattr(fairness.time, "monotonic", clock)
+    monkeypatch.setattr(turns.time, "monotonic", clock)
 
     def pass_time():
         clock.now_s += COMMIT_TIMEOUT_S
@@ -183,9 +183,9 @@ def test_a_writer_that_has_asked_for_the_next_commit_and_died_is_not_waited_for_
 
     clock = Turned()
     monkeypatch.setattr(world.client.runtime, "sleep", sleep)
-    monkeypatch.setattr(fairness.time, "monotonic", clock)
+    monkeypatch.setattr(turns.time, "monotonic", clock)
     world.append(target, b"!")
-    assert sum(slept) == pytest.approx(fairness.CLAIMED_S_MAX, abs=0.1)
+    assert sum(slept) == pytest.approx(turns.CLAIMED_S_MAX, abs=0.1)
     assert world.header(target).turn is None
     slept.clear()
     world.append(target, b"!")

@@ -12,7 +12,7 @@ from rollingfs.commit.commits import Commits
 from rollingfs.format import codec
 from rollingfs.format.transitions import Guard
 from rollingfs.runtime.concurrency import drive
-from rollingfs.write import gather, ingest
+from rollingfs.write import group_commit, ingest
 from tests.support.backends import Scripted, private_memory, raises
 from tests.support.examples import some
 from tests.support.schedules import APPENDING, Caller, at_line, beside, eventually
@@ -32,7 +32,7 @@ WAKE_S = 0.05
 @pytest.fixture
 def site(monkeypatch):
     monkeypatch.setattr(ingest, "SMALL_BYTES_MAX", 16)
-    monkeypatch.setattr(gather, "WAKE_S_MAX", WAKE_S)
+    monkeypatch.setattr(group_commit, "WAKE_S_MAX", WAKE_S)
     site = Site(Scripted(private_memory()), "", RollingPolicy(max_bytes=32, inline_bytes=8))
     site.create()
     yield site
@@ -56,7 +56,7 @@ class Follower(Caller):
             self.queued.set()
             assert self.may_go_on.wait(WAIT_S)
 
-        with at_line(1, pause, "rollingfs/write/gather.py", "rollingfs/runtime/concurrency.py", when=is_queued):
+        with at_line(1, pause, "rollingfs/write/group_commit.py", "rollingfs/runtime/concurrency.py", when=is_queued):
             return site.append(data)
 
 
@@ -189,7 +189,7 @@ def test_wherever_a_follower_is_interrupted_its_append_is_there_at_most_once_and
 
 
 def test_a_leader_that_breaks_off_calls_the_next(site, monkeypatch):
-    monkeypatch.setattr(gather, "WAKE_S_MAX", 10 * WAIT_S)  # nobody leads because time has passed
+    monkeypatch.setattr(group_commit, "WAKE_S_MAX", 10 * WAIT_S)  # nobody leads because time has passed
     queue, leads, may_end = site.client.commits.slots.of(site.path).queue, threading.Event(), threading.Event()
 
     def break_off(*_):

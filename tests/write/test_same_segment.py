@@ -10,7 +10,7 @@ import pytest
 
 from rollingfs import RollingFileSystem
 from rollingfs.backend.capability import Capability
-from rollingfs.commit.shadowing import check_passes
+from rollingfs.commit.hidden_plain_file import check_passes
 from rollingfs.errors import CommitTimeoutError
 from rollingfs.format.plain_file import Adopted
 from rollingfs.runtime.concurrency import drive

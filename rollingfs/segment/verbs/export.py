@@ -15,8 +15,8 @@ from functools import partial
 from rollingfs.backend.contract import Backend, Over, Part, Upload, finished
 from rollingfs.backend.metered import is_same
 from rollingfs.backend.tier_marks import check_marks
+from rollingfs.commit.hidden_plain_file import names_file
 from rollingfs.commit.index_pages import LOOKS_MAX
-from rollingfs.commit.shadowing import names_file
 from rollingfs.errors import ConflictError, SegmentTruncatedError
 from rollingfs.format import names, placement
 from rollingfs.format.codec import parse_header

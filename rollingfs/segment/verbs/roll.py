@@ -7,7 +7,7 @@ from rollingfs.commit.header_cache import Loaded
 from rollingfs.format import transitions
 from rollingfs.format.header import Header, Phase
 from rollingfs.segment.at import At
-from rollingfs.write.grow import grow
+from rollingfs.write.append_to_header import grow
 
 
 async def roll(at: At, path: str, segment: str | None = None) -> int:

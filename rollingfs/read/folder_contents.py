@@ -16,7 +16,7 @@ from typing import TypeVar, cast
 
 from rollingfs.backend.contract import Backend, FileInfo, Link
 from rollingfs.commit.header_cache import Headers, Loaded
-from rollingfs.commit.shadowing import is_shadowed
+from rollingfs.commit.hidden_plain_file import is_shadowed
 from rollingfs.errors import CorruptChunkError, CorruptHeaderError, FolderOccupiedError
 from rollingfs.format import names
 from rollingfs.read.snapshot import Lookup
