@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 ROLLINGFS = Path(__file__).parents[1] / "rollingfs"
-ON_TOP = ("cli", "server", "parquet", "spark", "logging.py", "demo.py")
+ON_TOP = ("cli", "server", "ship", "parquet", "spark", "logging.py", "demo.py")
 TAKING = frozenset(
     {
         "rm",

@@ -16,6 +16,7 @@ from rollingfs.cli import (
     read,
     run as run_command,
     serve,
+    ship,
     show,
     streams,
     tiers,
@@ -56,7 +57,7 @@ def _common(
     """Accept the options before the command."""
 
 
-for _module in (show, top, read, change, streams, upkeep, policy, run_command, tiers, serve, doctor, jars):
+for _module in (show, top, read, change, ship, streams, upkeep, policy, run_command, tiers, serve, doctor, jars):
     _commands: Commands = _module.commands
     _commands.add_to(app)
 

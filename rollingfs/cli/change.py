@@ -13,12 +13,13 @@ from typing import Annotated, cast
 import typer
 
 from rollingfs.cli.command import Commands, OffsetOf, PathOf, PathsOf
+from rollingfs.cli.durations import parse_when
 from rollingfs.cli.errors import WrongUsage, value_of
 from rollingfs.cli.piped import Pipe
 from rollingfs.cli.session import Advance, Place, Session
 from rollingfs.cli.stopping import stopping
 from rollingfs.format.transitions import MISSING, Guard
-from rollingfs.fs.commit_on import CommitOn, parse_commit_on
+from rollingfs.fs.commit_on import CommitOn
 from rollingfs.fs.core import core
 from rollingfs.maintenance.erased import Erased
 from rollingfs.show.readable import count_text
@@ -58,7 +59,7 @@ def append(
     if commit_on is not None:
         if expected_offset is not None:
             raise WrongUsage("--expected-offset is for a single commit: leave out --commit-on")
-        _pipe(session, place, value_of("--commit-on", commit_on, _when), create, timestamps)
+        _pipe(session, place, value_of("--commit-on", commit_on, parse_when), create, timestamps)
         return
     if timestamps:
         raise WrongUsage("--timestamps is for lines that are committed as they come: give --commit-on")
@@ -77,13 +78,6 @@ def append(
         {"name": place.name, "offset": offset, "size": size},
         f"{path}: {size:,} bytes at offset {offset:,}",
     )
-
-
-def _when(text: str) -> CommitOn:
-    when = parse_commit_on([int(one) if one.isdigit() else one for one in text.split(",")])
-    if when.flush:
-        raise ValueError("'flush' is for a file, not for a pipe: give a time, bytes or lines")
-    return when
 
 
 def _pipe(session: Session, place: Place, when: CommitOn, create: bool, stamps: bool) -> None:

@@ -1,0 +1,80 @@
+"""``ship``: local files that grow, appended to segments, each line once."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from rollingfs.cli import output
+from rollingfs.cli.command import Commands, Time
+from rollingfs.cli.durations import parse_when
+from rollingfs.cli.errors import WrongUsage, value_of
+from rollingfs.cli.session import Session
+from rollingfs.cli.stopping import stopping
+from rollingfs.ship import Shipper
+from rollingfs.show.readable import count_text
+
+commands = Commands("Write")
+
+FilesOf = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="FILE... TARGET", show_default=False, help="Local files or patterns in quotes; then where they go."
+    ),
+]
+
+
+@commands("ship")
+def ship(
+    session: Session,
+    files: FilesOf,
+    once: bool = False,
+    into: bool = False,
+    commit_on: str = "1s,8MiB",
+    prefix: str = "",
+    partial_after: Time = None,
+    source: str | None = None,
+) -> None:
+    """Follow local files, and append their new lines to segments, each line exactly once.
+
+    The commit that appends lines also sets the position in the file, so a shipper may be killed, or started twice.
+    Files that are rotated, compressed or cut are followed. TARGET is a segment; or a folder with a segment for each
+    file, if it ends with a slash, or there are several files. With --json: name, size and
+    commits.
+
+    Parameters
+    ----------
+    once
+        Ship the lines that are there, and end.
+    into
+        TARGET is one segment for all files.
+    commit_on : WHEN
+        Commit by time, bytes or lines.
+    prefix : TEXT
+        Put a text before each line, with {host}, {file} or {path} in it.
+    partial_after : TIME
+        Ship a line without its end after this time; by default it waits for its end.
+    source : NAME
+        A name for this host's positions. Hosts that ship files of equal names into one segment need it.
+    """
+    *paths, target = files
+    if not paths:
+        raise WrongUsage("give the files, and then a segment or a folder that they go to")
+    place = session.place(target)
+    when = value_of("--commit-on", commit_on, parse_when)
+    options: dict[str, Any] = {
+        "into": into,
+        "commit_on": when,
+        "prefix": prefix,
+        "partial_after_s": partial_after,
+        "source": source,
+    }
+    try:
+        shipper = Shipper(place.fs, paths, place.path, say=output.complain, **options)
+    except (KeyError, ValueError) as error:
+        raise WrongUsage(str(error)) from error
+    with stopping() as stop:
+        (shipper.once if once else shipper.follow)(stop)
+    said = f"{target}: {shipper.bytes:,} bytes in {count_text(shipper.commits, 'commit')}"
+    session.report({"name": place.name, "size": shipper.bytes, "commits": shipper.commits}, said)

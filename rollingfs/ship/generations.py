@@ -1,0 +1,196 @@
+"""The generations of a log: the files that it was in, one after the other, by their names."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import stat
+from collections.abc import Iterator
+from typing import BinaryIO, cast
+
+from fsspec.compression import compr
+
+from rollingfs.runtime.values import value_class
+
+PACKERS = {".gz": "gzip", ".bz2": "bz2", ".xz": "xz"}
+"""Names of compressed files that can be read."""
+_PACKED = re.compile(r"(\.(?:gz|bz2|xz|zst|lz4|zip|Z))?")
+_COUNT_DIGITS_MAX = 4
+"""A number of more digits is a date: greater is newer. Of a count, greater is older."""
+_DATE = {"Y": r"\d{4}", "m": r"\d\d", "d": r"\d\d", "j": r"\d{3}", "H": r"\d\d", "M": r"\d\d", "S": r"\d\d"}
+_CODE = re.compile(r"%([A-Za-z])")
+CURRENT = (2,)
+"""The age of the file that has the name of the log; rotated files have less."""
+BLOCK_BYTES = 1024 * 1024
+LOOKS_MAX = 20
+"""Looks at a folder, until two in a row agree: a rotation may rename files between."""
+
+
+@value_class
+class Generation:
+    """A file as it was seen in its folder."""
+
+    path: str
+    inode: int
+    size: int
+    mtime_ns: int
+    is_current: bool
+    """Whether it has the name of the log, so that a program writes to it."""
+
+    @property
+    def is_packed(self) -> bool:
+        """Return whether it is compressed."""
+        return os.path.splitext(self.path)[1] in PACKERS
+
+    def is_after(self, mtime_ns: int) -> bool:
+        """Return whether it was written after a time; compressing keeps whole seconds of a file's time only."""
+        if self.is_packed:
+            return self.mtime_ns // 10**9 > mtime_ns // 10**9
+        return self.mtime_ns > mtime_ns
+
+
+class File:
+    """An open file: it can be read after it was renamed or deleted."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | getattr(os, "O_NONBLOCK", 0))
+        status = os.fstat(self.fd)
+        if not stat.S_ISREG(status.st_mode):
+            self.close()
+            raise OSError(errno.EINVAL, "It is not a regular file, so nothing of it was shipped", path)
+        self.inode = status.st_ino
+
+    def status(self) -> tuple[int, int]:
+        """Return its size, and the time of its last write in nanoseconds."""
+        status = os.fstat(self.fd)
+        return status.st_size, status.st_mtime_ns
+
+    def read(self, offset: int, size: int) -> bytes:
+        """Return bytes from an offset on, fewer at the end."""
+        return os.pread(self.fd, size, offset)
+
+    def begin(self) -> int:
+        """Return the offset of its first data: a writer that does not append leaves a hole when its file is cut."""
+        try:
+            return os.lseek(self.fd, 0, os.SEEK_DATA) if hasattr(os, "SEEK_DATA") else 0
+        except OSError:  # it is empty
+            return 0
+
+    def close(self) -> None:
+        """Give the descriptor back."""
+        os.close(self.fd)
+
+
+class PackedFile(File):
+    """A compressed file, which is read as what it was before."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        opened = compr[PACKERS[os.path.splitext(path)[1]]](os.fdopen(os.dup(self.fd), "rb"), mode="rb")
+        self._unpacked = cast(BinaryIO, opened)
+        self._size = self._end()
+
+    def _end(self) -> int:
+        while self._unpacked.read(BLOCK_BYTES):
+            pass
+        return self._unpacked.tell()
+
+    def begin(self) -> int:
+        return 0
+
+    def status(self) -> tuple[int, int]:
+        return self._size, super().status()[1]
+
+    def read(self, offset: int, size: int) -> bytes:
+        self._unpacked.seek(offset)
+        return self._unpacked.read(size)
+
+
+class Log:
+    """A log by its name: ``app.log``, or ``app-%Y%m%d.log`` for a program that begins a file for each date.
+
+    Raises
+    ------
+    ValueError
+        The name has a code other than %Y %m %d %j %H %M %S, or a code in a folder.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        folder, name = os.path.split(path)
+        self.is_dated = "%" in path
+        if self.is_dated and ("%" in folder or not set(_CODE.findall(name)) <= _DATE.keys() or "%%" in name):
+            raise ValueError(f"{path}: codes of dates are %Y %m %d %j %H %M %S, in the last part of the name")
+
+    @property
+    def name(self) -> str:
+        """Return the last part of the name, without codes of dates."""
+        bare = re.sub(r"[-_.]?(?:%[A-Za-z][-_.:T]?)*%[A-Za-z]", "", os.path.basename(self.path))
+        return bare or os.path.basename(self.path)
+
+    def age(self, name: str) -> tuple[int, ...] | None:
+        """Return a key that orders names of generations, the oldest first; None for a name of another file."""
+        base = os.path.basename(os.path.realpath(self.path) if not self.is_dated else self.path)
+        if self.is_dated:
+            pattern = _CODE.sub(lambda code: f"({_DATE[code[1]]})", re.escape(base).replace(r"\%", "%"))
+            found = re.fullmatch(f"{pattern}{_PACKED.pattern}", name)
+            codes = _CODE.findall(base)
+            by_code = dict(zip(codes, found.groups(), strict=False)) if found else {}
+            return tuple(int(by_code[code]) for code in _DATE if code in by_code) if found else None
+        if name == base:
+            return CURRENT
+        stem, extension = os.path.splitext(base)
+        after = rf"{re.escape(base)}(?:[-_.](\d[-\d._:T]*?)|\.old){_PACKED.pattern}"
+        within = rf"{re.escape(stem)}(?:\.(\d+)|[-_.](\d[-\d._:T]{{5,}}?)){re.escape(extension)}{_PACKED.pattern}"
+        found = re.fullmatch(after, name) or (re.fullmatch(within, name) if extension else None)
+        if not found:
+            return None
+        digits = next((one for one in found.groups()[:-1] if one), "1")
+        numbers = tuple(int(one) for one in re.findall(r"\d+", digits))
+        is_count = len(numbers) == 1 and numbers[0] < 10**_COUNT_DIGITS_MAX
+        return (0, -numbers[0]) if is_count else (1, *numbers)
+
+    def generations(self) -> list[Generation]:
+        """Return the files that are there, the oldest first, as two looks in a row see them."""
+        seen: list[Generation] = []
+        for _ in range(LOOKS_MAX):
+            before, seen = seen, self._look()
+            if [(one.path, one.inode) for one in before] == [(one.path, one.inode) for one in seen]:
+                break
+        return seen
+
+    def _look(self) -> list[Generation]:
+        folder = os.path.dirname(self.path if self.is_dated else os.path.realpath(self.path)) or "."
+        try:
+            names = os.listdir(folder)
+        except FileNotFoundError:
+            return []
+        aged = sorted((age, name) for name in names if (age := self.age(name)) is not None)
+        present = {name for _, name in aged}
+        return [
+            found
+            for age, name in aged
+            if (bare := _bare(name)) == name or (bare not in present and os.path.splitext(name)[1] in PACKERS)
+            for found in _seen(os.path.join(folder, name), age == CURRENT)
+        ]
+
+
+def _bare(name: str) -> str:
+    """Return a name without that of a compression."""
+    return re.sub(rf"{_PACKED.pattern[:-1]}$", "", name)
+
+
+def _seen(path: str, is_current: bool) -> Iterator[Generation]:
+    try:
+        status = os.stat(path)
+    except FileNotFoundError:  # it was renamed or deleted since the folder was listed
+        return
+    if stat.S_ISREG(status.st_mode):
+        yield Generation(path, status.st_ino, status.st_size, status.st_mtime_ns, is_current)
+
+
+def opened(generation: Generation) -> File:
+    """Return the file, open; that which has its name now."""
+    return PackedFile(generation.path) if generation.is_packed else File(generation.path)

@@ -1,0 +1,155 @@
+"""`Sender`: appends bytes and sets attributes in one commit, once, however often the store fails."""
+
+from __future__ import annotations
+
+import errno
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from rollingfs.errors import (
+    AppendOutcomeUnknown,
+    AttributeMismatchError,
+    CommitTimeoutError,
+    LockedError,
+    RollingError,
+)
+from rollingfs.format import transitions
+from rollingfs.format.transitions import Guard
+from rollingfs.fs.core import Core
+
+T = TypeVar("T")
+Attrs = Mapping[str, str | None]
+
+RETRY_S_MIN = 0.1
+RETRY_S_MAX = 10.0
+"""Pauses between failed tries double, up to this."""
+LOOK_S = 0.2
+"""Time between two looks, in a pause, whether the program is to end."""
+REPORT_S = 60.0
+"""Time between two reports of a store that fails."""
+PASSING = (AppendOutcomeUnknown, CommitTimeoutError, LockedError)
+"""Errors of rollingfs that a repetition mends. It repeats the condition, too, so it cannot append twice."""
+FINAL = (RollingError, FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError)
+
+
+class Stopped(Exception):
+    """The program is to end, and the store has not confirmed the commit."""
+
+
+def is_passing(error: OSError) -> bool:
+    """Return whether a repetition may succeed."""
+    return isinstance(error, PASSING) or not (isinstance(error, FINAL) or error.errno == errno.ENOTSUP)
+
+
+class Sender:
+    """Appends to one incarnation of a segment, on condition of its attributes.
+
+    Parameters
+    ----------
+    path
+        The backend's path of the segment.
+    is_stopped
+        Whether to give up at the next failure of the store.
+    say
+        Gets the report of a store that fails, once a minute.
+    """
+
+    def __init__(
+        self, core: Core, path: str, is_stopped: Callable[[], bool] = bool, say: Callable[[str], None] = print
+    ) -> None:
+        self.core, self.path = core, path
+        self.is_stopped, self.say = is_stopped, say
+        self.segment: str | None = None
+        """The incarnation; None while there is none."""
+        self.is_sealed = False
+        self._reported_s: float | None = None
+
+    def attrs(self) -> dict[str, str]:
+        """Return the newest attributes of the segment, none if it is missing.
+
+        Raises
+        ------
+        FileNotFoundError
+            The segment that this object has appended to was deleted or replaced.
+        Stopped
+            The store fails, and the program is to end.
+        """
+        return self._patiently(self._look)
+
+    def send(self, data: Callable[[], Any], before: Attrs, after: Attrs) -> bool:
+        """Append data and set attributes in one commit, unless the segment has that commit; make a missing segment.
+
+        Parameters
+        ----------
+        data
+            Makes the data, for each try.
+        before, after
+            The attributes that are expected, and those to set; they differ.
+
+        Returns
+        -------
+        bool
+            False if the attributes are others: another program has gone on, and nothing was written.
+
+        Raises
+        ------
+        OSError, ValueError
+            A repetition cannot succeed.
+        Stopped
+            The store fails, and the program is to end.
+        """
+
+        def attempt() -> bool:
+            guard, create = Guard(self.segment, expected_attrs=before), self.segment is None
+            extend = self.core.client.segments.extend
+            try:
+                written = self.core.run(extend(self.path, data(), attrs=after, guard=guard, create=create))
+            except AttributeMismatchError:
+                found = self._look()  # after a lost answer, an earlier try may be what is there
+                return all(found.get(key) == value for key, value in after.items())
+            self.segment = written.header.segment
+            return True
+
+        return self._patiently(attempt)
+
+    def seal(self) -> None:
+        """Let the segment take no more bytes."""
+        self._patiently(lambda: self.core.run(self.core.client.segments.seal(self.path, Guard(self.segment))))
+
+    def _look(self) -> dict[str, str]:
+        loaded = self.core.run(self.core.client.headers.load_durable(self.path))
+        if not loaded.live:
+            if self.segment is not None:
+                raise transitions.missing(self.path)
+            return {}
+        header = transitions.check_incarnation(transitions.live(loaded.header, self.path), self.segment, self.path)
+        self.segment, self.is_sealed = header.segment, header.sealed
+        return dict(header.attrs)
+
+    def _patiently(self, attempt: Callable[[], T]) -> T:
+        pause_s = RETRY_S_MIN
+        while True:
+            try:
+                done = attempt()
+            except OSError as error:
+                if not is_passing(error):
+                    raise
+                if self.is_stopped():
+                    raise Stopped(str(error)) from error
+                self._report(error)
+                self._wait(pause_s)
+                pause_s = min(2 * pause_s, RETRY_S_MAX)
+            else:
+                self._reported_s = None
+                return done
+
+    def _report(self, error: OSError) -> None:
+        if self._reported_s is None or time.monotonic() - self._reported_s >= REPORT_S:
+            self._reported_s = time.monotonic()
+            self.say(f"{self.path}: waiting for the store: {error}")
+
+    def _wait(self, seconds: float) -> None:
+        end_s = time.monotonic() + seconds
+        while not self.is_stopped() and (left_s := end_s - time.monotonic()) > 0:
+            time.sleep(min(LOOK_S, left_s))

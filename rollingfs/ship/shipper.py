@@ -1,0 +1,351 @@
+"""`Shipper`: follows logs, and appends what is new to segments."""
+
+from __future__ import annotations
+
+import glob
+import logging
+import os
+import platform
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from rollingfs.errors import visible
+from rollingfs.format.crc import crc32c
+from rollingfs.fs.commit_on import CommitOn, CommitOnGiven, parse_commit_on
+from rollingfs.fs.core import core
+from rollingfs.fs.filesystem import RollingFileSystem
+from rollingfs.runtime.values import value_class
+from rollingfs.ship.generations import Log
+from rollingfs.ship.lineage import LINE_FEED, NUL, Changed, Lineage, Piece
+from rollingfs.ship.sender import Sender, Stopped
+from rollingfs.write.ingest import SMALL_BYTES_MAX
+
+logger = logging.getLogger("rollingfs")
+
+COMMIT_ON = ("1s", "8MiB")
+POLL_S = 0.1
+FIND_S = 1.0
+"""Time between two looks for new files of patterns."""
+SOURCES_MAX = 48
+"""Maximum logs of one segment: the attributes of a segment have room for so many positions."""
+
+
+@value_class
+class Lag:
+    """What a log has that is not committed."""
+
+    path: str
+    segment: str
+    bytes: int
+    seconds: float
+    """Since when bytes wait."""
+    error: str | None
+
+
+@dataclass
+class Source:
+    """A log that is shipped, and what is to be done with its lines."""
+
+    lineage: Lineage
+    key: str
+    """Attribute of its position."""
+    prefix: bytes
+    is_begun: bool = False
+    error: str | None = None
+    piece: Piece | None = None
+
+
+@dataclass
+class Route:
+    """A segment, and the logs that go there."""
+
+    sender: Sender
+    sources: dict[str, Source] = field(default_factory=dict)
+    since_s: float | None = None
+    """When the oldest byte that waits was seen."""
+    error: Exception | None = None
+    """Why nothing more can be shipped there."""
+
+
+class Shipper:
+    """Follows logs and appends their new lines, each once, however often it is stopped, killed or started twice.
+
+    The commit that appends lines sets the position of their file, an attribute of the segment, on condition of the
+    position before. So there is no other state.
+
+    Parameters
+    ----------
+    fs
+        The filesystem of the segments.
+    files
+        Names of local files, patterns, or names with codes of dates (``app-%Y%m%d.log``), which are one log.
+    target
+        A segment; or a folder, with a segment for each log, if it ends with a slash or there are several logs.
+    into
+        Whether the target is one segment for all logs.
+    commit_on
+        What makes a commit due, as of ``open``: a time, bytes, or lines.
+    prefix
+        Text before each line; ``{host}``, ``{file}`` and ``{path}`` in it are replaced.
+    partial_after_s
+        Ship a line without its end after so long; by default it waits for its end.
+    source
+        A name that is part of each position: hosts that ship files of the same names into one segment need it.
+    say
+        Gets a line for what is lost, what fails, and what is waited for; by default it is logged.
+
+    Raises
+    ------
+    ValueError
+        An argument makes no sense.
+    """
+
+    def __init__(
+        self,
+        fs: RollingFileSystem,
+        files: Sequence[str],
+        target: str,
+        *,
+        into: bool = False,
+        commit_on: CommitOnGiven | CommitOn = COMMIT_ON,
+        prefix: str = "",
+        partial_after_s: float | None = None,
+        source: str | None = None,
+        say: Callable[[str], None] = logger.warning,
+    ) -> None:
+        if isinstance(files, str):
+            files = [files]
+        self.core, self.into, self.source = core(fs), into, source
+        self.files = [os.path.abspath(one) for one in files]
+        self.when = commit_on if isinstance(commit_on, CommitOn) else parse_commit_on(commit_on)
+        if self.when.flush:
+            raise ValueError("commit_on is 'flush', which is for an open file: give a time, bytes or lines")
+        self.prefix, self.partial_after_s = prefix, partial_after_s
+        prefix.format(host="", file="", path="")
+        is_one = len(files) == 1 and not glob.has_magic(files[0]) and not target.endswith("/")
+        self.target, self.is_segment = target.rstrip("/"), into or is_one
+        self.commits = self.bytes = 0
+        """Commits of this object, and the bytes of files that they have."""
+        self._say = say
+        self._stop: Callable[[], bool] = bool
+        self._routes: dict[str, Route] = {}
+        self._logs: dict[str, Log] = {}
+        self._found_s: float | None = None
+        for path in self.files:
+            Log(path)
+
+    def say(self, text: str) -> None:
+        """Report a line."""
+        self._say(visible(text))
+
+    # -- runs ----------------------------------------------------------------------------------------------
+
+    def once(self, stop: Callable[[], bool] = bool) -> None:
+        """Ship the whole lines that are there now.
+
+        Raises
+        ------
+        OSError
+            A log could not be shipped; the others were.
+        """
+        self._stop = stop
+        while self.step(flush=True) and not stop():
+            time.sleep(POLL_S)
+        self._end()
+
+    def follow(self, stop: Callable[[], bool]) -> None:
+        """Ship lines as they come, until `stop` returns true; then commit what waits.
+
+        Raises
+        ------
+        OSError
+            A log could not be shipped, or its last lines; the others were.
+        """
+        self._stop = stop
+        while not stop() and not (self._routes and all(route.error for route in self._routes.values())):
+            self.step()
+            time.sleep(POLL_S)
+        self.step(flush=True)
+        self._end()
+
+    def _end(self) -> None:
+        try:
+            for route in self._routes.values():
+                if route.error is not None:
+                    raise route.error
+                for source in route.sources.values():
+                    if source.error is not None:
+                        raise OSError(source.error)
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """Close the files; a later run finds their places in the segments."""
+        for route in self._routes.values():
+            for source in route.sources.values():
+                source.lineage.close()
+        self._routes.clear()
+        self._logs.clear()
+        self._found_s = None
+
+    def lags(self) -> list[Lag]:
+        """Return what each log has that is not committed, as of the last look."""
+        now_s = time.monotonic()
+        return [
+            Lag(
+                source.lineage.log.path,
+                route.sender.path,
+                source.lineage.lag_bytes,
+                now_s - route.since_s if route.since_s is not None and source.lineage.lag_bytes else 0.0,
+                str(route.error) if route.error is not None else source.error,
+            )
+            for route in self._routes.values()
+            for source in route.sources.values()
+        ]
+
+    # -- a step --------------------------------------------------------------------------------------------
+
+    def step(self, *, flush: bool = False) -> bool:
+        """Look at all logs once, and commit what is due, or all that waits.
+
+        Returns
+        -------
+        bool
+            Whether another step may find more, although no file changes.
+        """
+        if self._found_s is None or time.monotonic() - self._found_s >= FIND_S:
+            self._find()
+        found = [self._step(route, flush) for route in self._routes.values() if route.error is None]
+        return any(found)
+
+    def _step(self, route: Route, flush: bool) -> bool:
+        try:
+            if not all(source.is_begun for source in route.sources.values()):
+                self._begin(route)
+            pieces = [source for source in route.sources.values() if self._look(source)]
+            route.since_s = (route.since_s or time.monotonic()) if pieces else None
+            if pieces and (flush or self._is_due(route, pieces)):
+                self._send(route, pieces)
+                return True
+        except Stopped as error:
+            route.error = OSError(f"{route.sender.path}: the last lines are not written: {error}")
+        except (OSError, ValueError) as error:
+            route.error = error
+            self.say(f"{route.sender.path}: nothing more is shipped there: {error}")
+        return any(source.lineage.is_pending for source in route.sources.values())
+
+    def _begin(self, route: Route) -> None:
+        attrs = route.sender.attrs()
+        for source in route.sources.values():
+            source.lineage.begin(attrs.get(source.key))
+            source.is_begun = True
+
+    def _look(self, source: Source) -> bool:
+        """Look at a log; an error is reported, and the next look tries again."""
+        try:
+            source.piece, source.error = source.lineage.look(), None
+        except OSError as error:
+            said = f"{error.filename or source.lineage.log.path}: {error.strerror or error}"
+            if said != source.error:
+                self.say(said)
+            source.piece, source.error = None, said
+        return source.piece is not None
+
+    def _is_due(self, route: Route, sources: Sequence[Source]) -> bool:
+        pieces = [source.piece for source in sources if source.piece is not None]
+        if any(source.lineage.text is None for source in sources):
+            return True  # from then on a rotation cannot hide the file
+        when, size = self.when, sum(piece.size for piece in pieces)
+        return (
+            (when.bytes_min is not None and size >= when.bytes_min)
+            or (when.seconds is not None and time.monotonic() - (route.since_s or 0.0) >= when.seconds)
+            or (
+                when.lines_min is not None
+                and sum(block.count(LINE_FEED) for piece in pieces for block in piece.blocks()) >= when.lines_min
+            )
+        )
+
+    def _send(self, route: Route, sources: Sequence[Source]) -> None:
+        """Commit what waits; if another shipper has gone on, go on where that one is."""
+        pieces = [(source, source.piece) for source in sources if source.piece is not None]
+        before = {source.key: source.lineage.text for source, _ in pieces}
+        after = {source.key: str(piece.end) for source, piece in pieces}
+
+        def blocks() -> Iterator[bytes]:
+            for source, piece in pieces:
+                yield from payload(piece, source.prefix, ends=self.into)
+
+        is_small = sum(piece.size for _, piece in pieces) <= SMALL_BYTES_MAX // 2
+        try:
+            is_sent = route.sender.send(lambda: b"".join(blocks()) if is_small else blocks(), before, after)
+        except Changed:
+            for source, _ in pieces:
+                source.lineage.begin_again()
+            return
+        if is_sent:
+            route.since_s = None
+            self.commits += 1
+            for source, piece in pieces:
+                self.bytes += piece.size
+                source.lineage.done(piece)
+        else:
+            self._begin(route)
+
+    # -- which logs ----------------------------------------------------------------------------------------
+
+    def _find(self) -> None:
+        """Find new files of the patterns."""
+        self._found_s = time.monotonic()
+        for pattern in self.files:
+            found = glob.glob(pattern) if glob.has_magic(pattern) else [pattern]
+            for path in sorted(set(found) - self._logs.keys()):
+                if path == pattern or not any(_is_rotated(path, one) for one in [*found, *self._logs] if one != path):
+                    self._add(Log(path))
+
+    def _add(self, log: Log) -> None:
+        self._logs[log.path] = log
+        path = self.target if self.is_segment else f"{self.target}/{log.name}"
+        path = self.core.to_write(path)
+        route = self._routes.get(path)
+        if route is None:
+            route = self._routes[path] = Route(Sender(self.core, path, self._is_stopped, self.say))
+        key = f"ship-{crc32c(f'{self.source or str()}:{log.path}'.encode()):08x}"
+        if not self.into and route.sources:
+            other = next(iter(route.sources.values())).lineage.log.path
+            self.say(f"{log.path} is not shipped: {other} goes to {path}, and without --into a segment is for one log")
+        elif key in route.sources or len(route.sources) >= SOURCES_MAX:
+            self.say(f"{log.path} is not shipped: {path} has {len(route.sources)} logs, and room for {SOURCES_MAX}")
+        else:
+            lineage = Lineage(log, self.say, any_host=self.source is not None, partial_after_s=self.partial_after_s)
+            prefix = self.prefix.format(host=platform.node(), file=log.name, path=log.path)
+            route.sources[key] = Source(lineage, key, prefix.encode())
+
+    def _is_stopped(self) -> bool:
+        return self._stop()
+
+
+def _is_rotated(path: str, other: str) -> bool:
+    """Return whether a file is a generation of another log."""
+    return os.path.dirname(path) == os.path.dirname(other) and Log(other).age(os.path.basename(path)) is not None
+
+
+def payload(piece: Piece, prefix: bytes, *, ends: bool) -> Iterator[bytes]:
+    """Yield the bytes of a piece as the segment gets them.
+
+    Parameters
+    ----------
+    prefix
+        Bytes before each line.
+    ends
+        Whether a line that has no end gets one, because lines of other files may follow.
+    """
+    begins, block = ends or piece.before in (b"", LINE_FEED, NUL), b""
+    for block in filter(None, piece.blocks()):
+        if prefix:
+            yield (prefix if begins else b"") + block[:-1].replace(LINE_FEED, LINE_FEED + prefix) + block[-1:]
+            begins = block.endswith(LINE_FEED)
+        else:
+            yield block
+    if (ends or piece.is_last) and block and not block.endswith(LINE_FEED):
+        yield LINE_FEED

@@ -1,0 +1,105 @@
+"""`ship --once`: a file goes to its segment, each line once, whatever is killed."""
+
+import os
+import random
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from rollingfs import RollingFileSystem
+from rollingfs.ship import Shipper, lineage
+from tests.support.cli import COMMAND, Run, done, environment, failed
+
+
+def test_whole_lines_are_shipped_once(tmp_path: Path) -> None:
+    log, fs, said = tmp_path / "app.log", RollingFileSystem("file"), []
+    log.write_bytes(b"one\ntwo\nthr")
+    assert done("ship", "--once", log, tmp_path / "segment").text.endswith("8 bytes in 1 commit\n")
+    assert fs.cat_file(f"{tmp_path}/segment") == b"one\ntwo\n"
+    assert "0 bytes in 0 commits" in done("ship", "--once", log, tmp_path / "segment").text
+    with log.open("ab") as file:
+        file.write(b"ee\n")
+    Shipper(fs, [str(log)], f"{tmp_path}/segment", say=said.append).once()
+    assert fs.cat_file(f"{tmp_path}/segment") == b"one\ntwo\nthree\n"
+    assert not said
+
+
+@pytest.mark.slow
+def test_killed_shippers_leave_each_line_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log, segment, chance = tmp_path / "app.log", f"{tmp_path}/segment", random.Random(54)
+    fs, number = RollingFileSystem("file"), 0
+    command = [*COMMAND, "ship", "--commit-on", "line", str(log), segment]
+    with log.open("ab", buffering=0) as file:
+        for _ in range(6):
+            shippers = [subprocess.Popen(command, env=environment(), stderr=subprocess.DEVNULL) for _ in range(2)]
+            end_s = time.monotonic() + 1 + chance.random()
+            while time.monotonic() < end_s:
+                number += 1
+                file.write(b"%d\n" % number)
+            for one in shippers:
+                one.kill()
+                one.wait()
+    Shipper(fs, [str(log)], segment).once()
+    assert fs.cat_file(segment) == log.read_bytes()
+
+
+@pytest.mark.parametrize("what", ["folder", "pipe", "unreadable"])
+def test_an_unreadable_file_is_named(what: str, tmp_path: Path, monkeypatch) -> None:
+    good, bad = tmp_path / "good.log", tmp_path / "bad.log"
+    good.write_bytes(b"line\n")
+    if what == "folder":
+        bad.mkdir()
+    elif what == "pipe":
+        os.mkfifo(bad)
+    else:
+        bad.write_bytes(b"secret\n")
+        refuse = os.open
+
+        def opened(path, *given, **more):
+            if path == str(bad):
+                raise PermissionError(13, "Permission denied", path)
+            return refuse(path, *given, **more)
+
+        monkeypatch.setattr(os, "open", opened)
+    said = []
+    fs = RollingFileSystem("file")
+    with pytest.raises(OSError, match=r"bad\.log: .*"):
+        Shipper(fs, [str(bad), str(good)], f"{tmp_path}/to/", say=said.append).once()
+    assert fs.cat_file(f"{tmp_path}/to/good.log") == b"line\n"
+    assert len(said) == 1
+    assert "bad.log" in said[0]
+
+
+def test_a_long_line_goes_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lineage, "PART_BYTES", 64)
+    log, fs = tmp_path / "app.log", RollingFileSystem("file")
+    log.write_bytes(b"a\n" + b"x" * 1000)
+    Shipper(fs, [str(log)], f"{tmp_path}/segment").once()
+    assert fs.cat_file(f"{tmp_path}/segment") == b"a\n" + b"x" * 1000
+
+
+@pytest.mark.parametrize("words", [["--commit-on", "flush"], ["--prefix", "{who}"], ["--prefix", "{"]])
+def test_wrong_options_are_refused(words: list[str], tmp_path: Path) -> None:
+    failed("ship", "--once", *words, tmp_path / "app.log", tmp_path / "segment", code=2)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_replaced_segment_is_an_error(tmp_path: Path) -> None:
+    log, fs, segment = tmp_path / "app.log", RollingFileSystem("file"), f"{tmp_path}/segment"
+    log.write_bytes(b"one\n")
+    shipper = Shipper(fs, [str(log)], segment, say=lambda line: None)
+    shipper.step()
+    fs.rm(segment)
+    fs.pipe_file(segment, b"other")
+    with log.open("ab") as file:
+        file.write(b"two\n")
+    shipper.step(flush=True)
+    with pytest.raises(FileNotFoundError, match="another has its name"):
+        shipper.once()
+    fs.seal(segment)
+    again = Run("ship", "--once", log, segment)
+    assert again.code == 1
+    assert "it takes no more bytes, so nothing was written" in again.err
+    assert fs.cat_file(segment) == b"other"
