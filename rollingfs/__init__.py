@@ -39,13 +39,13 @@ if TYPE_CHECKING:
     from rollingfs.fs.follower import Follower as Follower
     from rollingfs.fs.segment_handle import Segment as Segment
     from rollingfs.fs.stream_handle import Stream as Stream
-    from rollingfs.maintenance.collected import Collected as Collected
-    from rollingfs.maintenance.erased import Erased as Erased
-    from rollingfs.maintenance.offload import Offloaded as Offloaded
-    from rollingfs.maintenance.rebuild import Rebuilt as Rebuilt
-    from rollingfs.maintenance.state import SegmentState as SegmentState
     from rollingfs.policy import OffloadPolicy as OffloadPolicy, RollingPolicy as RollingPolicy
+    from rollingfs.segment.files.collected import Collected as Collected
+    from rollingfs.segment.files.erased import Erased as Erased
+    from rollingfs.segment.files.offload import Offloaded as Offloaded
+    from rollingfs.segment.files.state import SegmentState as SegmentState
     from rollingfs.segment.verbs.export import Exported as Exported
+    from rollingfs.segment.verbs.rebuild import Rebuilt as Rebuilt
     from rollingfs.show.metrics import Metrics as Metrics
     from rollingfs.stream.blocks import OffloadStatus as OffloadStatus
     from rollingfs.stream.cut import StreamCut as StreamCut
@@ -67,12 +67,12 @@ _MODULES = {
         "fs.follower": "Follower",
         "fs.segment_handle": "Segment",
         "fs.stream_handle": "Stream",
-        "maintenance.collected": "Collected",
-        "maintenance.erased": "Erased",
+        "segment.files.collected": "Collected",
+        "segment.files.erased": "Erased",
         "segment.verbs.export": "Exported",
-        "maintenance.offload": "Offloaded",
-        "maintenance.rebuild": "Rebuilt",
-        "maintenance.state": "SegmentState",
+        "segment.files.offload": "Offloaded",
+        "segment.verbs.rebuild": "Rebuilt",
+        "segment.files.state": "SegmentState",
         "policy": "OffloadPolicy RollingPolicy",
         "show.metrics": "Metrics",
         "stream.blocks": "OffloadStatus",

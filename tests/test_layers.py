@@ -128,3 +128,16 @@ def test_a_package_hides_no_module_of_its_own(package: Path) -> None:
     below = [*package.parent.glob("*.py"), *(path.parent for path in package.parent.glob("*/__init__.py"))]
     hidden = {path.stem for path in below} & set(_bound(package))
     assert hidden == VERBS_OF_THEIR_MODULES.get(package.parent.name, set())
+
+
+# -- verbs -------------------------------------------------------------------------------------------------------
+
+COMPOSED = {("erase", "collect")}
+"""An erase is a truncation, and a collection whose report shows what is left."""
+
+
+def test_a_verb_imports_no_other_verb() -> None:
+    verbs = "rollingfs.segment.verbs."
+    edges = {(verb, name) for verb, found in _graph().items() for name in found if verb.startswith(verbs)}
+    found = {(verb.removeprefix(verbs), name.removeprefix(verbs)) for verb, name in edges if name.startswith(verbs)}
+    assert found == COMPOSED

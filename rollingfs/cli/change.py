@@ -21,7 +21,7 @@ from rollingfs.cli.stopping import stopping
 from rollingfs.format.transitions import MISSING, Guard
 from rollingfs.fs.commit_on import CommitOn
 from rollingfs.fs.core import core
-from rollingfs.maintenance.erased import Erased
+from rollingfs.segment.files.erased import Erased
 from rollingfs.show.readable import count_text
 from rollingfs.write.ingest import PIECE_BYTES, Intake
 

@@ -13,8 +13,8 @@ from rollingfs.cli.errors import WrongUsage
 from rollingfs.cli.follow import follow_all
 from rollingfs.cli.run import offload_by_policies
 from rollingfs.cli.session import Session
-from rollingfs.maintenance.offload import Offloaded
 from rollingfs.policy import BLOCK_BYTES, DELETION_LAG_S, TIER_DEFAULT
+from rollingfs.segment.files.offload import Offloaded
 from rollingfs.show.readable import count_text
 
 commands = Commands("Tiers")

@@ -21,8 +21,8 @@ from rollingfs.cli.keys import keyboard
 from rollingfs.cli.session import Place, Session
 from rollingfs.cli.stores import split
 from rollingfs.errors import visible
-from rollingfs.maintenance.outlook import Outlook
-from rollingfs.maintenance.state import SegmentState
+from rollingfs.segment.files.outlook import Outlook
+from rollingfs.segment.files.state import SegmentState
 from rollingfs.show.outlook_text import joins_mark, moves_mark, sizes_mark, sizes_text, upkeep_texts
 from rollingfs.show.prices import prices_of
 from rollingfs.show.readable import count_text, size_text

@@ -15,8 +15,8 @@ from rollingfs.cli.session import Advance, Place, Session
 from rollingfs.errors import CorruptHeaderError
 from rollingfs.folders.collect_tree import CollectedTree, TreeCollector
 from rollingfs.fs.core import core
-from rollingfs.maintenance.collected import Collected
-from rollingfs.maintenance.rebuild import Rebuilt
+from rollingfs.segment.files.collected import Collected
+from rollingfs.segment.verbs.rebuild import Rebuilt
 from rollingfs.segment.verbs.verify import Verified, damaged
 from rollingfs.show.readable import count_text
 

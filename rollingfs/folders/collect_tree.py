@@ -11,10 +11,11 @@ from rollingfs.backend import shared_errors
 from rollingfs.errors import CorruptHeaderError
 from rollingfs.folders.listing import REPORT, ROWLESS_MAX, Listings
 from rollingfs.format import names
-from rollingfs.maintenance.collected import Collected
 from rollingfs.read.folder_contents import removed_path
 from rollingfs.runtime.values import value_class
 from rollingfs.segment.at import At
+from rollingfs.segment.files.collected import Collected
+from rollingfs.segment.verbs.collect import collect
 
 logger = logging.getLogger("rollingfs")
 
@@ -223,8 +224,7 @@ class TreeCollector:
         named: frozenset[str],
     ) -> Collected | Failure:
         try:
-            collect = self.client.collector.collect
-            collected = await collect(path, grace_s=grace_s, dry_run=dry_run, seen=seen, named=named)
+            collected = await collect(self.client, path, grace_s=grace_s, dry_run=dry_run, seen=seen, named=named)
         except FileNotFoundError:
             collected = Collected()  # somebody else deleted its leftovers meanwhile
         except (OSError, ValueError) as error:

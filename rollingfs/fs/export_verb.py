@@ -21,12 +21,12 @@ from rollingfs.fs import arguments
 from rollingfs.fs.core import Core
 from rollingfs.fs.progress import begin
 from rollingfs.fs.target import ALIASES, adapt, open_azure_target, require_client
-from rollingfs.maintenance.steps import Progress
 from rollingfs.runtime.bridge import Bridge
+from rollingfs.runtime.steps import Progress
 
 if TYPE_CHECKING:
-    from rollingfs.maintenance.rebuild import Rebuilt
     from rollingfs.segment.verbs.export import Exported
+    from rollingfs.segment.verbs.rebuild import Rebuilt
 
 
 async def export(
@@ -134,6 +134,8 @@ async def rebuild(
     ValueError
         `start` or `to` cannot be; or what is to be left out, or an incarnation, is not there.
     """
+    from rollingfs.segment.verbs.rebuild import rebuild
+
     path, to = (names.check_segment_name(core.strip(one)) for one in (path, to))
     arguments.check_offset(path, start, "start")
     arguments.check_switches(dry_run=dry_run)
@@ -141,8 +143,8 @@ async def rebuild(
         raise TypeError(f"{path}: leave_out and incarnations take lists, not one text; nothing was made")
 
     tell = begin(callback, None, progress)
-    return await core.client.rebuilder.rebuild(
-        path, to, start, leave_out=leave_out, incarnations=incarnations, dry_run=dry_run, progress=tell
+    return await rebuild(
+        core.client, path, to, start, leave_out=leave_out, incarnations=incarnations, dry_run=dry_run, progress=tell
     )
 
 

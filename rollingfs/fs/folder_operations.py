@@ -18,7 +18,7 @@ from rollingfs.policy import parse_seconds
 
 if TYPE_CHECKING:
     from rollingfs.folders.collect_tree import Progress
-    from rollingfs.maintenance.collected import Collected
+    from rollingfs.segment.files.collected import Collected
 
 MODE = 0o777
 """The rights of a folder before the umask, as pathlib and `os.mkdir` have them."""
@@ -202,6 +202,8 @@ async def collect(
     callback
         Counts the segments that are done, in fsspec's way.
     """
+    from rollingfs.segment.verbs.collect import collect
+
     grace_s = None if grace is None else parse_seconds(grace)
     if recursive:
         from rollingfs.folders.collect_tree import TreeCollector
@@ -211,6 +213,6 @@ async def collect(
             core.strip(path), grace_s=grace_s, dry_run=dry_run, progress=progress, begin=partial(begin, callback)
         )
     tell = begin(callback, 1)
-    collected = await core.client.collector.collect(core.to_write(path), grace_s=grace_s, dry_run=dry_run)
+    collected = await collect(core.client, core.to_write(path), grace_s=grace_s, dry_run=dry_run)
     tell(1)
     return collected

@@ -18,8 +18,8 @@ from fsspec import AbstractFileSystem
 
 from rollingfs.backend.tiers import check_tier
 from rollingfs.fs.core import core
-from rollingfs.maintenance.rewrite import REWRITE_BYTES_MAX
 from rollingfs.policy import OffloadPolicy, parse_bytes
+from rollingfs.segment.files.rewrite import REWRITE_BYTES_MAX
 from rollingfs.stream.blocks import POLL_S_MAX, Move, OffloadStatus, Wait
 from rollingfs.stream.follow import Followed
 from rollingfs.stream.following import Following

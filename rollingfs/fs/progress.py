@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fsspec.callbacks import Callback
 
-from rollingfs.maintenance.steps import Progress
+from rollingfs.runtime.steps import Progress
 
 
 def begin(callback: Callback, total: int | None, progress: Progress | None = None) -> Progress:

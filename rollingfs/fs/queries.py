@@ -19,7 +19,7 @@ from rollingfs.fs.core import Core
 from rollingfs.fs.policy_verbs import look_at, policies_at
 
 if TYPE_CHECKING:
-    from rollingfs.maintenance.state import SegmentState
+    from rollingfs.segment.files.state import SegmentState
     from rollingfs.stream.offload_policy import Policies
 
 logger = logging.getLogger("rollingfs")
@@ -224,7 +224,7 @@ async def states(
     FileNotFoundError
         Nothing is there.
     """
-    from rollingfs.maintenance.offload import Chosen
+    from rollingfs.segment.files.offload import Chosen
 
     if maxdepth is not None and maxdepth < 1:
         raise ValueError("maxdepth must be at least 1")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Protocol
 
 from rollingfs.commit.chunk_files import Staged
@@ -158,7 +159,11 @@ async def truncate(at: Binding, offset: int, erase: bool = False, as_bytes: bool
     arguments.check_offset(at.path, offset)
     arguments.check_switches(erase=erase, as_bytes=as_bytes)
     await at.bind()
-    change: Any = at.client.eraser.erase if erase else at.client.segments.truncate
+    change: Any = at.client.segments.truncate
+    if erase:
+        from rollingfs.segment.verbs.erase import erase as cut
+
+        change = partial(cut, at.client)
     try:
         if as_bytes:
             return await change(at.path, offset, at.guard())

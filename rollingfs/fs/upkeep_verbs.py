@@ -9,13 +9,13 @@ from fsspec.callbacks import DEFAULT_CALLBACK, Callback
 from rollingfs.format import names
 from rollingfs.fs.binding import Binding
 from rollingfs.fs.progress import begin
-from rollingfs.maintenance.steps import Progress
 from rollingfs.policy import BLOCK_BYTES, DELETION_LAG_S, READERS_GRACE_S, TIER_DEFAULT, parse_bytes, parse_seconds
+from rollingfs.runtime.steps import Progress
 
 if TYPE_CHECKING:
-    from rollingfs.maintenance.collected import Collected
-    from rollingfs.maintenance.consolidate import Consolidated
-    from rollingfs.maintenance.offload import Offloaded
+    from rollingfs.segment.files.collected import Collected
+    from rollingfs.segment.files.consolidate import Consolidated
+    from rollingfs.segment.files.offload import Offloaded
     from rollingfs.segment.verbs.verify import Verified
 
 
@@ -67,7 +67,7 @@ async def offload(
     CorruptChunkError
         A chunk or its copy is damaged; that chunk stays where it is.
     """
-    from rollingfs.maintenance.offload import Chosen, Offloader
+    from rollingfs.segment.files.offload import Chosen, Offloader
     from rollingfs.stream.ledger import Ledgers
     from rollingfs.stream.offload_policy import Asked, check_retention
 
@@ -101,7 +101,7 @@ async def onload(
     callback: Callback = DEFAULT_CALLBACK,
 ) -> Offloaded:
     """Move the chunks of a segment back from a tier, or from all tiers; otherwise as `offload`."""
-    from rollingfs.maintenance.offload import Chosen, Offloader
+    from rollingfs.segment.files.offload import Chosen, Offloader
 
     chosen, lag_s = Chosen.parse(upto, None, None), parse_seconds(deletion_lag)
     tell = begin(callback, (await at.header()).size, progress)
@@ -161,9 +161,11 @@ async def collect(at: Binding, grace: float | str | None = None, dry_run: bool =
     dry_run
         Delete nothing; return what would be deleted.
     """
+    from rollingfs.segment.verbs.collect import collect
+
     await at.refresh()
     grace_s = None if grace is None else parse_seconds(grace)
-    collected = await at.client.collector.collect(at.path, grace_s=grace_s, dry_run=dry_run)
+    collected = await collect(at.client, at.path, grace_s=grace_s, dry_run=dry_run)
     at.advance()
     return collected
 
@@ -193,7 +195,7 @@ async def consolidate(
     CorruptChunkError
         A chunk is missing, too short, or fails its checksum.
     """
-    from rollingfs.maintenance.consolidate import Consolidated, Consolidator
+    from rollingfs.segment.files.consolidate import Consolidated, Consolidator
 
     header = (await at.current.look()).header
     if header is None:

@@ -26,9 +26,7 @@ from rollingfs.write.budget import WRITE_MEMORY_BYTES_DEFAULT, Budget, check_wri
 from rollingfs.write.segment_operations import Segments
 
 if TYPE_CHECKING:
-    from rollingfs.maintenance.collect import Collector
-    from rollingfs.maintenance.erase import Eraser
-    from rollingfs.maintenance.rebuild import Rebuilder
+    from rollingfs.segment.files.references import References
     from rollingfs.write.concat import Concats
     from rollingfs.write.cuts import Cuts
 
@@ -116,25 +114,11 @@ class At(Store):
         return Cuts(self.commits, self.segments, self.fetcher)
 
     @cached_property
-    def collector(self) -> Collector:
-        """Collection."""
-        from rollingfs.maintenance.collect import Collector
+    def references(self) -> References:
+        """The files that headers refer to."""
+        from rollingfs.segment.files.references import References
 
-        return Collector(self.commits, self.lookup, self.commits.merges)
-
-    @cached_property
-    def eraser(self) -> Eraser:
-        """Erasure."""
-        from rollingfs.maintenance.erase import Eraser
-
-        return Eraser(self.commits, self.segments, self.fetcher, self.collector)
-
-    @cached_property
-    def rebuilder(self) -> Rebuilder:
-        """Rebuilds of lost headers."""
-        from rollingfs.maintenance.rebuild import Rebuilder
-
-        return Rebuilder(self.commits, self.segments)
+        return References(self.pages)
 
     def after_fork(self) -> None:
         """In a child process: another writer, no connection and no lock of the parent's."""

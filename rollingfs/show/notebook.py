@@ -7,8 +7,8 @@ from html import escape
 
 from rollingfs.errors import visible
 from rollingfs.format.header import Chunk, Header
-from rollingfs.maintenance.outlook import SIZES, Outlook
 from rollingfs.read.snapshot import Snapshot
+from rollingfs.segment.files.outlook import SIZES, Outlook
 from rollingfs.show.outlook_text import upkeep_texts
 from rollingfs.show.prices import Prices
 from rollingfs.show.readable import count_text, size_text

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rollingfs.maintenance.outlook import SIZES, Outlook
+from rollingfs.segment.files.outlook import SIZES, Outlook
 from rollingfs.show.prices import Prices, reads_text, storage_text
 from rollingfs.show.readable import count_text, size_text
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from rollingfs.format.header import Chunk, Entry, Page
-from rollingfs.maintenance.outlook import SIZES, size_class
 from rollingfs.read.snapshot import Snapshot
 from rollingfs.runtime.values import value_class
+from rollingfs.segment.files.outlook import SIZES, size_class
 from rollingfs.show.readable import count_text
 
 WIDTH = 72

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from dataclasses import field, replace
 
 from rollingfs.format.header import Chunk, Header
-from rollingfs.maintenance.offload import Chosen
 from rollingfs.policy import BLOCK_BYTES, parse_bytes, parse_seconds
 from rollingfs.runtime.values import value_class
+from rollingfs.segment.files.offload import Chosen
 
 MAX_DELAY_S = 600.0
 POLL_S_MIN = 1.0

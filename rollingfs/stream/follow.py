@@ -18,11 +18,11 @@ from rollingfs.commit.header_cache import Loaded
 from rollingfs.commit.index_pages import read_map
 from rollingfs.format import names, transitions
 from rollingfs.format.header import Header
-from rollingfs.maintenance.offload import DamagedBlocksError, Offloaded, Offloader, check_may_move
-from rollingfs.maintenance.swaps import window_of
 from rollingfs.policy import OffloadPolicy
 from rollingfs.runtime.values import value_class
 from rollingfs.segment.at import At
+from rollingfs.segment.files.offload import DamagedBlocksError, Offloaded, Offloader, check_may_move
+from rollingfs.segment.files.replace_chunks import window_of
 from rollingfs.segment.verbs.roll import roll
 from rollingfs.stream import blocks
 from rollingfs.stream.blocks import MAX_DELAY_S, RETRY_S_MAX, SLOW_S, BlockRule, Hot, Move, OffloadStatus, Wait

@@ -9,9 +9,9 @@ from functools import partial
 
 from rollingfs.errors import TIER_ERRORS
 from rollingfs.format.header import Header
-from rollingfs.maintenance.offload import Offloaded, Offloader
 from rollingfs.runtime.values import value_class
 from rollingfs.segment.at import At
+from rollingfs.segment.files.offload import Offloaded, Offloader
 from rollingfs.stream.follow import Followed, fixed
 from rollingfs.stream.ledger import Ledgers
 from rollingfs.stream.ledger_codec import Ledger

@@ -8,7 +8,6 @@ from dataclasses import field
 
 from rollingfs.format import names
 from rollingfs.format.header import Header
-from rollingfs.maintenance.offload import Chosen
 from rollingfs.policy import (
     BLOCK_BYTES,
     DELETION_LAG_S,
@@ -20,6 +19,7 @@ from rollingfs.policy import (
     parse_seconds,
 )
 from rollingfs.runtime.values import value_class
+from rollingfs.segment.files.offload import Chosen
 from rollingfs.stream.ledger_codec import Ledger
 from rollingfs.stream.retention import RetentionPolicy
 

@@ -11,13 +11,14 @@ from rollingfs.format import names
 from rollingfs.format.header import GRACE_S, Header, Phase
 from rollingfs.format.policies import Fields
 from rollingfs.format.transitions import Guard
-from rollingfs.maintenance.collected import Collected
-from rollingfs.maintenance.consolidate import Consolidator
-from rollingfs.maintenance.offload import Offloaded
 from rollingfs.policy import READERS_GRACE_S
 from rollingfs.read.snapshot import Snapshot
 from rollingfs.runtime.values import value_class
 from rollingfs.segment.at import At
+from rollingfs.segment.files.collected import Collected
+from rollingfs.segment.files.consolidate import Consolidator
+from rollingfs.segment.files.offload import Offloaded
+from rollingfs.segment.verbs.collect import collect
 from rollingfs.segment.verbs.roll import roll
 from rollingfs.stream.ledger import Ledgers
 from rollingfs.stream.ledger_codec import Ledger
@@ -165,6 +166,6 @@ async def collect_segment(
 ) -> Collected:
     """Collect what lies in the folder of a segment, or of one that was; nothing if somebody has done it meanwhile."""
     try:
-        return await client.collector.collect(path, grace_s=grace_s, dry_run=dry_run, **known)
+        return await collect(client, path, grace_s=grace_s, dry_run=dry_run, **known)
     except FileNotFoundError:
         return Collected()

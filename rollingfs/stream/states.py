@@ -19,12 +19,12 @@ from rollingfs.folders.listing import REPORT, Listings, Scan
 from rollingfs.format import names
 from rollingfs.format.header import Entry, Header
 from rollingfs.format.transitions import live
-from rollingfs.maintenance.offload import Chosen
-from rollingfs.maintenance.outlook import Outlook
-from rollingfs.maintenance.runs import Plan
-from rollingfs.maintenance.state import SegmentState
 from rollingfs.read.snapshot import Snapshot
 from rollingfs.segment.at import At
+from rollingfs.segment.files.join_plan import Plan
+from rollingfs.segment.files.offload import Chosen
+from rollingfs.segment.files.outlook import Outlook
+from rollingfs.segment.files.state import SegmentState
 from rollingfs.stream.following import POLICIES_S_MAX
 from rollingfs.stream.ledger import Ledgers
 from rollingfs.stream.ledger_codec import Ledger

@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
 from typing import Any
 
-from rollingfs.maintenance.consolidate import Consolidated
-from rollingfs.maintenance.offload import Offloaded
 from rollingfs.runtime.values import value_class
+from rollingfs.segment.files.consolidate import Consolidated
+from rollingfs.segment.files.offload import Offloaded
 
 logger = logging.getLogger("rollingfs")
 

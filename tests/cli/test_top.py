@@ -11,8 +11,8 @@ from rich.console import Console
 
 from rollingfs import RollingFileSystem
 from rollingfs.cli import output, top
-from rollingfs.maintenance.outlook import Outlook
-from rollingfs.maintenance.state import SegmentState
+from rollingfs.segment.files.outlook import Outlook
+from rollingfs.segment.files.state import SegmentState
 from rollingfs.show.outlook_text import next_text, saved_text
 from rollingfs.show.prices import prices_of
 from tests.support.cli import Run, done, terminal

@@ -14,6 +14,7 @@ from rollingfs.backend import shared_errors
 from rollingfs.commit import attempt
 from rollingfs.format.header import COMMITS_MAX, GRACE_S
 from rollingfs.runtime.concurrency import drive
+from rollingfs.segment.verbs.collect import collect
 from tests.support.backends import Scripted, fail, private_memory, raises
 from tests.support.faults import Store
 from tests.support.site import Site
@@ -110,7 +111,7 @@ def test_a_writer_that_was_idle_while_its_segment_was_collected_and_made_anew_kn
     idle.create("/a", [b"1", b"2"])
     drive(other.client.segments.delete("/a"))
     store.lapse(GRACE_S + 1)
-    drive(other.client.collector.collect("/a"))
+    drive(collect(other.client, "/a"))
     other.create("/a")
     assert idle.append("/a", b"new") == 0
 

@@ -10,8 +10,8 @@ from rollingfs.folders.collect_tree import TreeCollector
 from rollingfs.format import names
 from rollingfs.format.header import GRACE_S
 from rollingfs.format.pin_codec import Pin, format_pin
-from rollingfs.maintenance.collected import CHUNK, DROPPED, LEFTOVER, PIN, PLAIN, PROBE, STAGED, TOMBSTONE
 from rollingfs.runtime.concurrency import drive
+from rollingfs.segment.files.collected import CHUNK, DROPPED, LEFTOVER, PIN, PLAIN, PROBE, STAGED, TOMBSTONE
 from tests.support.backends import Scripted, Shifted, private_memory
 from tests.support.life import World
 

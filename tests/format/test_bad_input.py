@@ -14,6 +14,7 @@ from rollingfs.format.index_codec import format_page, parse_page
 from rollingfs.format.tokens import seal_text
 from rollingfs.runtime.concurrency import drive
 from rollingfs.segment.at import At
+from rollingfs.segment.verbs.collect import collect
 from tests.support.backends import private_memory
 
 AT = "at=2026-11-20T10:00:00.000Z"
@@ -58,7 +59,7 @@ OPERATIONS = {
     "delete": lambda client: client.segments.delete(PATH),
     "read": lambda client: client.lookup.view(PATH, fresh=True),
     "concat": lambda client: client.concats.concat(PATH, [f"{PATH}-source"]),
-    "collect": lambda client: client.collector.collect(PATH, grace_s=0),
+    "collect": lambda client: collect(client, PATH, grace_s=0),
 }
 
 

@@ -32,13 +32,13 @@ def _below(loaded: list[str], *packages: str) -> list[str]:
 def test_a_new_filesystem_has_imported_few_modules_and_none_that_only_some_users_need() -> None:
     loaded = _loaded()
     assert _below(loaded, *FEW) == []
-    assert _below(loaded, "maintenance.") == ["rollingfs.maintenance.steps"]
+    assert _below(loaded, "segment.files.", "segment.verbs.") == []
     assert len(loaded) <= LOADED_MAX
 
 
-def test_an_append_and_a_read_import_no_maintenance() -> None:
+def test_an_append_and_a_read_import_no_other_verbs() -> None:
     loaded = _loaded(f"{APPEND}; assert fs.open('/logs/a').read() == fs.cat_file('/logs/a') == b'x'")
-    assert _below(loaded, "maintenance.") == ["rollingfs.maintenance.steps"]
+    assert _below(loaded, "segment.files.", "segment.verbs.") == []
     assert not _below(loaded, "write.concat", "stream")
 
 

@@ -8,8 +8,8 @@ from hypothesis import given, settings, strategies as st
 from rollingfs import CorruptChunkError, RollingPolicy
 from rollingfs.format import names
 from rollingfs.format.header import Chunk
-from rollingfs.maintenance.runs import PARTS_MAX, plan
-from rollingfs.maintenance.steps import Steps
+from rollingfs.runtime.steps import Steps
+from rollingfs.segment.files.join_plan import PARTS_MAX, plan
 from tests.support.backends import Scripted, private_memory
 from tests.support.examples import examples
 from tests.support.life import World, pieces_of

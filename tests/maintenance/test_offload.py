@@ -16,10 +16,10 @@ from rollingfs.errors import BadOffsetError, ConflictError, CorruptChunkError, U
 from rollingfs.folders.collect_tree import TreeCollector
 from rollingfs.format import names
 from rollingfs.format.header import AGE_S_MAX, GRACE_S
-from rollingfs.maintenance import offload as offload_module
-from rollingfs.maintenance.offload import Offloaded
 from rollingfs.runtime.concurrency import drive
 from rollingfs.segment.at import At
+from rollingfs.segment.files import offload as offload_module
+from rollingfs.segment.files.offload import Offloaded
 from tests.support.faults import CLOCK, Store, TieredStore
 from tests.support.life import World, pieces_of
 from tests.support.small import SMALL, Failing, client, filled, is_whole

@@ -11,11 +11,11 @@ from rollingfs.errors import CorruptChunkError, CorruptHeaderError
 from rollingfs.format import names, object_metadata
 from rollingfs.format.header import GRACE_S
 from rollingfs.format.object_metadata import parse_label
-from rollingfs.maintenance import swaps
-from rollingfs.maintenance.rebuild import OTHERS, Rebuilt
-from rollingfs.maintenance.rebuild_evidence import AmbiguousRebuildError, Gap
-from rollingfs.maintenance.rebuild_plan import OTHER
 from rollingfs.runtime.concurrency import drive
+from rollingfs.segment.files import replace_chunks as swaps
+from rollingfs.segment.files.rebuild_evidence import AmbiguousRebuildError, Gap
+from rollingfs.segment.files.rebuild_plan import OTHER
+from rollingfs.segment.verbs.rebuild import OTHERS, Rebuilt, rebuild as rebuild_segment
 from tests.support.faults import Crashed, Fault, Store, TieredStore
 from tests.support.life import World
 from tests.support.small import DATA, Failing, client, five, is_whole, shrink_pages
@@ -54,7 +54,7 @@ def lost():
 
 
 def rebuild(world: World, start: int = 0, **how: object) -> Rebuilt:
-    return drive(world.client.rebuilder.rebuild(A, NEW, start, **how))
+    return drive(rebuild_segment(world.client, A, NEW, start, **how))
 
 
 def test_all_but_the_tail_returns_as_a_dry_run_says_and_nothing_old_is_touched(lost):
@@ -98,14 +98,14 @@ def test_what_has_a_header_was_deleted_or_never_was_is_refused(store, world):
     with pytest.raises(FileExistsError, match="has a header"):
         rebuild(world)
     with pytest.raises(ValueError, match="another name"):
-        drive(world.client.rebuilder.rebuild(A, A, 0))
+        drive(rebuild_segment(world.client, A, A, 0))
     with pytest.raises(ValueError, match="at least 0"):
         rebuild(world, -1)
     world.delete(A)
     with pytest.raises(FileNotFoundError, match="deleted, not lost"):
         rebuild(world)
     with pytest.raises(FileNotFoundError, match="no chunks"):
-        drive(world.client.rebuilder.rebuild("/stream/never", NEW, 0))
+        drive(rebuild_segment(world.client, "/stream/never", NEW, 0))
     assert not [file for file in store.files() if file.startswith("/found")]
 
 

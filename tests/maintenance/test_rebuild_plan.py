@@ -14,9 +14,9 @@ from rollingfs.format import names
 from rollingfs.format.crc import crc32c
 from rollingfs.format.header import Chunk
 from rollingfs.format.object_metadata import Label, Last, parse_label
-from rollingfs.maintenance import rebuild_evidence as known
-from rollingfs.maintenance.rebuild_evidence import AmbiguousRebuildError, By, Evidence, File, FileRange, Gap, Left
-from rollingfs.maintenance.rebuild_plan import BEFORE, BEYOND, INSIDE, SAME, plan
+from rollingfs.segment.files import rebuild_evidence as known
+from rollingfs.segment.files.rebuild_evidence import AmbiguousRebuildError, By, Evidence, File, FileRange, Gap, Left
+from rollingfs.segment.files.rebuild_plan import BEFORE, BEYOND, INSIDE, SAME, plan
 from tests.support.examples import examples
 
 S = "/stream/a"

@@ -10,10 +10,10 @@ from rollingfs.errors import CorruptChunkError
 from rollingfs.format import names
 from rollingfs.format.crc import crc32c
 from rollingfs.format.header import PIECES_MAX, Chunk
-from rollingfs.maintenance.offload import Offloaded
-from rollingfs.maintenance.rewrite import fold
-from rollingfs.maintenance.swaps import Swapper
 from rollingfs.runtime.concurrency import drive
+from rollingfs.segment.files.offload import Offloaded
+from rollingfs.segment.files.replace_chunks import Swapper
+from rollingfs.segment.files.rewrite import fold
 from tests.support.faults import TieredStore
 from tests.support.life import World, pieces_of
 from tests.support.small import client

@@ -3,8 +3,8 @@
 from hypothesis import given, settings, strategies as st
 
 from rollingfs.format.header import Chunk, Drop, Header, Page, Phase
-from rollingfs.maintenance.offload import Chosen
-from rollingfs.maintenance.state import SegmentState
+from rollingfs.segment.files.offload import Chosen
+from rollingfs.segment.files.state import SegmentState
 
 NOW_MS = 1_000_000
 

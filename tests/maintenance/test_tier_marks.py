@@ -24,6 +24,7 @@ from rollingfs.format import names, tokens
 from rollingfs.format.header import GRACE_S, Page, Tier
 from rollingfs.format.tier_mark import format_mark, parse_mark
 from rollingfs.runtime.concurrency import drive
+from rollingfs.segment.verbs.rebuild import rebuild
 from tests.backend.test_torn_reads import TORN, torn
 from tests.support.backends import Scripted
 from tests.support.faults import CLOCK, Faulty, Store
@@ -234,11 +235,11 @@ def test_a_rebuild_without_a_tier_is_refused_or_says_so(pair, has_neighbour):
     client = pair.client().client
     if has_neighbour:
         with pytest.raises(MissingTierError, match=r"'cold' is not there .* mounted\?"):
-            drive(client.rebuilder.rebuild(A, f"{A}2", 100))
+            drive(rebuild(client, A, f"{A}2", 100))
     else:
-        assert "'cold', whose root has no mark" in drive(client.rebuilder.rebuild(A, f"{A}2", 104)).lost[-1]
+        assert "'cold', whose root has no mark" in drive(rebuild(client, A, f"{A}2", 104)).lost[-1]
     pair.mount()
-    assert drive(pair.client().client.rebuilder.rebuild(A, f"{A}3", 0)).end >= 100
+    assert drive(rebuild(pair.client().client, A, f"{A}3", 0)).end >= 100
 
 
 def test_a_tombstone_leads_to_a_tier_until_the_tier_was_looked_at(pair):

@@ -13,10 +13,11 @@ from rollingfs.folders.listing import Listings
 from rollingfs.format import names
 from rollingfs.format.header import Chunk, Header, Page, Phase
 from rollingfs.format.pin_codec import parse_pin
-from rollingfs.maintenance.erased import Erased
-from rollingfs.maintenance.rebuild import Rebuilt
 from rollingfs.policy import OffloadPolicy, RollingPolicy
 from rollingfs.runtime.meters import REQUEST
+from rollingfs.segment.files.erased import Erased
+from rollingfs.segment.verbs.collect import collect
+from rollingfs.segment.verbs.rebuild import Rebuilt
 from rollingfs.stream.ledger_codec import Ledger
 from rollingfs.stream.retention import RetentionPolicy
 from rollingfs.stream.stream_verbs import StreamVerbs
@@ -165,7 +166,7 @@ async def check_moved_away(world: World) -> None:
     client = world.client_on(store, lambda: EPOCH_S + world.now_s + LAST_CLOCK_AHEAD_S)
     for path in world.paths if world.plan.seed % MOVED_AWAY_EACH == 0 else ():
         with contextlib.suppress(FileNotFoundError):
-            await client.collector.collect(f"{AWAY}{path}", grace_s=0)
+            await collect(client, f"{AWAY}{path}", grace_s=0)
         seg = world.history.state.get(path)
         if seg is not None:
             view = await client.lookup.view(f"{AWAY}{path}", fresh=True)
@@ -184,7 +185,7 @@ async def check_end(world: World) -> None:
         before = world.store.snapshot()
         for path in (*world.paths, *world.folders):  # verbs of folders look for segments of their names first
             try:
-                await reader.collector.collect(path, grace_s=0)
+                await collect(reader, path, grace_s=0)
             except FileNotFoundError as error:
                 if path in world.history.state:
                     raise Violation(f"{path}: a collection does not find it: {error}") from error

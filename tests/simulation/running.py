@@ -15,7 +15,7 @@ import pytest
 
 from rollingfs.backend import memory
 from rollingfs.folders import collect_tree, listing
-from rollingfs.maintenance import consolidate, runs, swaps
+from rollingfs.segment.files import consolidate, join_plan as runs, replace_chunks as swaps
 from rollingfs.write import ingest
 from tests.simulation import baton
 from tests.simulation.clock import simulated_time

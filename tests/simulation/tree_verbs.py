@@ -14,9 +14,10 @@ from rollingfs.folders.moving import move
 from rollingfs.format import names
 from rollingfs.format.policies import PolicyChange
 from rollingfs.fs import transfers
-from rollingfs.maintenance.offload import Chosen
 from rollingfs.policy import FOREVER, OffloadPolicy
 from rollingfs.segment.at import At
+from rollingfs.segment.files.offload import Chosen
+from rollingfs.segment.verbs.rebuild import rebuild
 from rollingfs.stream.blocks import Move
 from rollingfs.stream.cut import StreamCut
 from rollingfs.stream.follow import Followed, fixed
@@ -221,7 +222,7 @@ class TreeVerbs(Draw):
         if not starts:
             return None
         start_at = self.chance.choice(starts) if self.often(0.3) else starts[0]
-        op = self._upkeep(path, lambda client: client.rebuilder.rebuild(lost, made, start_at), ValueError)
+        op = self._upkeep(path, lambda client: rebuild(client, lost, made, start_at), ValueError)
         return replace(op, done=lambda did, doing: checks.check_rebuilt(self.world, made, did, doing))
 
     def follow(self) -> Op:

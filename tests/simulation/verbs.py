@@ -12,9 +12,11 @@ from rollingfs.folders.listing import Listings
 from rollingfs.format.header import AGE_S_MAX
 from rollingfs.format.transitions import Guard
 from rollingfs.fs import reading
-from rollingfs.maintenance.consolidate import Consolidator
-from rollingfs.maintenance.offload import Chosen, Offloader
 from rollingfs.segment.at import At
+from rollingfs.segment.files.consolidate import Consolidator
+from rollingfs.segment.files.offload import Chosen, Offloader
+from rollingfs.segment.verbs.collect import collect
+from rollingfs.segment.verbs.erase import erase
 from rollingfs.segment.verbs.export import export
 from rollingfs.segment.verbs.roll import roll
 from tests.simulation import checks, model
@@ -101,7 +103,7 @@ class Verbs(TreeVerbs, FaceVerbs):
         if verb == "truncate":
             return Op(call, lambda client: _no_value(client.segments.truncate(path, offset, guard)))
         call = replace(call, may_also=frozenset({ConflictError, CorruptChunkError}))
-        return Op(call, lambda client: client.eraser.erase(path, offset, guard), self.world.erased)
+        return Op(call, lambda client: erase(client, path, offset, guard), self.world.erased)
 
     def erase(self) -> Op:
         return self.truncate("erase")
@@ -165,7 +167,7 @@ class Verbs(TreeVerbs, FaceVerbs):
 
     def collect(self) -> Op:
         path = self.chance.choice(self.world.paths)
-        return self._upkeep(path, lambda client: client.collector.collect(path))
+        return self._upkeep(path, lambda client: collect(client, path))
 
     def consolidate(self) -> Op:
         path, grace_s = self._long(), self.chance.choice((0.0, 600.0))

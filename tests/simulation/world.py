@@ -27,9 +27,9 @@ from rollingfs.errors import (
 )
 from rollingfs.format import names
 from rollingfs.format.header import AGE_S_MAX, GRACE_S, Header
-from rollingfs.maintenance.erased import Erased
 from rollingfs.policy import OffloadPolicy, RollingPolicy
 from rollingfs.segment.at import At
+from rollingfs.segment.files.erased import Erased
 from rollingfs.stream.cut import StreamCut
 from rollingfs.stream.ledger_codec import Ledger
 from rollingfs.stream.retention import RetentionPolicy

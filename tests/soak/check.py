@@ -9,6 +9,7 @@ from typing import Any
 
 from rollingfs.format import names
 from rollingfs.segment.at import At
+from rollingfs.segment.verbs.collect import collect, settle
 from tests.soak.plan import SOCKETS_AT_REST_MAX, Place, read_notes
 from tests.support.backends import Shifted
 from tests.support.history import Call, check_order
@@ -101,7 +102,7 @@ def _settle(place: Place, fs: Any) -> None:
     """Finish merges that were broken off: for some seconds, their bytes are shown in the source and in the target."""
     client = _later(fs)
     for path in fs.find(place.root):
-        fs._bridge.run(client.collector.settle(path))
+        fs._bridge.run(settle(client, path))
     fs.invalidate_cache()
 
 
@@ -129,7 +130,7 @@ def _left(place: Place, fs: Any) -> Iterator[str]:
     run, client = fs._bridge.run, _later(fs)
     backend, paths = client.backend, fs.find(place.root)
     for path in (*paths, *paths):  # the first round may free what the files of others kept
-        run(client.collector.collect(path))
+        run(collect(client, path))
     for path in paths:
         folder = names.chunks_folder(path)
         named = {chunk.file for chunk in fs.segment(path).chunks} | {names.LOCK_NAME}

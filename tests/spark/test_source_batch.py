@@ -12,6 +12,7 @@ import pytest
 from pyspark.errors import AnalysisException
 
 from rollingfs.policy import RollingPolicy
+from rollingfs.segment.verbs.collect import collect
 from rollingfs.spark import to_json
 from tests.spark.test_source_follow import NAMES, PATTERNS
 from tests.support.spark import Place, arrow_stream, parquet_file
@@ -231,7 +232,7 @@ def test_nothing_is_visible_of_a_job_that_fails_and_collection_finds_what_it_sta
     assert disk.content("t") == b"before\n"
     staged = list(Path(f"{disk.path}/t$chunks").glob("stage-*"))
     assert staged
-    collected = disk.run(disk.client.collector.collect(f"{disk.path}/t", grace_s=0))
+    collected = disk.run(collect(disk.client, f"{disk.path}/t", grace_s=0))
     assert {str(path) for path in staged} <= set(collected.files)
     with pytest.raises(Exception, match="broken"):
         save(good, disk, "unmade")

@@ -11,14 +11,16 @@ from rollingfs.format.header import Chunk, Header
 from rollingfs.format.transitions import NO_GUARD, Guard
 from rollingfs.fs.core import Core
 from rollingfs.fs.stream_handle import Stream
-from rollingfs.maintenance.collected import Collected
-from rollingfs.maintenance.consolidate import Consolidated, Consolidator
-from rollingfs.maintenance.erased import Erased
-from rollingfs.maintenance.offload import Chosen, Offloaded, Offloader
 from rollingfs.policy import BLOCK_BYTES
 from rollingfs.runtime.bridge import Bridge
 from rollingfs.runtime.concurrency import drive
 from rollingfs.segment.at import At
+from rollingfs.segment.files.collected import Collected
+from rollingfs.segment.files.consolidate import Consolidated, Consolidator
+from rollingfs.segment.files.erased import Erased
+from rollingfs.segment.files.offload import Chosen, Offloaded, Offloader
+from rollingfs.segment.verbs.collect import collect
+from rollingfs.segment.verbs.erase import erase
 from rollingfs.segment.verbs.verify import Verified, verify
 from rollingfs.stream.cut import StreamCut
 from tests.support.backends import private_memory
@@ -79,7 +81,7 @@ class World:
         drive(self.client.segments.truncate(path, offset))
 
     def erase(self, path: str, offset: int, guard: Guard = NO_GUARD) -> Erased:
-        return drive(self.client.eraser.erase(path, offset, guard))
+        return drive(erase(self.client, path, offset, guard))
 
     def delete(self, path: str) -> None:
         drive(self.client.segments.delete(path))
@@ -94,7 +96,7 @@ class World:
         drive(self.client.concats.concat(target, sources))
 
     def collect(self, path: str, grace_s: float | None = 0.0, **options: Any) -> Collected:
-        return drive(self.client.collector.collect(path, grace_s=grace_s, **options))
+        return drive(collect(self.client, path, grace_s=grace_s, **options))
 
     def write(self, path: str, data: bytes) -> str:
         """Write a file as another program does; its path."""

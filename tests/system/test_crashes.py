@@ -20,6 +20,7 @@ from rollingfs.backend.contract import Over
 from rollingfs.format.transitions import Guard
 from rollingfs.policy import RollingPolicy
 from rollingfs.segment.at import At
+from rollingfs.segment.verbs.collect import collect as collect_folder
 from tests.simulation import model
 from tests.simulation.draw import Handle, Op
 from tests.simulation.history import TOKEN, Doing, tokens_of
@@ -196,7 +197,7 @@ def acquire(path: str) -> Step:
 
 
 def collect(path: str) -> Step:
-    return lambda world: Op(Call(model.look, path), lambda client: client.collector.collect(path, grace_s=0))
+    return lambda world: Op(Call(model.look, path), lambda client: collect_folder(client, path, grace_s=0))
 
 
 def plain(path: str) -> Step:

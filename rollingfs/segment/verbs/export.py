@@ -21,14 +21,14 @@ from rollingfs.errors import ConflictError, SegmentTruncatedError
 from rollingfs.format import names, placement
 from rollingfs.format.codec import parse_header
 from rollingfs.format.header import Chunk, Header
-from rollingfs.maintenance.passing import pass_through
-from rollingfs.maintenance.pieces import Piece, in_files, plan_pieces
-from rollingfs.maintenance.steps import Progress, Steps
 from rollingfs.read.piece_checks import PieceChecks
 from rollingfs.read.read_job import missing_chunk
 from rollingfs.read.snapshot import Snapshot
+from rollingfs.runtime.steps import Progress, Steps
 from rollingfs.runtime.values import value_class
 from rollingfs.segment.at import At
+from rollingfs.segment.files.copy_bytes import pass_through
+from rollingfs.segment.files.copy_plan import Piece, in_files, plan_pieces
 
 logger = logging.getLogger("rollingfs")
 

@@ -12,8 +12,8 @@ from rollingfs.errors import CorruptHeaderError
 from rollingfs.format import names
 from rollingfs.format.crc import crc32c
 from rollingfs.format.header import Chunk, Entry, Header
-from rollingfs.maintenance.steps import Progress, Steps
 from rollingfs.read.snapshot import Snapshot
+from rollingfs.runtime.steps import Progress, Steps
 from rollingfs.runtime.values import value_class
 from rollingfs.segment.at import At
 

@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import re
 from collections.abc import Sequence
 from dataclasses import field, replace
 
-from rollingfs.backend.contract import Backend, FileInfo, Listing
-from rollingfs.backend.tiers import list_folder
+from rollingfs.backend.contract import FileInfo, Listing
+from rollingfs.backend.tiers import check_aliases, list_folder
 from rollingfs.backend.torn_reads import read_fitting
 from rollingfs.backend.values import PendingUpload
 from rollingfs.commit.drop_files import dropped_files
-from rollingfs.commit.header_cache import NOTHING, Headers, Loaded
-from rollingfs.commit.index_pages import PageGoneError, Pages, successor
+from rollingfs.commit.header_cache import NOTHING, Loaded
+from rollingfs.commit.index_pages import PageGoneError, successor
 from rollingfs.commit.tier_checks import check_there
 from rollingfs.format import names
 from rollingfs.format.drops import is_due
-from rollingfs.format.header import Header, Phase
+from rollingfs.format.header import Header, Phase, Tier
 from rollingfs.format.pin_codec import Pin, parse_pin
-from rollingfs.maintenance.collected import Garbage, grace_of, is_old
-from rollingfs.maintenance.references import References
-from rollingfs.maintenance.tier_survey import TierSurveyor
 from rollingfs.runtime.values import value_class
+from rollingfs.segment.at import At
+from rollingfs.segment.files.collected import Garbage, grace_of, is_old
 
 logger = logging.getLogger("rollingfs")
 
@@ -160,89 +160,135 @@ class Survey:
         return max((one.info.modified for one in lost if not known[one.pin.source].has_kept(one.pin)), default=-1.0)
 
 
-class Surveyor:
-    """Looks at chunk folders."""
+async def survey_folder(at: At, folder: str) -> Survey:
+    """List a folder, then read its own header, its pins, and the headers that they name, sources first.
 
-    def __init__(self, backend: Backend, headers: Headers, pages: Pages) -> None:
-        self.backend = backend
-        self.headers = headers
-        self.pages = pages
-        self.references = References(pages)
-        self.tiers = TierSurveyor(backend)
-
-    async def look(self, folder: str) -> Survey:
-        """List a folder, then read its own header, its pins, and the headers that they name, sources first.
-
-        Raises
-        ------
-        CorruptHeaderError
-            A pin, a header or an index page cannot be read; then nothing may be deleted.
-        FileNotFoundError
-            There is no such folder; or a page went away, because its header was just replaced.
-        UnknownTierError, MissingTierError
-            The folder has a tier that is not configured, or not there; then nothing may be deleted.
-        """
-        segment = names.segment_of_folder(folder)
-        try:
-            listing = await self.backend.list(folder)
-        except FileNotFoundError:
-            header = (await self.headers.load(segment)).header
-            if header is None or not header.tiers:
-                raise
-            listing = Listing(())  # all of its chunks lie in tiers
-        pins = [await self._pin(folder, info) for info in listing.entries if _has(info, names.PIN_PREFIX)]
-        own = await self.headers.load(segment)
-        paths = dict.fromkeys([*(found.pin.source for found in pins), *(found.pin.target for found in pins)])
-        referrers = [await self.referrer(folder, segment, own)]
-        for path in paths:
-            if path != segment:
-                # durable, because files that it does not refer to may be deleted. The own header is committed before
-                loaded = await self.headers.load_durable(path) if path else NOTHING
-                referrers.append(await self.referrer(folder, path, loaded))
-        files = tuple(info for info in listing.entries if _is_ours(info))
-        tiers = own.header.tiers if own.header is not None else ()
-        if not tiers:
-            return Survey(segment, own, frozenset(referrers), tuple(pins), files, listing.now)
-        found = await self.tiers.look(folder, tiers, listing.now)
-        assert own.header is not None
-        await check_there(self.headers, self.pages, segment, own.header)  # after the lists, which may have been in vain
-        return Survey(segment, own, frozenset(referrers), tuple(pins), files + found.files, found.now, found.uploads)
-
-    async def uploads(self, folder: str) -> tuple[PendingUpload, ...]:
-        """The unfinished uploads in a folder; none, if the store does not list them for this client."""
-        if not self.backend.capability.can_list_uploads:
-            return ()
-        try:
-            return tuple(await self.backend.list_uploads(folder))
-        except PermissionError as error:
-            logger.info("%s: unfinished uploads are not collected, because they cannot be listed: %s", folder, error)
-            return ()
-
-    async def dropped(self, path: str, header: Header, now_ms: int) -> list[FileInfo]:
-        """The files in a segment's own folder that its drop lines name, but for those that stay for readers."""
-        paths = set(await dropped_files(self.pages, path, [drop for drop in header.drops if is_due(drop, now_ms)]))
-        aliases = sorted({names.split_tier(file)[0] for file in paths})
-        listed = await list_folder(self.backend, names.chunks_folder(path), aliases)
-        return [info for info in listed if info.path in paths]
-
-    async def _pin(self, folder: str, info: FileInfo) -> PinFile:
-        runtime, path = self.headers.runtime, info.path
-        pin = await read_fitting(self.backend, runtime, path, lambda blob: parse_pin(blob.data, folder, path))
-        return PinFile(info, pin)
-
-    async def referrer(self, folder: str, path: str, loaded: Loaded) -> Referrer:
-        """What a loaded header says that matters to a folder."""
-        header = loaded.header
-        if header is None:
-            return Referrer(path, None, None, None, frozenset())
-        txn = header.merge.txn if header.merge else None
-        try:
-            files = await self.references.of(path, header, folder)
-        except PageGoneError as gone:
-            await successor(self.headers, path, header, gone)
+    Raises
+    ------
+    CorruptHeaderError
+        A pin, a header or an index page cannot be read; then nothing may be deleted.
+    FileNotFoundError
+        There is no such folder; or a page went away, because its header was just replaced.
+    UnknownTierError, MissingTierError
+        The folder has a tier that is not configured, or not there; then nothing may be deleted.
+    """
+    segment = names.segment_of_folder(folder)
+    try:
+        listing = await at.backend.list(folder)
+    except FileNotFoundError:
+        header = (await at.headers.load(segment)).header
+        if header is None or not header.tiers:
             raise
-        until = max((drop.after_ms for drop in header.drops), default=0) / 1000
-        return Referrer(path, header.segment, header.phase, txn, files, header.merged, until)
+        listing = Listing(())  # all of its chunks lie in tiers
+    pins = [await _pin(at, folder, info) for info in listing.entries if _has(info, names.PIN_PREFIX)]
+    own = await at.headers.load(segment)
+    paths = dict.fromkeys([*(found.pin.source for found in pins), *(found.pin.target for found in pins)])
+    referrers = [await referrer_of(at, folder, segment, own)]
+    for path in paths:
+        if path != segment:
+            # durable, because files that it does not refer to may be deleted. The own header is committed before
+            loaded = await at.headers.load_durable(path) if path else NOTHING
+            referrers.append(await referrer_of(at, folder, path, loaded))
+    files = tuple(info for info in listing.entries if _is_ours(info))
+    tiers = own.header.tiers if own.header is not None else ()
+    if not tiers:
+        return Survey(segment, own, frozenset(referrers), tuple(pins), files, listing.now)
+    more, uploads, now = await _in_tiers(at, folder, tiers, listing.now)
+    assert own.header is not None
+    await check_there(at.headers, at.pages, segment, own.header)  # after the lists, which may have been in vain
+    return Survey(segment, own, frozenset(referrers), tuple(pins), (*files, *more), now, tuple(uploads))
+
+
+async def pending_uploads(at: At, folder: str) -> tuple[PendingUpload, ...]:
+    """The unfinished uploads in a folder; none, if the store does not list them for this client."""
+    if not at.backend.capability.can_list_uploads:
+        return ()
+    try:
+        return tuple(await at.backend.list_uploads(folder))
+    except PermissionError as error:
+        logger.info("%s: unfinished uploads are not collected, because they cannot be listed: %s", folder, error)
+        return ()
+
+
+async def dropped_infos(at: At, path: str, header: Header, now_ms: int) -> list[FileInfo]:
+    """The files in a segment's own folder that its drop lines name, but for those that stay for readers."""
+    paths = set(await dropped_files(at.pages, path, [drop for drop in header.drops if is_due(drop, now_ms)]))
+    aliases = sorted({names.split_tier(file)[0] for file in paths})
+    listed = await list_folder(at.backend, names.chunks_folder(path), aliases)
+    return [info for info in listed if info.path in paths]
+
+
+async def _pin(at: At, folder: str, info: FileInfo) -> PinFile:
+    runtime, path = at.headers.runtime, info.path
+    pin = await read_fitting(at.backend, runtime, path, lambda blob: parse_pin(blob.data, folder, path))
+    return PinFile(info, pin)
+
+
+async def referrer_of(at: At, folder: str, path: str, loaded: Loaded) -> Referrer:
+    """What a loaded header says that matters to a folder."""
+    header = loaded.header
+    if header is None:
+        return Referrer(path, None, None, None, frozenset())
+    txn = header.merge.txn if header.merge else None
+    try:
+        files = await at.references.of(path, header, folder)
+    except PageGoneError as gone:
+        await successor(at.headers, path, header, gone)
+        raise
+    until = max((drop.after_ms for drop in header.drops), default=0) / 1000
+    return Referrer(path, header.segment, header.phase, txn, files, header.merged, until)
+
+
+async def _in_tiers(
+    at: At, folder: str, tiers: Sequence[Tier], now: float | None
+) -> tuple[list[FileInfo], list[PendingUpload], float | None]:
+    """List the parallel folders of a chunk folder; they look empty where a tier is not there.
+
+    All dates are by the clock of the hot store; so is the time that is returned if an age is to be judged.
+
+    Parameters
+    ----------
+    tiers
+        The lines of the header that owns the folder.
+    now
+        The clock of the hot store, if a listing has told it.
+
+    Raises
+    ------
+    UnknownTierError
+        A tier is not configured.
+    """
+    check_aliases(at.backend, tiers, folder)
+    files: list[FileInfo] = []
+    uploads: list[PendingUpload] = []
+    for tier in tiers:
+        place = names.in_tier(tier.alias, folder)
+        listing = Listing(())
+        with contextlib.suppress(FileNotFoundError):
+            listing = await at.backend.list(place)
+        left: Sequence[PendingUpload] = ()
+        with contextlib.suppress(PermissionError):  # as in the hot store: the store's own rule ends them
+            left = await at.backend.list_uploads(place)
+        found = [info for info in listing.entries if _is_left(info, tier)]
+        pending = [one for one in left if _is_of(one.path, tier)]
+        if not found and not pending:
+            continue
+        now = await at.backend.now(folder) if now is None else now
+        there = listing.now if listing.now is not None else await at.backend.now(place)
+        shift_s = now - there if there else 0.0  # without dates, nothing there is ever old
+        files += [replace(info, modified=info.modified + shift_s) for info in found]
+        uploads += [replace(one, began=one.began + shift_s) for one in pending]
+    return files, uploads, now
+
+
+def _is_left(info: FileInfo, tier: Tier) -> bool:
+    name = info.path.rpartition("/")[2]
+    return not info.is_folder and (_is_of(info.path, tier) or name.startswith(names.TEMPORARY_PREFIX))
+
+
+def _is_of(path: str, tier: Tier) -> bool:
+    """Whether a file has the key of the segment's tier; another hot store may have the same root by mistake."""
+    return names.key_of(path.rpartition("/")[2]) == tier.key
 
 
 def _has(info: FileInfo, prefix: str) -> bool:

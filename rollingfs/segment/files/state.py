@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rollingfs.format.header import Chunk, Header
-from rollingfs.maintenance.offload import Chosen
-from rollingfs.maintenance.outlook import Outlook
 from rollingfs.runtime.values import value_class
+from rollingfs.segment.files.offload import Chosen
+from rollingfs.segment.files.outlook import Outlook
 
 
 @value_class

@@ -5,10 +5,10 @@ from __future__ import annotations
 from itertools import islice
 
 from rollingfs.format.header import Header
-from rollingfs.maintenance.rewrite import Rewriter
-from rollingfs.maintenance.runs import Plan
-from rollingfs.maintenance.steps import Steps
-from rollingfs.maintenance.swaps import window
+from rollingfs.runtime.steps import Steps
+from rollingfs.segment.files.join_plan import Plan
+from rollingfs.segment.files.replace_chunks import window
+from rollingfs.segment.files.rewrite import Rewriter
 
 BATCH_BYTES = 1024 * 1024 * 1024
 """About the bytes of a window, or those of two files if they are more."""

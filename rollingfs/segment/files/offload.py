@@ -18,14 +18,14 @@ from rollingfs.commit.index_pages import LOOKS_MAX
 from rollingfs.errors import BadOffsetError, ConflictError, CorruptChunkError
 from rollingfs.format import names
 from rollingfs.format.header import Chunk, Header
-from rollingfs.maintenance.rewrite import Rewriter
-from rollingfs.maintenance.rewrite_all import rewrite_all
-from rollingfs.maintenance.runs import Plan, Run, blocks
-from rollingfs.maintenance.steps import Progress, Steps
-from rollingfs.maintenance.swaps import live
 from rollingfs.policy import BLOCK_BYTES, DELETION_LAG_S, parse_bytes, parse_seconds
 from rollingfs.read.ranges import Fetcher
+from rollingfs.runtime.steps import Progress, Steps
 from rollingfs.runtime.values import value_class
+from rollingfs.segment.files.join_plan import Plan, Run, blocks
+from rollingfs.segment.files.replace_chunks import live
+from rollingfs.segment.files.rewrite import Rewriter
+from rollingfs.segment.files.rewrite_all import rewrite_all
 
 
 @value_class

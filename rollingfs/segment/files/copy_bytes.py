@@ -7,10 +7,10 @@ from functools import partial
 from rollingfs.backend.contract import Backend, Upload, finished, frozen
 from rollingfs.commit.chunk_files import CHECK_BYTES_MAX
 from rollingfs.format.crc import crc32c
-from rollingfs.maintenance.steps import Steps
 from rollingfs.read.piece_checks import PieceChecks
 from rollingfs.read.ranges import Fetcher
 from rollingfs.read.snapshot import Snapshot
+from rollingfs.runtime.steps import Steps
 
 READ_BYTES_MAX = 16 * 1024 * 1024
 

@@ -20,8 +20,8 @@ from rollingfs.commit.uploads import Uploads
 from rollingfs.format import merging, names, placement, transitions
 from rollingfs.format.drops import is_deletable, is_own, merge_drops
 from rollingfs.format.header import LARGE_PAGE_CHUNKS, OFFSET_MAX, Chunk, Drop, Entry, Header, Page, Phase, Tier
-from rollingfs.maintenance.runs import PARTS_MAX, size_of
 from rollingfs.runtime.values import value_class
+from rollingfs.segment.files.join_plan import PARTS_MAX, size_of
 
 DROP_LINES_MAX = 16
 """More old chunks than this are listed in an index page of their own, which one line drops."""

@@ -5,15 +5,15 @@ from __future__ import annotations
 from rollingfs.commit.commits import Commits
 from rollingfs.commit.drop_files import finish_drops
 from rollingfs.format.header import Header
-from rollingfs.maintenance.rewrite import Rewriter
-from rollingfs.maintenance.rewrite_all import rewrite_all
-from rollingfs.maintenance.runs import ASKED, BY_ITSELF, Rule, joins, may_join
-from rollingfs.maintenance.steps import Progress, Steps
-from rollingfs.maintenance.swaps import live
 from rollingfs.policy import READERS_GRACE_S
 from rollingfs.read.ranges import Fetcher
 from rollingfs.read.snapshot import Lookup
+from rollingfs.runtime.steps import Progress, Steps
 from rollingfs.runtime.values import value_class
+from rollingfs.segment.files.join_plan import ASKED, BY_ITSELF, Rule, joins, may_join
+from rollingfs.segment.files.replace_chunks import live
+from rollingfs.segment.files.rewrite import Rewriter
+from rollingfs.segment.files.rewrite_all import rewrite_all
 
 
 @value_class

@@ -13,7 +13,7 @@ from rollingfs.commit.tier_checks import check_line
 from rollingfs.errors import CorruptHeaderError
 from rollingfs.format import names, transitions
 from rollingfs.format.header import AGE_S_MAX, Header, Phase, Tier
-from rollingfs.maintenance.tier_failures import failing
+from rollingfs.segment.files.tier_failures import failing
 
 NEIGHBOURS_MAX = 128
 """Maximum headers of a folder that are read before the mark of a tier is made: their lines show an earlier use."""

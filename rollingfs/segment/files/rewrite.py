@@ -26,18 +26,18 @@ from rollingfs.format import names
 from rollingfs.format.crc import combined, crc32c
 from rollingfs.format.header import PIECES_MAX, Chunk, Header, Tier
 from rollingfs.format.object_metadata import Label
-from rollingfs.maintenance.passing import READ_BYTES_MAX, pass_through
-from rollingfs.maintenance.pieces import Piece, plan_pieces
-from rollingfs.maintenance.runs import Run, size_of
-from rollingfs.maintenance.steps import Steps
-from rollingfs.maintenance.swaps import Swap, Swapper, clipped, is_there
-from rollingfs.maintenance.tier_failures import failing
-from rollingfs.maintenance.tier_lines import young_line
 from rollingfs.read.piece_checks import PieceChecks
 from rollingfs.read.ranges import Fetcher
 from rollingfs.read.read_job import too_short
 from rollingfs.read.snapshot import Snapshot
 from rollingfs.runtime.clock import Moment
+from rollingfs.runtime.steps import Steps
+from rollingfs.segment.files.copy_bytes import READ_BYTES_MAX, pass_through
+from rollingfs.segment.files.copy_plan import Piece, plan_pieces
+from rollingfs.segment.files.join_plan import Run, size_of
+from rollingfs.segment.files.replace_chunks import Swap, Swapper, clipped, is_there
+from rollingfs.segment.files.tier_failures import failing
+from rollingfs.segment.files.tier_lines import young_line
 
 logger = logging.getLogger("rollingfs")
 

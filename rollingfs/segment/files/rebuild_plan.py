@@ -11,7 +11,8 @@ from dataclasses import field, replace
 
 from rollingfs.format import names
 from rollingfs.format.crc import combined
-from rollingfs.maintenance.rebuild_evidence import (
+from rollingfs.runtime.values import value_class
+from rollingfs.segment.files.rebuild_evidence import (
     DAMAGED,
     MISSING,
     NO_PLACE,
@@ -22,7 +23,6 @@ from rollingfs.maintenance.rebuild_evidence import (
     Gap,
     Left,
 )
-from rollingfs.runtime.values import value_class
 
 DOUBLES_SHOWN_MAX = 20
 SAME = "other files of the plan have the same bytes"

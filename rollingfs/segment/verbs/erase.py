@@ -1,0 +1,348 @@
+"""Erase: a truncation after which no file of the segment holds bytes before its start.
+
+1. Write the retained bytes of each file that also holds others as a new file, and read it back.
+2. Commit the new start and the new files at once, on condition that the map needs no further file.
+3. Delete at once what may be deleted; collect; say what is left.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Sequence, Set
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+from rollingfs.backend.contract import finished
+from rollingfs.commit.attempt import Attempt
+from rollingfs.commit.chunk_files import Stored, TierStored, checksum
+from rollingfs.commit.drop_files import finish_drops
+from rollingfs.commit.header_cache import Loaded
+from rollingfs.commit.hidden_plain_file import delete_shadowed
+from rollingfs.commit.index_pages import LOOKS_MAX, successor
+from rollingfs.commit.store import FULL
+from rollingfs.commit.uploads import Uploads
+from rollingfs.errors import (
+    ConflictError,
+    CorruptChunkError,
+    CorruptHeaderError,
+    MissingTierError,
+    RollingError,
+    SegmentTruncatedError,
+    StagedExpiredError,
+    UnknownTierError,
+    if_interrupted,
+)
+from rollingfs.format import erasing, names, transitions
+from rollingfs.format.drops import hinted, pages_to_truncate, with_hints
+from rollingfs.format.header import DROPS_MAX, Chunk, Header, Page, Phase
+from rollingfs.format.transitions import NO_GUARD, Guard
+from rollingfs.read.piece_checks import PieceChecks
+from rollingfs.read.snapshot import Snapshot
+from rollingfs.runtime.clock import Moment
+from rollingfs.runtime.steps import Steps
+from rollingfs.segment.at import At
+from rollingfs.segment.files.copy_bytes import pass_through
+from rollingfs.segment.files.erase_leftovers import kept_versions, leftovers
+from rollingfs.segment.files.erased import Erased, Remains
+from rollingfs.segment.files.replace_chunks import is_there
+from rollingfs.segment.files.tier_lines import young_line
+from rollingfs.segment.verbs.collect import collect, settle
+from rollingfs.write.append_to_header import behead
+
+logger = logging.getLogger("rollingfs")
+
+
+class _MapChangedError(RollingError):
+    """Internal: the header to be replaced needs a file that is not written yet."""
+
+
+@dataclass
+class _Run:
+    """One erase: what was written for it, and what its last attempt would drop."""
+
+    path: str
+    offset: int
+    guard: Guard
+    uploads: Uploads
+    written: dict[Chunk, Stored] = field(default_factory=dict)
+    """New files, by the retained parts whose bytes they have."""
+    known: dict[tuple[Page, int], list[Chunk]] = field(default_factory=dict)
+    """What index pages list that is used in part, by the page and the cut."""
+    gone: list[Chunk] = field(default_factory=list)
+    """Old chunks that the last attempt drops."""
+    parts: list[Chunk] = field(default_factory=list)
+    """Retained parts that it writes anew."""
+
+
+def _places(one: Remains) -> tuple[str, str]:
+    """The chunk folders that may have led to a file which is left: the one that it lies in, or that of its name."""
+    file = names.split_tier(one.file)[1]
+    return names.parent(file), names.chunks_folder(file)
+
+
+async def erase(at: At, path: str, offset: int, guard: Guard = NO_GUARD) -> Erased:
+    """Drop the bytes before `offset`, and leave none of them in a file that the segment refers to.
+
+    An offset before the start erases what lies before the start.
+
+    Raises
+    ------
+    FileNotFoundError
+        There is no such segment or file.
+    BadOffsetError
+        The offset is negative or beyond the end.
+    CorruptChunkError
+        A file that must be written anew is damaged; nothing was erased.
+    ConflictError
+        The map changed again and again; nothing was erased.
+    OSError
+        Its text says whether the segment is cut already, and not all old files could be deleted. Call it again.
+    """
+    if not await at.segments.adopt(path, guard.segment):
+        raise transitions.missing(path)
+    try:
+        return await at.with_room(path, partial(_erase, at, path, offset, guard))
+    except OSError as error:
+        if error.errno not in FULL:
+            raise
+        before = (await at.segments.behead(path, offset, guard)).base
+        logger.info("%s: no room to write what it retains, so it was truncated first: %s", path, error)
+    did = await at.with_room(path, partial(_erase, at, path, offset, guard))
+    return replace(did, bytes=did.start - before.start) if before is not None else did
+
+
+async def _erase(at: At, path: str, offset: int, guard: Guard) -> Erased:
+    run = _Run(path, offset, guard, Uploads(at.chunks, path))
+    base, header = await run.uploads.settle(_commit(at, run))
+    try:
+        with if_interrupted(path, "committed"):
+            return await _finish(at, run, base, header)
+    except OSError as error:
+        why = error.strerror or error
+        text = f"{path} begins at {header.start} now, but not all old files could be deleted; erase it again: {why}"
+        raise OSError(error.errno or errno.EIO, text) from error
+
+
+# -- the commit ------------------------------------------------------------------------------------------
+
+
+async def _commit(at: At, run: _Run) -> tuple[Header, Header]:
+    """Commit the cut; returns the header before and after."""
+    for _ in range(LOOKS_MAX):
+        with if_interrupted(run.path, "not committed"):
+            found = await at.commits.merges.settled(run.path)
+        seen = transitions.check(found.header, run.guard, run.path)
+        try:
+            header = await behead(at, run.path, seen, run.offset, is_erase=True)
+            parts = erasing.to_rewrite(await _parts(at, run, header))
+            for part in parts:
+                if part not in run.written:
+                    await _write(at, run, header, part)
+            return await _commit_once(at, run)
+        except _MapChangedError:
+            continue
+        except FileNotFoundError as gone:  # an index page has gone, or another segment has the name
+            await successor(at.headers, run.path, seen, gone)
+        except StagedExpiredError as error:
+            logger.info("%s: what was written anew was collected, so it is written again: %s", run.path, error)
+            run.written.clear()
+    raise ConflictError(f"{run.path}: its map changed {LOOKS_MAX} times; nothing was erased, try again")
+
+
+async def _commit_once(at: At, run: _Run) -> tuple[Header, Header]:
+    async def step(base: Loaded, attempt: Attempt) -> Header | None:
+        found = transitions.check(base.header, run.guard, run.path)
+        cut = await behead(at, run.path, found, run.offset, is_erase=True)
+        new = {part: await _new(at, run, part, attempt) for part in await _needed(at, run, cut)}
+        pages = await _holding(at, run, cut, new)
+        header, swapped = erasing.rewritten(cut, pages, new, at.now_ms())
+        run.gone[:], run.parts[:] = [*await _dropped(at, run, found), *swapped], new
+        header = erasing.without_lags(header)
+        return None if header == found else header
+
+    committed = await at.commits.commit(run.path, step, uploads=[run.uploads], slow=True)
+    assert committed.base is not None
+    assert committed.header is not None
+    return committed.base, committed.header
+
+
+async def _dropped(at: At, run: _Run, found: Header) -> list[Chunk]:
+    """The chunks that a truncation drops, but those of pages that have none which others delete."""
+    foreign = pages_to_truncate(found, run.offset)
+    entries = [entry for entry in found.entries if isinstance(entry, Chunk) or entry in foreign]
+    return [c for c in await at.pages.unfold(run.path, entries) if c.end <= run.offset]
+
+
+async def _needed(at: At, run: _Run, header: Header) -> list[Chunk]:
+    parts = erasing.to_rewrite(await _parts(at, run, header))
+    if any(part not in run.written for part in parts):
+        raise _MapChangedError(f"{run.path}: its map has changed; nothing was erased yet")
+    return parts
+
+
+async def _new(at: At, run: _Run, part: Chunk, attempt: Attempt) -> Chunk:
+    return (await attempt.files.young(run.written[part])).chunk(run.path, part.start)
+
+
+async def _parts(at: At, run: _Run, header: Header) -> list[Chunk]:
+    """The retained chunks that are used in part, in the whole map."""
+    found: list[Chunk] = []
+    for entry in header.entries:
+        found += erasing.parts([entry], header.start) if isinstance(entry, Chunk) else []
+        found += await _parts_of(at, run, entry, header.start) if isinstance(entry, Page) else []
+    return found
+
+
+async def _parts_of(at: At, run: _Run, page: Page, cut: int) -> list[Chunk]:
+    key = page, max(cut, page.start)
+    if key not in run.known:
+        run.known[key] = erasing.parts(await at.pages.chunks(run.path, page), cut)
+    return run.known[key]
+
+
+async def _holding(at: At, run: _Run, header: Header, new: dict[Chunk, Chunk]) -> dict[Page, Sequence[Chunk]]:
+    """The pages that list parts which are replaced, unfolded."""
+    found: dict[Page, Sequence[Chunk]] = {}
+    for entry in header.entries:
+        if isinstance(entry, Page) and not new.keys().isdisjoint(await _parts_of(at, run, entry, header.start)):
+            found[entry] = await at.pages.chunks(run.path, entry)
+    return found
+
+
+# -- one file --------------------------------------------------------------------------------------------
+
+
+async def _write(at: At, run: _Run, header: Header, part: Chunk) -> None:
+    """Write a retained part as a file of its own; nothing if it is no longer part of the segment."""
+    await at.abilities(run.path)
+    stored = await _target(at, run, header, part)
+    run.uploads.add([stored])
+    try:
+        crc = await _copy(at, run, header, part, stored.file)
+    except (FileNotFoundError, SegmentTruncatedError) as error:
+        if await is_there(at, run.path, header.segment, [part]):
+            raise CorruptChunkError(
+                f"{run.path}: a chunk that its header names is missing, so nothing was erased: {error}"
+            ) from error
+        logger.info("%s: bytes %d to %d are not written anew: %s", run.path, part.start, part.end, error)
+        return
+    try:
+        found = await checksum(at.backend, stored.file, part.length)
+    except FileNotFoundError as error:  # this machine slept for so long that a collection took it for an orphan
+        raise StagedExpiredError(f"{stored.file} is gone; nothing was erased: erase again") from error
+    if found != crc:
+        raise CorruptChunkError(
+            f"{stored.file}: the file that was just written differs from what was sent: its store is at fault; "
+            "nothing was erased"
+        )
+    run.written[part] = replace(stored, crc32c=crc)
+
+
+async def _target(at: At, run: _Run, header: Header, part: Chunk) -> Stored:
+    folder, began = names.chunks_folder(run.path), Moment.now(at.clock)
+    if not part.tier:
+        name = names.new_chunk_name(part.start)
+        return Stored(f"{folder}/{name}", part.length, None, part.at_ms, began)
+    line = await young_line(at.commits, run.path, header, part.tier)
+    name = names.new_tier_name(line.key, part.start)
+    return TierStored(f"{folder}/{name}", part.length, None, part.at_ms, began, tier=part.tier)
+
+
+async def _copy(at: At, run: _Run, header: Header, part: Chunk, target: str) -> int:
+    """Read and write the bytes, with the whole old file verified; returns the checksum."""
+    view, checks = Snapshot(run.path, header, None), PieceChecks()
+    async with finished(await at.backend.open_write(target)) as upload:
+        crc = await pass_through(at.fetcher, view, part.start, part.end, upload, checks, Steps(part.length, None))
+        await at.fetcher.complete(view, checks)
+    return crc
+
+
+# -- what goes, and what is left -------------------------------------------------------------------------
+
+
+async def _finish(at: At, run: _Run, base: Header, header: Header) -> Erased:
+    path = run.path
+    held = {names.locate(path, chunk.file, chunk.tier) for chunk in run.gone}
+    folders = await _folders(at, path, header, run.gone)
+    own = {names.locate(path, chunk.file, chunk.tier) for chunk in erasing.deletable(run.gone)}
+    if own:
+        await at.backend.delete(sorted(own))
+    await finish_drops(at.commits, path, header)
+    await delete_shadowed(at, path, header.adopted)
+    await _delete_asks(at, path)
+    await _collect(at, path, folders)
+    remains = await leftovers(at, path, folders, held)
+    keepers = {names.chunks_folder(one.kept_by) for one in remains if one.kept_by is not None} - folders
+    if keepers:  # no hint leads to these names, and nothing is left in their own folders
+        folders |= keepers
+        await _collect(at, path, keepers)
+        remains = await leftovers(at, path, folders, held)
+    await _note(at, path, {folder for one in remains for folder in _places(one)} & folders)
+    return Erased(
+        header.start,
+        header.start - base.start,
+        len(run.parts),
+        sum(part.length for part in run.parts),
+        remains,
+        await kept_versions(at, path, header),
+    )
+
+
+async def _folders(at: At, path: str, header: Header, gone: Iterable[Chunk]) -> set[str]:
+    """The chunk folders where bytes of the segment may lie or wait; a header has no room for hints at very many."""
+    dropped = {names.parent(names.resolve(path, chunk.file)) for chunk in gone}
+    lies_in = await at.pages.folders(path, header.entries)
+    return {names.chunks_folder(path), *hinted(path, header), *dropped, *lies_in}
+
+
+async def _collect(at: At, path: str, folders: Iterable[str]) -> None:
+    """Collect these folders; the report says what this has left."""
+    seen: dict[str, int] = {}
+    others = sorted(set(map(names.segment_of_folder, folders)) - {path})
+    # first, all headers let go what they need not keep any more: that may lie in the folder of another segment
+    calls: list[tuple[str, Callable[[], Awaitable[object]]]] = [
+        (segment, partial(settle, at, segment)) for segment in others
+    ]
+    calls += [(segment, partial(_collect_once, at, segment, seen)) for segment in [path, *others]]
+    for segment, call in calls:
+        try:
+            await call()
+        except (CorruptHeaderError, ConflictError, UnknownTierError, MissingTierError) as error:
+            logger.info("%s: erased, but %s is not collected: %s", path, segment, error)
+        except FileNotFoundError:
+            if segment == path:
+                raise
+
+
+async def _collect_once(at: At, segment: str, seen: dict[str, int]) -> None:
+    if names.chunks_folder(segment) not in seen:
+        await collect(at, segment, seen=seen)
+
+
+async def _note(at: At, path: str, folders: Set[str]) -> None:
+    """Hint at folders where something is left, so that a later erase looks there again."""
+
+    async def step(base: Loaded, attempt: Attempt) -> Header | None:
+        found = base.header
+        if found is None or found.deleted or found.phase is Phase.MERGING:
+            return None
+        lies_in = await at.pages.folders(path, found.entries)
+        lost = folders - {names.chunks_folder(path), *hinted(path, found), *lies_in}
+        room = max(0, DROPS_MAX - len(found.drops))
+        hints = [names.relative(names.parent(path), folder) + "/" for folder in sorted(lost)[:room]]
+        return with_hints(found, hints, at.now_ms()) if hints else None
+
+    if folders - {names.chunks_folder(path)}:
+        await at.commits.commit(path, step)
+
+
+async def _delete_asks(at: At, path: str) -> None:
+    """Delete the asks of an older release, which hold bytes of appends; a writer that waits appends itself."""
+    try:
+        listing = await at.backend.list(names.chunks_folder(path))
+    except FileNotFoundError:
+        return
+    asks = [info.path for info in listing.entries if info.path.rpartition("/")[2].startswith(names.ASK_PREFIX)]
+    if asks:
+        await at.backend.delete(asks)
