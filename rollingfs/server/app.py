@@ -56,7 +56,7 @@ class Gateway:
     """
 
     def __init__(self, fs: RollingFileSystem, root: str, tokens: Tokens, limits: Limits, hosts: Iterable[str]) -> None:
-        self.store, self.tokens, self.hosts = Store(fs, root), tokens, tuple(hosts)
+        self.store, self.tokens, self.hosts = Store(fs, root, limits.body_bytes), tokens, tuple(hosts)
         self.watches = Watches(self.store)
         hdfs = self.guarded(partial(handle, self.store, self.watches), remote_exception)
         routes = [

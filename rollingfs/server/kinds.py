@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import Field
 
@@ -11,6 +11,7 @@ Count: TypeAlias = Annotated[int, Field(ge=1, le=10_000)]
 Seconds: TypeAlias = Annotated[float, Field(ge=0, le=2**40)]
 Wait: TypeAlias = Annotated[float, Field(ge=0, le=60)]
 Text: TypeAlias = Annotated[str, Field(min_length=1, max_length=4096)]
+Encoding: TypeAlias = Literal["identity", "gzip"]
 Size: TypeAlias = Annotated[Offset | Annotated[str, Field(min_length=1)], Field(union_mode="left_to_right")]
 Age: TypeAlias = Annotated[
     Offset | Annotated[float, Field(ge=0)] | Annotated[str, Field(min_length=1)], Field(union_mode="left_to_right")

@@ -1,7 +1,7 @@
 """Operations of REST: functions whose signatures define routes, parameters and the OpenAPI document.
 
 A parameter of an operation comes from the query of GET and DELETE (and of a body of any size), or is a field of a JSON
-body; the names in `HEADERS` are headers. Pydantic checks them by their annotations.
+body; the names in `HEADERS` and `CONDITIONS` are headers. Pydantic checks them by their annotations.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
 JSON_BYTES_MAX = 1024 * 1024
 JSON, OCTETS, EVENTS = "application/json", "application/octet-stream", "text/event-stream"
-HEADERS = ("accept", "expected_offset", "idempotency_key", "range", "if_range", "if_none_match", "last_event_id")
+HEADERS = ("accept", "content_encoding", "expected_offset", "idempotency_key", "last_event_id")
+CONDITIONS = ("range", "if_range", "if_none_match")
 STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 
 
@@ -166,6 +167,6 @@ def _model(run: Callable[..., Any], fields: Mapping[str, Any]) -> type[BaseModel
     for one in params:
         if one.kind is not one.VAR_KEYWORD:
             default = ... if one.default is one.empty else one.default
-            alias = one.name.replace("_", "-").title() if one.name in HEADERS else None
+            alias = one.name.replace("_", "-").title() if one.name in HEADERS + CONDITIONS else None
             found[one.name] = (hints[one.name], Field(default, alias=alias, description=texts.get(one.name)))
     return create_model(run.__name__, __config__=STRICT, **found)

@@ -15,7 +15,8 @@ from rollingfs.format.append_keys import AlreadyAppended, Writer
 from rollingfs.policy import RollingPolicy
 from rollingfs.read.snapshot import Snapshot
 from rollingfs.read.spot import Spot
-from rollingfs.server.kinds import OFFLOAD, POLICY, Age, Count, Offset, Paths, Size, Text, Wait
+from rollingfs.server.bodies import Body, unpacked
+from rollingfs.server.kinds import OFFLOAD, POLICY, Age, Count, Encoding, Offset, Paths, Size, Text, Wait
 from rollingfs.server.operations import EVENTS, JSON, OCTETS, Call, operation
 from rollingfs.server.problems import PROBLEM, Json, problem_fields
 from rollingfs.server.store import etag
@@ -35,7 +36,11 @@ async def append(
     create: bool = False,
     expected_offset: Offset | None = None,
     idempotency_key: Text | None = None,
+    key: Text | None = None,
+    key_of_body: bool = False,
     writer: Text | None = None,
+    newline: bool = False,
+    content_encoding: Encoding = "identity",
 ) -> Any:
     """Append the body, all or nothing, in a single commit.
 
@@ -47,15 +52,29 @@ async def append(
         The offset at which the data must begin, else 412.
     idempotency_key
         A repeat with the same key appends no byte, and has the same answer.
+    key
+        The Idempotency-Key, for clients that cannot compute a header.
+    key_of_body
+        A checksum of the body is the key: equal bodies are repeats.
     writer
         In place of a key: name, number, entries that had gone, incarnation.
+    newline
+        End the data with a line feed if it has none.
+    content_encoding
+        `gzip` for a compressed body, which is appended unpacked.
     """
-    place, body = call.place(), call.request.stream()
-    numbered = None if writer is None else Writer.parse(writer)
+    place, numbered = call.place(), None if writer is None else Writer.parse(writer)
+    if sum(map(bool, (idempotency_key, key, key_of_body, writer))) > 1:
+        raise HTTPException(400, "give one of Idempotency-Key, key, key_of_body and writer; nothing was changed")
+    sent = call.request.stream()
+    parts = unpacked(sent, call.store.body_bytes_max) if content_encoding == "gzip" else sent
+    body = Body(parts, newline=newline, is_keyed=key_of_body)
+    named = body.key if key_of_body else idempotency_key or key
     try:
-        written, size = await call.store.append(place, body, expected_offset, idempotency_key, numbered, create=create)
+        written, size = await call.store.append(place, body, expected_offset, named, numbered, create=create)
         offset, after, again = written.offset, cast(Any, written.header), False
     except AlreadyAppended as before:
+        await body.check_repeat(before.size)
         offset, size, after, again = before.offset, before.size, await call.look(), True
     fields = {"offset": offset, "size": size, "version": after.version, "length": after.length, "repeated": again}
     return Json(fields, headers={"Segment-Offset": str(offset), "Segment-Version": str(after.version)})

@@ -6,8 +6,9 @@ import asyncio
 import contextlib
 import dataclasses
 import json
+import math
 from collections import deque
-from collections.abc import AsyncIterable, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Mapping, Sequence
 from typing import Any, cast
 
 from rollingfs import RollingFileSystem, core
@@ -38,10 +39,12 @@ class Store:
     ----------
     root
         The URL or path that clients see as ``/``.
+    body_bytes_max
+        The limit for bodies, which holds for what is unpacked, too.
     """
 
-    def __init__(self, fs: RollingFileSystem, root: str) -> None:
-        self.fs = fs
+    def __init__(self, fs: RollingFileSystem, root: str, body_bytes_max: float = math.inf) -> None:
+        self.fs, self.body_bytes_max = fs, body_bytes_max
         self.core = core(fs)
         self.client, self.run = self.core.client, self.core.arun
         self.root: str = self.core.strip(root).rstrip("/")
@@ -177,11 +180,16 @@ class Store:
         place: str,
         body: AsyncIterable[bytes],
         offset: int | None = None,
-        key: str | None = None,
+        key: str | Callable[[], str | None] | None = None,
         writer: Writer | None = None,
         **create: bool,
     ) -> tuple[Written, int]:
         """Append a body in a single commit; return the append and its size.
+
+        Parameters
+        ----------
+        key
+            The key of the append, or what returns it after the last part of the body.
 
         Raises
         ------
@@ -193,7 +201,7 @@ class Store:
         place = names.check_new_name(place)
         guard = Guard(None if writer is None else writer.segment, expected_offset=offset)
         segments = self.client.segments
-        intake, must_look = segments.addition(place, guard, **create), key is not None
+        intake, must_look = segments.addition(place, guard, **create), isinstance(key, str)
         try:
             async for part in body:
                 if must_look and intake.size > SEND_BYTES:  # a small body is refused by its own commit
@@ -204,7 +212,7 @@ class Store:
         except BaseException:
             await asyncio.shield(self.run(intake.abort()))
             raise
-        size = intake.size
+        size, key = intake.size, key() if callable(key) else key
         attrs = writer.attributes(size) if writer is not None else None if key is None else remembering(key, size)
         call = segments.extend(place, intake, attrs=attrs, guard=guard, **create)
         try:
