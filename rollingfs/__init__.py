@@ -104,18 +104,14 @@ def __dir__() -> list[str]:
 _logging.getLogger(__name__).addHandler(_logging.NullHandler())
 
 # an installed package has entry points for fsspec; these lines serve a package that is only on the path
-for _store, _class in (
-    ("s3", "schemes.RollingS3FileSystem"),
-    ("s3a", "schemes.RollingS3FileSystem"),
-    ("az", "cloud_schemes.RollingAzureFileSystem"),
-    ("abfs", "cloud_schemes.RollingAzureFileSystem"),
-    ("abfss", "cloud_schemes.RollingAzureFileSystem"),
-    ("gs", "cloud_schemes.RollingGoogleFileSystem"),
-    ("gcs", "cloud_schemes.RollingGoogleFileSystem"),
-    ("file", "schemes.RollingLocalFileSystem"),
-    ("local", "schemes.RollingLocalFileSystem"),
-    ("memory", "schemes.RollingMemoryFileSystem"),
+for _class, _stores in (
+    ("S3", "s3 s3a"),
+    ("Azure", "az abfs abfss"),
+    ("Google", "gs gcs"),
+    ("Local", "file local"),
+    ("Memory", "memory"),
 ):
-    for _scheme in (f"rolling+{_store}", f"rolling{_store}"):
-        register_implementation(_scheme, f"rollingfs.fs.{_class}", clobber=True)
+    for _store in _stores.split():
+        for _scheme in (f"rolling+{_store}", f"rolling{_store}"):
+            register_implementation(_scheme, f"rollingfs.fs.schemes.Rolling{_class}FileSystem", clobber=True)
 register_implementation("rolling", "rollingfs.fs.filesystem.RollingFileSystem", clobber=True)

@@ -13,14 +13,14 @@ from fsspec.callbacks import DEFAULT_CALLBACK, Callback
 from fsspec.core import url_to_fs
 
 from rollingfs.backend.contract import Backend
-from rollingfs.backend.objects.schemes import goes_straight_to_azure
+from rollingfs.backend.objects import clouds
 from rollingfs.backend.wrapper import BackendWrapper
 from rollingfs.format import names
 from rollingfs.format.transitions import missing
 from rollingfs.fs import arguments
 from rollingfs.fs.core import Core
 from rollingfs.fs.progress import begin
-from rollingfs.fs.target import ALIASES, adapt, open_azure_target, require_client
+from rollingfs.fs.target import adapt
 from rollingfs.runtime.bridge import Bridge
 from rollingfs.runtime.steps import Progress
 
@@ -150,8 +150,7 @@ async def rebuild(
 
 # -- where an export writes ----------------------------------------------------------------------------------
 
-_SAME = (*ALIASES, frozenset({"file", "local"}))
-"""Protocols that are names of one store."""
+_LOCAL = frozenset({"file", "local"})
 _known: WeakKeyDictionary[fsspec.AbstractFileSystem, dict[bool, Elsewhere]] = WeakKeyDictionary()
 """Exports of thousands of segments share the connections to their target; by whether they come from an async store."""
 
@@ -175,10 +174,10 @@ def open_export_target(
     if not is_chain and not options and (protocol is None or _is_same(protocol, own.unstrip("x").partition("://")[0])):
         return own, own.strip(target)
     if protocol is not None:
-        require_client(protocol)
-        if goes_straight_to_azure(protocol):
-            azure = Elsewhere(open_azure_target(protocol, options or {}), from_async=own.is_async)
-            return azure, azure.strip(target)
+        clouds.require_client(protocol)
+        if (opened := clouds.open_direct(protocol, options or {})) is not None:
+            elsewhere = Elsewhere(opened, from_async=own.is_async)
+            return elsewhere, elsewhere.strip(target)
     if is_chain:
         fs, _ = url_to_fs(target, **(options or {}))
     else:
@@ -197,7 +196,7 @@ def _is_chain(target: str) -> bool:
 
 
 def _is_same(protocol: str, other: str) -> bool:
-    return protocol == other or any({protocol, other} <= several for several in _SAME)
+    return other in clouds.names_of(protocol) or {protocol, other} <= _LOCAL
 
 
 class Elsewhere(BackendWrapper):

@@ -16,7 +16,7 @@ from fsspec.asyn import AsyncFileSystem
 from fsspec.implementations.chained import ChainedFileSystem
 
 from rollingfs.backend.contract import Backend
-from rollingfs.backend.objects.schemes import FSSPEC_OPTIONS
+from rollingfs.backend.objects.clouds import FSSPEC_OPTIONS
 from rollingfs.folders.listing import REPORT
 from rollingfs.fs import (
     arguments,

@@ -1,4 +1,4 @@
-"""`RollingFileSystem` under schemes of its own over S3, a disk and memory, for tools that know no chained URLs.
+"""`RollingFileSystem` under schemes of its own over each store, for tools that know no chained URLs.
 
 Each has a form of letters alone (``rollings3``), for tools to which a scheme has no ``+``.
 """
@@ -43,3 +43,26 @@ class RollingMemoryFileSystem(RollingFileSystem):
     def _strip_default(cls, path: str) -> str:
         stripped: str = MemoryFileSystem._strip_protocol(path)
         return stripped
+
+
+class RollingAzureFileSystem(RollingFileSystem):
+    """`RollingFileSystem` by the scheme ``rolling+az://container/x``, for tools that know no chained URLs."""
+
+    protocol = ("rolling+az", "rolling+abfs", "rolling+abfss", "rollingaz", "rollingabfs", "rollingabfss")
+    target_default = "az"
+
+    @classmethod
+    def _strip_default(cls, path: str) -> str:
+        container, slash, key = path.strip("/").partition("/")
+        return f"{container.partition('@')[0]}{slash}{key}"  # abfss://container@account.dfs.core.windows.net/key
+
+
+class RollingGoogleFileSystem(RollingFileSystem):
+    """`RollingFileSystem` by the scheme ``rolling+gs://bucket/x``, for tools that know no chained URLs."""
+
+    protocol = ("rolling+gs", "rolling+gcs", "rollinggs", "rollinggcs")
+    target_default = "gs"
+
+    @classmethod
+    def _strip_default(cls, path: str) -> str:
+        return path.strip("/")

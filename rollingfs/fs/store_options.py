@@ -11,7 +11,8 @@ import fsspec
 from fsspec.implementations.local import LocalFileSystem
 from fsspec.implementations.memory import MemoryFileSystem
 
-from rollingfs.backend.objects.schemes import AZURE_PROTOCOLS, FSSPEC_OPTIONS, goes_straight_to_azure
+from rollingfs.backend.objects import clouds
+from rollingfs.backend.objects.clouds import FSSPEC_OPTIONS
 from rollingfs.runtime.values import value_class
 
 CHAIN_OPTIONS = frozenset({"fo", "fs", "target_options", "target_protocol"})
@@ -68,10 +69,8 @@ class Accepted:
 
 def accepted_by(protocol: str) -> Accepted:
     """The options of the store of a protocol."""
-    if goes_straight_to_azure(protocol):
-        from rollingfs.backend.objects.azure.options import OPTIONS
-
-        return Accepted(protocol, OPTIONS | FSSPEC_OPTIONS, AZURE_PROTOCOLS)
+    if (module := clouds.direct(protocol)) is not None:
+        return Accepted(protocol, module.OPTIONS | FSSPEC_OPTIONS, clouds.names_of(protocol))
     cls = fsspec.get_filesystem_class(protocol)
     named = {cls.protocol} if isinstance(cls.protocol, str) else set(cls.protocol)
     protocols = frozenset(named | {protocol})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,21 +12,12 @@ from fsspec.implementations.local import LocalFileSystem
 from fsspec.implementations.memory import MemoryFileSystem
 
 from rollingfs.backend.contract import Backend
-from rollingfs.backend.objects.schemes import (
-    AZURE_PROTOCOLS,
-    FSSPEC_OPTIONS,
-    GOOGLE_PROTOCOLS,
-    OBSTORE,
-    S3_PROTOCOLS,
-    goes_straight_to_azure,
-    is_of,
-)
+from rollingfs.backend.objects import clouds
+from rollingfs.backend.objects.clouds import FSSPEC_OPTIONS
 from rollingfs.fs import arguments
 from rollingfs.fs.store_options import CHAIN_OPTIONS, accepted_by, listed, meant, unknown
 from rollingfs.policy import RollingPolicy
 
-ALIASES = (S3_PROTOCOLS, AZURE_PROTOCOLS, GOOGLE_PROTOCOLS)
-"""Protocols that are names of one store."""
 ANON = "anon"
 """pandas adds this option, for any store, after a read was refused: an error about it would hide the refusal."""
 
@@ -68,8 +58,9 @@ def open_target(
         return backend
     if protocol is not None:
         options = dict(options)
-        if goes_straight_to_azure(protocol):
-            return open_azure_target(protocol, options, asynchronous, loop, max_concurrency)
+        opened = clouds.open_direct(protocol, options, asynchronous, loop, max_concurrency)
+        if opened is not None:
+            return opened
         if getattr(fsspec.get_filesystem_class(protocol), "async_impl", False):
             # zarr and others say only to the outermost filesystem on which loop they use it
             if asynchronous:
@@ -99,66 +90,17 @@ def _hadoop(options: Mapping[str, Any]) -> AbstractFileSystem:
         ) from error
 
 
-def open_azure_target(
-    protocol: str,
-    options: Mapping[str, Any],
-    asynchronous: bool = False,
-    loop: Any = None,
-    max_concurrency: int | None = None,
-) -> Backend:
-    """The backend for an account of Azure, without adlfs.
-
-    Raises
-    ------
-    ValueError, ImportError
-        As `rollingfs.backend.objects.open_azure`.
-    """
-    from rollingfs.backend.objects.opening import open_azure
-
-    own = {name: value for name, value in options.items() if name not in FSSPEC_OPTIONS}
-    return open_azure(protocol, own, asynchronous=asynchronous, loop=loop, max_concurrency=max_concurrency)
-
-
 OF_URLS = frozenset({"host", "password", "port", "user", "username"})
 """Options that a URL may name."""
 
 
 def options_of_url(protocol: str, url: str) -> dict[str, Any]:
     """The options of a store that a URL names: the host of ``hdfs://name:8020/x``, an account of Azure."""
-    if goes_straight_to_azure(protocol):
-        _, at, host = url.partition("://")[2].partition("/")[0].partition("@")
-        return {"account_name": host.partition(".")[0]} if at else {}
+    if (module := clouds.direct(protocol)) is not None:
+        of_url: dict[str, Any] = module.options_of_url(url)
+        return of_url
     found = fsspec.get_filesystem_class(protocol)._get_kwargs_from_urls(url)
     return {name: value for name, value in found.items() if name in OF_URLS}
-
-
-def require_client(protocol: str) -> None:
-    """Refuse a store if its client is missing, and say what to install.
-
-    Raises
-    ------
-    ImportError
-        It is not installed.
-    """
-    if protocol in S3_PROTOCOLS and not is_of(OBSTORE, fsspec.registry.get(protocol, AbstractFileSystem)):
-        require_s3fs()
-    is_of_google = protocol in GOOGLE_PROTOCOLS and fsspec.registry.get(protocol) is None
-    if is_of_google and importlib.util.find_spec("gcsfs") is None:
-        raise ImportError("segments on Google's storage need gcsfs: pip install 'rollingfs[gcs]'")
-
-
-def require_s3fs() -> None:
-    """Refuse S3 if its client is missing, and say what to install.
-
-    Raises
-    ------
-    ImportError
-        s3fs is not installed.
-    """
-    try:
-        import s3fs  # noqa: F401 - only to see whether it is there
-    except ImportError as error:
-        raise ImportError("segments on S3 need s3fs: pip install 'rollingfs[s3]'") from error
 
 
 def adapt(
@@ -181,9 +123,7 @@ def adapt(
         from rollingfs.backend.memory import MemoryBackend
 
         return MemoryBackend(fs)
-    from rollingfs.backend.objects.opening import open_cloud
-
-    backend = open_cloud(fs, max_concurrency)
+    backend = clouds.open_filesystem(fs, max_concurrency)
     if backend is not None:
         return backend
     from rollingfs.backend.generic import GenericBackend
@@ -248,7 +188,7 @@ def take_store_options(
     if protocol is None:
         _refuse(options, own)
         return dict(given or {})
-    require_client(protocol)
+    clouds.require_client(protocol)
     accepted = accepted_by(protocol)
     nested = {**(given or {}), **_under_name(protocol, options)}
     accepted.check(nested)
@@ -276,8 +216,7 @@ def take_store_options(
 def _under_name(protocol: str, options: dict[str, Any]) -> dict[str, Any]:
     """Remove from `options` those that are given under the store's name, or another name of the same store."""
     found: dict[str, Any] = {}
-    others = {name for several in ALIASES if protocol in several for name in several}
-    for name in (protocol, *sorted(others - {protocol})):
+    for name in (protocol, *sorted(clouds.names_of(protocol) - {protocol})):
         found |= options.pop(name, None) or {}
     return found
 

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from rollingfs.backend.contract import Backend
+from rollingfs.backend.objects.clouds import require_client
 from rollingfs.backend.tiers import TieredBackend, TierStore
 from rollingfs.fs.store_options import accepted_by, listed, meant
-from rollingfs.fs.target import open_target, require_client
+from rollingfs.fs.target import open_target
 from rollingfs.policy import OffloadPolicy, check_alias
 
 SETTINGS = frozenset({"backend", "fs", "options", "protocol", "root"})

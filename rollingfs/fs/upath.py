@@ -11,8 +11,9 @@ from upath.types import JoinablePathLike
 
 from rollingfs.write.ingest import Data
 
-_TARGETS = ("file", "local", "memory", "s3", "s3a", "az", "abfs", "abfss", "gs", "gcs")
-ALIAS_OF = {target: f"rolling+{target}" for target in _TARGETS}
+ALIAS_OF = {
+    scheme.removeprefix("rolling+"): scheme for scheme in fsspec.available_protocols() if scheme.startswith("rolling+")
+}
 """The scheme that means the same as ``rolling::`` before a store's URL."""
 
 _URL = re.compile(r"(rolling(?:\+?[a-z0-9]+)?)(?:://|:(?=/))(.*)", re.DOTALL)

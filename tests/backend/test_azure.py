@@ -23,12 +23,11 @@ require_module("azure.storage.blob")
 from azure.storage.blob import ContainerSasPermissions, generate_container_sas
 from fsspec import AbstractFileSystem
 
+from rollingfs.backend.objects import open_azure
 from rollingfs.backend.objects.azure import bucket as azure_bucket
 from rollingfs.backend.objects.azure.options import azure_options
 from rollingfs.backend.objects.backend import ObjectBackend
 from rollingfs.backend.objects.errors import Refusal, as_os_error, is_conflict, is_transient
-from rollingfs.backend.objects.opening import open_azure
-from rollingfs.backend.objects.schemes import ADLFS
 from rollingfs.backend.objects.upload import PART_BYTES
 from rollingfs.errors import ConflictError, NoBucketError
 from rollingfs.fs.target import adapt
@@ -276,7 +275,7 @@ class AzureBlobFileSystem(AbstractFileSystem):
     ("option", "is_ours"), [({"account_key": "a2V5"}, True), ({"location_mode": "secondary"}, False)]
 )
 def test_a_filesystem_of_adlfs_is_taken_over_or_stays_read_only(option, is_ours, monkeypatch, caplog):
-    monkeypatch.setitem(sys.modules, ADLFS, sys.modules[__name__])
+    monkeypatch.setitem(sys.modules, "adlfs.spec", sys.modules[__name__])
     with caplog.at_level(logging.INFO):
         found = adapt(AzureBlobFileSystem("acme", **option))
     assert isinstance(found, ObjectBackend) == is_ours

@@ -21,7 +21,7 @@ require_module("obstore")
 require_module("gcsfs")
 from gcsfs import GCSFileSystem
 
-from rollingfs.backend.objects.opening import open_azure, open_google
+from rollingfs.backend.objects import open_azure, open_google
 
 PAGE = Path(__file__).parents[2] / "docs" / "stores.md"
 COLUMNS = ("conditional create", "conditional replace", "conditional delete")

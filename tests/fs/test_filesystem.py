@@ -216,7 +216,7 @@ def test_a_file_is_read_with_the_tuning_of_its_filesystem_or_its_own(request):
 
 
 def test_a_backend_that_is_given_has_its_own_concurrency():
-    with pytest.raises(ValueError, match="set its own requests_max"):
+    with pytest.raises(ValueError, match="set the requests_max of its own capability"):
         RollingFileSystem(backend=MemoryBackend(), max_concurrency=8, skip_instance_cache=True)
 
 

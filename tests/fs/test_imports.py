@@ -10,8 +10,17 @@ whether the verbs that need it could import it at their first use."""
 
 
 FEW = (
-    *("backend.generic", "backend.local", "backend.objects.opening", "fs.read_file", "fs.text_file"),
-    *("fs.write_file", "parquet", "show", "stream", "write.concat", "write.delete", "write.parquet_footers"),
+    *("backend.generic", "backend.local", "backend.objects.azure", "backend.objects.backend", "fs.read_file"),
+    *(
+        "fs.text_file",
+        "fs.write_file",
+        "parquet",
+        "show",
+        "stream",
+        "write.concat",
+        "write.delete",
+        "write.parquet_footers",
+    ),
 )
 """What only some users need."""
 APPEND = "fs.create('/logs/a'); fs.append('/logs/a', b'x')"

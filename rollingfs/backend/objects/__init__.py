@@ -6,18 +6,20 @@ not be here: knowledge of the content of headers; signing and sockets. obstore, 
 store that needs them is opened.
 """
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from rollingfs.backend.objects.opening import open_azure, open_google, open_s3
+    from rollingfs.backend.objects.azure.opening import open_azure
+    from rollingfs.backend.objects.google.backend import open_google
+    from rollingfs.backend.objects.s3.backend import open_s3
 
 __all__ = ["open_azure", "open_google", "open_s3"]
+_MODULES = {"open_azure": "azure.opening", "open_google": "google.backend", "open_s3": "s3.backend"}
 """Imported at their first use: every filesystem imports the names of schemes from this package."""
 
 
 def __getattr__(name: str) -> Any:
-    if name not in __all__:
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from rollingfs.backend.objects import opening
-
-    return getattr(opening, name)
+    return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)

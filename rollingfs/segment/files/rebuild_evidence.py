@@ -1,7 +1,7 @@
 """The evidence of a rebuild: what says where the files of a segment lie whose header is lost. Pure.
 
-An index page that lists a file, or the metadata of a later one, say where it was committed; its own metadata or its
-name, where its writer expected it.
+An index page that lists a file, or the metadata of a later file, shows where the file was committed. Its own metadata
+or its name shows where its writer expected it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from rollingfs.runtime.values import value_class
 
 
 class By(IntEnum):
-    """What says where a file lies; the greater value is the better evidence."""
+    """Evidence of where a file lies; the greater value is the better evidence."""
 
     NAME = 1
     """Its name: the offset that its writer expected. It may never have been committed, or elsewhere."""
@@ -34,7 +34,7 @@ class By(IntEnum):
 
     @property
     def is_exact(self) -> bool:
-        """Whether it says where the file was committed, not only where a writer expected it."""
+        """Whether it shows the place of a commit, not only the place that a writer expected."""
         return self >= By.LATER
 
 
@@ -97,7 +97,7 @@ class Left:
     file: str
     reason: str
     start: int | None = None
-    """Where it would have lain; None if nothing says it."""
+    """Where it would have lain; None if no file shows it."""
 
 
 @value_class
@@ -118,7 +118,7 @@ LEFT_OUT = "it was to be left out"
 
 @dataclass
 class Evidence:
-    """Collects what says where files lie."""
+    """Collects the evidence of where files lie."""
 
     pieces: list[FileRange] = field(default_factory=list)
     left: list[Left] = field(default_factory=list)

@@ -15,10 +15,10 @@ from rollingfs.backend.objects.azure.options import Account
 from rollingfs.backend.objects.azure.plain import PlainRequests
 from rollingfs.backend.objects.backend import ObjectBackend
 from rollingfs.backend.objects.bucket import Kept
+from rollingfs.backend.objects.clouds import names_of
 from rollingfs.backend.objects.errors import Refusal
 from rollingfs.backend.objects.obstores.objects import Store, store_of
 from rollingfs.backend.objects.obstores.requests import CONNECT_S_MAX, Places, can_name
-from rollingfs.backend.objects.schemes import AZURE_PROTOCOLS
 
 CONNECTIONS_MAX = 64
 
@@ -32,7 +32,7 @@ class AzureBackend(ObjectBackend):
         Finds the event loop on which requests must run; None if that is the caller's. Asked again after a fork.
     """
 
-    schemes = AZURE_PROTOCOLS
+    schemes = names_of("az")
     copies_between = False
 
     def __init__(

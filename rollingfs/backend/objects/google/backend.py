@@ -13,10 +13,10 @@ from gcsfs import GCSFileSystem
 
 from rollingfs.backend.objects.backend import ObjectBackend
 from rollingfs.backend.objects.bucket import Kept
+from rollingfs.backend.objects.clouds import names_of
 from rollingfs.backend.objects.errors import errors_of
 from rollingfs.backend.objects.google.bucket import GoogleBucket
 from rollingfs.backend.objects.google.requests import GoogleRequests
-from rollingfs.backend.objects.schemes import GOOGLE_PROTOCOLS
 
 COMMIT_INTERVAL_S = 1.0
 """Google takes one write a second of an object, and answers 429 to more."""
@@ -32,7 +32,7 @@ class GoogleBackend(ObjectBackend):
     """
 
     scheme = "gs"
-    schemes = GOOGLE_PROTOCOLS
+    schemes = names_of(scheme)
     capability = replace(ObjectBackend.capability, can_delete_if=True, commit_interval_s=COMMIT_INTERVAL_S)
 
     def __init__(self, fs: GCSFileSystem, max_concurrency: int | None = None) -> None:
@@ -79,3 +79,16 @@ class GoogleBackend(ObjectBackend):
     def after_fork(self) -> None:
         self.requests.after_fork()
         self.buckets.clear()
+
+
+def open_google(fs: GCSFileSystem, max_concurrency: int | None = None) -> GoogleBackend:
+    """Return the backend for Google's storage, over a gcsfs filesystem; the filesystem is not altered.
+
+    Raises
+    ------
+    ValueError
+        The filesystem is to check what it wrote in a way that this backend has not.
+    """
+    if fs.consistency not in (None, "none"):
+        raise ValueError(f"consistency={fs.consistency!r} of gcsfs cannot be kept here: leave it out")
+    return GoogleBackend(fs, max_concurrency)

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from fsspec import AbstractFileSystem
 from fsspec.asyn import reset_lock
 
-from rollingfs.backend.objects.schemes import options_of
+from rollingfs.backend.objects.clouds import options_of
 
 F = TypeVar("F", bound=AbstractFileSystem)
 _THREADS = "tokio"

@@ -43,6 +43,7 @@ from s3fs import S3FileSystem
 
 from rollingfs.backend.objects.backend import ObjectBackend
 from rollingfs.backend.objects.bucket import Kept
+from rollingfs.backend.objects.clouds import options_of
 from rollingfs.backend.objects.errors import LastingError, Refusal, errors_of
 from rollingfs.backend.objects.home_loop import HomeLoop
 from rollingfs.backend.objects.obstores.forks import clone_of, obstore_is_lost, without_forks
@@ -65,7 +66,6 @@ from rollingfs.backend.objects.s3.options import (
     plain_settings,
     settings_of,
 )
-from rollingfs.backend.objects.schemes import options_of
 from rollingfs.backend.objects.upload import JOIN_PART_BYTES_MIN
 from rollingfs.errors import UnsafeBackendError
 
@@ -309,3 +309,24 @@ def _obstore() -> str:
         return f" obstore/{importlib.metadata.version('obstore')}"
     except importlib.metadata.PackageNotFoundError:
         return ""
+
+
+def open_s3(fs: S3FileSystem, max_concurrency: int | None = None, *, use_obstore: bool = True) -> S3Backend:
+    """Return the backend for S3, over an s3fs filesystem; the filesystem is not altered.
+
+    Parameters
+    ----------
+    fs : s3fs.S3FileSystem
+        A private clone uses its class and all its storage options. The first verb connects.
+    max_concurrency : int, optional
+        Requests under way at once for one purpose; by default 64 for data, 128 for headers, or a request for each
+        connection.
+    use_obstore : bool, optional
+        False to read and write objects through s3fs, which is slower.
+
+    Raises
+    ------
+    ValueError
+        The user's `config_kwargs` allow fewer connections than `max_concurrency`.
+    """
+    return S3Backend(fs, max_concurrency, use_obstore)
