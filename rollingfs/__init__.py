@@ -42,9 +42,9 @@ if TYPE_CHECKING:
     from rollingfs.policy import OffloadPolicy as OffloadPolicy, RollingPolicy as RollingPolicy
     from rollingfs.segment.files.collected import Collected as Collected
     from rollingfs.segment.files.erased import Erased as Erased
-    from rollingfs.segment.files.offload import Offloaded as Offloaded
     from rollingfs.segment.files.state import SegmentState as SegmentState
     from rollingfs.segment.verbs.export import Exported as Exported
+    from rollingfs.segment.verbs.offload import Offloaded as Offloaded
     from rollingfs.segment.verbs.rebuild import Rebuilt as Rebuilt
     from rollingfs.show.metrics import Metrics as Metrics
     from rollingfs.stream.blocks import OffloadStatus as OffloadStatus
@@ -70,7 +70,7 @@ _MODULES = {
         "segment.files.collected": "Collected",
         "segment.files.erased": "Erased",
         "segment.verbs.export": "Exported",
-        "segment.files.offload": "Offloaded",
+        "segment.verbs.offload": "Offloaded",
         "segment.verbs.rebuild": "Rebuilt",
         "segment.files.state": "SegmentState",
         "policy": "OffloadPolicy RollingPolicy",

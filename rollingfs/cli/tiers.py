@@ -14,7 +14,7 @@ from rollingfs.cli.follow import follow_all
 from rollingfs.cli.run import offload_by_policies
 from rollingfs.cli.session import Session
 from rollingfs.policy import BLOCK_BYTES, DELETION_LAG_S, TIER_DEFAULT
-from rollingfs.segment.files.offload import Offloaded
+from rollingfs.segment.verbs.offload import Offloaded
 from rollingfs.show.readable import count_text
 
 commands = Commands("Tiers")

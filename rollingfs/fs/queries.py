@@ -224,7 +224,7 @@ async def states(
     FileNotFoundError
         Nothing is there.
     """
-    from rollingfs.segment.files.offload import Chosen
+    from rollingfs.segment.files.rewrite_plan import Chosen
 
     if maxdepth is not None and maxdepth < 1:
         raise ValueError("maxdepth must be at least 1")

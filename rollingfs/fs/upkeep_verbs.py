@@ -14,8 +14,8 @@ from rollingfs.runtime.steps import Progress
 
 if TYPE_CHECKING:
     from rollingfs.segment.files.collected import Collected
-    from rollingfs.segment.files.consolidate import Consolidated
-    from rollingfs.segment.files.offload import Offloaded
+    from rollingfs.segment.verbs.consolidate import Consolidated
+    from rollingfs.segment.verbs.offload import Offloaded
     from rollingfs.segment.verbs.verify import Verified
 
 
@@ -67,7 +67,8 @@ async def offload(
     CorruptChunkError
         A chunk or its copy is damaged; that chunk stays where it is.
     """
-    from rollingfs.segment.files.offload import Chosen, Offloader
+    from rollingfs.segment.files.rewrite_plan import Chosen
+    from rollingfs.segment.verbs.offload import offload
     from rollingfs.stream.ledger import Ledgers
     from rollingfs.stream.offload_policy import Asked, check_retention
 
@@ -76,9 +77,9 @@ async def offload(
         ledger = await Ledgers(at.client).resolved(names.parent(at.path))
         check_retention(at.path, Asked(tier, chosen, lag_s), ledger)
     tell = begin(callback, (await at.header()).size, progress)
-    offloader = Offloader(at.client.commits, at.client.fetcher)
     try:
-        return await offloader.offload(
+        return await offload(
+            at.client,
             at.path,
             tier,
             chosen,
@@ -101,13 +102,13 @@ async def onload(
     callback: Callback = DEFAULT_CALLBACK,
 ) -> Offloaded:
     """Move the chunks of a segment back from a tier, or from all tiers; otherwise as `offload`."""
-    from rollingfs.segment.files.offload import Chosen, Offloader
+    from rollingfs.segment.files.rewrite_plan import Chosen
+    from rollingfs.segment.verbs.offload import onload
 
     chosen, lag_s = Chosen.parse(upto, None, None), parse_seconds(deletion_lag)
     tell = begin(callback, (await at.header()).size, progress)
-    offloader = Offloader(at.client.commits, at.client.fetcher)
     try:
-        return await offloader.onload(at.path, tier, chosen, segment=at.segment, lag_s=lag_s, progress=tell)
+        return await onload(at.client, at.path, tier, chosen, segment=at.segment, lag_s=lag_s, progress=tell)
     finally:
         await at.refresh()
 
@@ -195,16 +196,13 @@ async def consolidate(
     CorruptChunkError
         A chunk is missing, too short, or fails its checksum.
     """
-    from rollingfs.segment.files.consolidate import Consolidated, Consolidator
+    from rollingfs.segment.verbs.consolidate import Consolidated, consolidate
 
     header = (await at.current.look()).header
     if header is None:
         return Consolidated()  # a plain file is one chunk
-    consolidator = Consolidator(at.client.commits, at.client.fetcher)
     tell = begin(callback, header.size, progress)
-    result = await consolidator.consolidate(
-        at.path, segment=header.segment, grace_s=parse_seconds(grace), progress=tell
-    )
+    result = await consolidate(at.client, at.path, segment=header.segment, grace_s=parse_seconds(grace), progress=tell)
     await at.current.look(fresh=False)
     return result
 

@@ -12,7 +12,7 @@ from dataclasses import field, replace
 from rollingfs.format.header import Chunk, Header
 from rollingfs.policy import BLOCK_BYTES, parse_bytes, parse_seconds
 from rollingfs.runtime.values import value_class
-from rollingfs.segment.files.offload import Chosen
+from rollingfs.segment.files.rewrite_plan import Chosen
 
 MAX_DELAY_S = 600.0
 POLL_S_MIN = 1.0

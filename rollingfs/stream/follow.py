@@ -21,8 +21,8 @@ from rollingfs.format.header import Header
 from rollingfs.policy import OffloadPolicy
 from rollingfs.runtime.values import value_class
 from rollingfs.segment.at import At
-from rollingfs.segment.files.offload import DamagedBlocksError, Offloaded, Offloader, check_may_move
 from rollingfs.segment.files.replace_chunks import window_of
+from rollingfs.segment.verbs.offload import DamagedBlocksError, Offloaded, check_may_move, offload
 from rollingfs.segment.verbs.roll import roll
 from rollingfs.stream import blocks
 from rollingfs.stream.blocks import MAX_DELAY_S, RETRY_S_MAX, SLOW_S, BlockRule, Hot, Move, OffloadStatus, Wait
@@ -88,7 +88,6 @@ class Followed:
         self._block: tuple[int, float] | None = None
         """The end of the newest block, and when it was assigned."""
         self._offloaded_s: float | None = None
-        self._offloader = Offloader(client.commits, client.fetcher)
         self._hot: Hot | None = None
         self.token: str | None = None
         """Of the header that `_hot` shows."""
@@ -276,8 +275,14 @@ class Followed:
             upto = await roll(self._client, path, hot.segment)
         chosen = replace(asked.chosen, upto=upto, start=block.start)
         try:
-            did = await self._offloader.offload(
-                path, asked.tier, chosen, segment=hot.segment, lag_s=asked.lag_s, block_bytes=asked.block_bytes
+            did = await offload(
+                self._client,
+                path,
+                asked.tier,
+                chosen,
+                segment=hot.segment,
+                lag_s=asked.lag_s,
+                block_bytes=asked.block_bytes,
             )
         except DamagedBlocksError as error:
             self._pass(hot, upto, str(error))

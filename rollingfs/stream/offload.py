@@ -11,7 +11,7 @@ from rollingfs.errors import TIER_ERRORS
 from rollingfs.format.header import Header
 from rollingfs.runtime.values import value_class
 from rollingfs.segment.at import At
-from rollingfs.segment.files.offload import Offloaded, Offloader
+from rollingfs.segment.verbs.offload import Offloaded, offload
 from rollingfs.stream.follow import Followed, fixed
 from rollingfs.stream.ledger import Ledgers
 from rollingfs.stream.ledger_codec import Ledger
@@ -60,9 +60,8 @@ async def offload_by_policy(client: At, path: str, header: Header, ledger: Ledge
 
 async def offload_as_asked(client: At, path: str, header: Header, asked: Asked) -> Offloaded:
     """Offload a segment of this incarnation."""
-    return await Offloader(client.commits, client.fetcher).offload(
-        path, asked.tier, asked.chosen, lag_s=asked.lag_s, block_bytes=asked.block_bytes, known=header
-    )
+    tier, chosen = asked.tier, asked.chosen
+    return await offload(client, path, tier, chosen, lag_s=asked.lag_s, block_bytes=asked.block_bytes, known=header)
 
 
 async def offload_stream(members: Members, ledgers: Ledgers, asked: Asked | None) -> StreamOffloaded:

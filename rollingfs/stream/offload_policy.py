@@ -19,7 +19,7 @@ from rollingfs.policy import (
     parse_seconds,
 )
 from rollingfs.runtime.values import value_class
-from rollingfs.segment.files.offload import Chosen
+from rollingfs.segment.files.rewrite_plan import Chosen
 from rollingfs.stream.ledger_codec import Ledger
 from rollingfs.stream.retention import RetentionPolicy
 

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from rollingfs.format.header import Chunk, Header
-from rollingfs.segment.files.join_plan import Plan, Run
-from rollingfs.segment.files.offload import moves
+from rollingfs.segment.files.rewrite_plan import Plan, Run, moves
 from rollingfs.stream.blocks import BlockRule, Move, look, plan, with_chunks
 from rollingfs.stream.offload_policy import Asked
 

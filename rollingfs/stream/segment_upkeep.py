@@ -16,9 +16,9 @@ from rollingfs.read.snapshot import Snapshot
 from rollingfs.runtime.values import value_class
 from rollingfs.segment.at import At
 from rollingfs.segment.files.collected import Collected
-from rollingfs.segment.files.consolidate import Consolidator
-from rollingfs.segment.files.offload import Offloaded
 from rollingfs.segment.verbs.collect import collect
+from rollingfs.segment.verbs.consolidate import consolidate_by_policy
+from rollingfs.segment.verbs.offload import Offloaded
 from rollingfs.segment.verbs.roll import roll
 from rollingfs.stream.ledger import Ledgers
 from rollingfs.stream.ledger_codec import Ledger
@@ -121,8 +121,7 @@ class SegmentUpkeep:
             return Upkept(path, is_stream=False)
         is_old = header.policy.consolidate and await is_worn(self.client.fetcher, Snapshot(path, header, None))
         result = Upkept(path, is_stream=False, worn=(path,) if is_old else ())
-        consolidator = Consolidator(self.client.commits, self.client.fetcher)
-        did = await consolidator.keep(path, header, self.how.readers_grace_s)
+        did = await consolidate_by_policy(self.client, path, header, self.how.readers_grace_s)
         seen = self.client.headers.seen(path)
         if not did.replaced or seen is None or seen.header is None:
             return result

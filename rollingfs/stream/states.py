@@ -21,9 +21,8 @@ from rollingfs.format.header import Entry, Header
 from rollingfs.format.transitions import live
 from rollingfs.read.snapshot import Snapshot
 from rollingfs.segment.at import At
-from rollingfs.segment.files.join_plan import Plan
-from rollingfs.segment.files.offload import Chosen
 from rollingfs.segment.files.outlook import Outlook
+from rollingfs.segment.files.rewrite_plan import Chosen, Plan
 from rollingfs.segment.files.state import SegmentState
 from rollingfs.stream.following import POLICIES_S_MAX
 from rollingfs.stream.ledger import Ledgers

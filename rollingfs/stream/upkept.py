@@ -8,8 +8,8 @@ from dataclasses import field, replace
 from typing import Any
 
 from rollingfs.runtime.values import value_class
-from rollingfs.segment.files.consolidate import Consolidated
-from rollingfs.segment.files.offload import Offloaded
+from rollingfs.segment.verbs.consolidate import Consolidated
+from rollingfs.segment.verbs.offload import Offloaded
 
 logger = logging.getLogger("rollingfs")
 

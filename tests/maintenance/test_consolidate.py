@@ -9,7 +9,7 @@ from rollingfs import CorruptChunkError, RollingPolicy
 from rollingfs.format import names
 from rollingfs.format.header import Chunk
 from rollingfs.runtime.steps import Steps
-from rollingfs.segment.files.join_plan import PARTS_MAX, plan
+from rollingfs.segment.files.rewrite_plan import PARTS_MAX, plan
 from tests.support.backends import Scripted, private_memory
 from tests.support.examples import examples
 from tests.support.life import World, pieces_of

@@ -18,8 +18,8 @@ from rollingfs.format import names
 from rollingfs.format.header import AGE_S_MAX, GRACE_S
 from rollingfs.runtime.concurrency import drive
 from rollingfs.segment.at import At
-from rollingfs.segment.files import offload as offload_module
-from rollingfs.segment.files.offload import Offloaded
+from rollingfs.segment.verbs import offload as offload_module
+from rollingfs.segment.verbs.offload import Offloaded
 from tests.support.faults import CLOCK, Store, TieredStore
 from tests.support.life import World, pieces_of
 from tests.support.small import SMALL, Failing, client, filled, is_whole

@@ -11,9 +11,9 @@ from rollingfs.format import names
 from rollingfs.format.crc import crc32c
 from rollingfs.format.header import PIECES_MAX, Chunk
 from rollingfs.runtime.concurrency import drive
-from rollingfs.segment.files.offload import Offloaded
-from rollingfs.segment.files.replace_chunks import Swapper
+from rollingfs.segment.files import rewrite
 from rollingfs.segment.files.rewrite import fold
+from rollingfs.segment.verbs.offload import Offloaded
 from tests.support.faults import TieredStore
 from tests.support.life import World, pieces_of
 from tests.support.small import client
@@ -49,14 +49,14 @@ def flip(store: TieredStore, file: str, at: int) -> None:
 
 
 def test_a_run_that_another_client_moves_meanwhile_is_left_as_that_client_made_it(store, world, monkeypatch):
-    commit = Swapper.commit
+    commit = rewrite.swap_chunks
 
-    async def late(*args):
+    async def late(*args, **how):
         monkeypatch.undo()
         assert offload(client(store), block_bytes=1).files == 20
-        return await commit(*args)
+        return await commit(*args, **how)
 
-    monkeypatch.setattr(Swapper, "commit", late)
+    monkeypatch.setattr(rewrite, "swap_chunks", late)
     offload(world)
     assert [(chunk.length, chunk.tier) for chunk in world.chunks(A)] == [(20, "cold")] * 20
     assert world.content(A) == DATA

@@ -10,7 +10,7 @@ from hypothesis import given, settings, strategies as st
 
 from rollingfs import RollingPolicy
 from rollingfs.format.header import Chunk, Header, Merge, Phase
-from rollingfs.segment.files.join_plan import BY_ITSELF, may_join, plan, size_of
+from rollingfs.segment.files.rewrite_plan import BY_ITSELF, may_join, plan, size_of
 from tests.support.examples import examples
 
 KIB, MIB = 1024, 1024 * 1024

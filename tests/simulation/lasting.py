@@ -17,7 +17,7 @@ from rollingfs.fs import follower
 from rollingfs.fs.follower import Follower
 from rollingfs.policy import OffloadPolicy
 from rollingfs.segment.at import At
-from rollingfs.segment.files.offload import check_may_move
+from rollingfs.segment.verbs.offload import check_may_move
 from rollingfs.stream.blocks import POLL_S_MAX, Move
 from rollingfs.stream.follow import Followed, fixed
 from rollingfs.stream.ledger import Ledgers

@@ -15,7 +15,8 @@ import pytest
 
 from rollingfs.backend import memory
 from rollingfs.folders import collect_tree, listing
-from rollingfs.segment.files import consolidate, join_plan as runs, replace_chunks as swaps
+from rollingfs.segment.files import replace_chunks as swaps, rewrite_plan as runs
+from rollingfs.segment.verbs import consolidate
 from rollingfs.write import ingest
 from tests.simulation import baton
 from tests.simulation.clock import simulated_time

@@ -16,7 +16,7 @@ from rollingfs.format.policies import PolicyChange
 from rollingfs.fs import transfers
 from rollingfs.policy import FOREVER, OffloadPolicy
 from rollingfs.segment.at import At
-from rollingfs.segment.files.offload import Chosen
+from rollingfs.segment.files.rewrite_plan import Chosen
 from rollingfs.segment.verbs.rebuild import rebuild
 from rollingfs.stream.blocks import Move
 from rollingfs.stream.cut import StreamCut

@@ -13,11 +13,12 @@ from rollingfs.format.header import AGE_S_MAX
 from rollingfs.format.transitions import Guard
 from rollingfs.fs import reading
 from rollingfs.segment.at import At
-from rollingfs.segment.files.consolidate import Consolidator
-from rollingfs.segment.files.offload import Chosen, Offloader
+from rollingfs.segment.files.rewrite_plan import Chosen
 from rollingfs.segment.verbs.collect import collect
+from rollingfs.segment.verbs.consolidate import consolidate
 from rollingfs.segment.verbs.erase import erase
 from rollingfs.segment.verbs.export import export
+from rollingfs.segment.verbs.offload import offload, onload
 from rollingfs.segment.verbs.roll import roll
 from tests.simulation import checks, model
 from tests.simulation.draw import TOKENS_MAX, TOKENS_OF_LARGE_MAX, Handle, Op, core_of
@@ -171,9 +172,7 @@ class Verbs(TreeVerbs, FaceVerbs):
 
     def consolidate(self) -> Op:
         path, grace_s = self._long(), self.chance.choice((0.0, 600.0))
-        return self._upkeep(
-            path, lambda client: Consolidator(client.commits, client.fetcher).consolidate(path, grace_s=grace_s)
-        )
+        return self._upkeep(path, lambda client: consolidate(client, path, grace_s=grace_s))
 
     def roll(self) -> Op:
         path = self._long()
@@ -184,7 +183,7 @@ class Verbs(TreeVerbs, FaceVerbs):
         chosen = Chosen(self._upto(path))
         return self._upkeep(
             path,
-            lambda client: Offloader(client.commits, client.fetcher).offload(path, tier, chosen, lag_s=lag_s),
+            lambda client: offload(client, path, tier, chosen, lag_s=lag_s),
             BadOffsetError,
         )
 
@@ -193,7 +192,7 @@ class Verbs(TreeVerbs, FaceVerbs):
         chosen = Chosen(self._upto(path))
         return self._upkeep(
             path,
-            lambda client: Offloader(client.commits, client.fetcher).onload(path, None, chosen, lag_s=lag_s),
+            lambda client: onload(client, path, None, chosen, lag_s=lag_s),
             BadOffsetError,
         )
 

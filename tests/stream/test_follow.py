@@ -13,7 +13,7 @@ from rollingfs.errors import CorruptChunkError, CorruptHeaderError
 from rollingfs.folders.listing import Listings
 from rollingfs.format import names
 from rollingfs.runtime.concurrency import drive
-from rollingfs.segment.files.offload import Chosen
+from rollingfs.segment.files.rewrite_plan import Chosen
 from rollingfs.segment.verbs.export import export
 from rollingfs.stream.blocks import RETRY_S_MAX, BlockRule, OffloadStatus
 from rollingfs.stream.follow import Followed

@@ -14,7 +14,7 @@ from rollingfs.format import names
 from rollingfs.format.header import GRACE_S, Page
 from rollingfs.format.policies import PolicyChange
 from rollingfs.runtime.concurrency import drive
-from rollingfs.segment.files.consolidate import READERS_GRACE_S
+from rollingfs.segment.verbs.consolidate import READERS_GRACE_S
 from rollingfs.stream.segment_upkeep import COLLECT
 from rollingfs.stream.upkeep import LOOK_AGAIN_S, Upkeep
 from rollingfs.stream.upkept import Upkept, total

@@ -16,11 +16,12 @@ from rollingfs.runtime.bridge import Bridge
 from rollingfs.runtime.concurrency import drive
 from rollingfs.segment.at import At
 from rollingfs.segment.files.collected import Collected
-from rollingfs.segment.files.consolidate import Consolidated, Consolidator
 from rollingfs.segment.files.erased import Erased
-from rollingfs.segment.files.offload import Chosen, Offloaded, Offloader
+from rollingfs.segment.files.rewrite_plan import Chosen
 from rollingfs.segment.verbs.collect import collect
+from rollingfs.segment.verbs.consolidate import Consolidated, consolidate
 from rollingfs.segment.verbs.erase import erase
+from rollingfs.segment.verbs.offload import Offloaded, offload, onload
 from rollingfs.segment.verbs.verify import Verified, verify
 from rollingfs.stream.cut import StreamCut
 from tests.support.backends import private_memory
@@ -108,15 +109,15 @@ class World:
         return self.write(f"{names.chunks_folder(path)}/{name or names.new_chunk_name(0)}", data)
 
     def consolidate(self, path: str, **options: Any) -> Consolidated:
-        return drive(Consolidator(self.client.commits, self.client.fetcher).consolidate(path, **options))
+        return drive(consolidate(self.client, path, **options))
 
     def offload(self, path: str, *, lag_s: float = 0.0, block_bytes: int = BLOCK_BYTES, **chosen: Any) -> Offloaded:
         """To the tier ``cold``."""
-        offloader = Offloader(self.client.commits, self.client.fetcher)
-        return drive(offloader.offload(path, "cold", Chosen(**chosen), lag_s=lag_s, block_bytes=block_bytes))
+        call = offload(self.client, path, "cold", Chosen(**chosen), lag_s=lag_s, block_bytes=block_bytes)
+        return drive(call)
 
     def onload(self, path: str, *, lag_s: float = 0.0) -> Offloaded:
-        return drive(Offloader(self.client.commits, self.client.fetcher).onload(path, lag_s=lag_s))
+        return drive(onload(self.client, path, lag_s=lag_s))
 
     def rows(self, path: str) -> list[Verified]:
         """What a verification finds."""

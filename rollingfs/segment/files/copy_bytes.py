@@ -8,15 +8,15 @@ from rollingfs.backend.contract import Backend, Upload, finished, frozen
 from rollingfs.commit.chunk_files import CHECK_BYTES_MAX
 from rollingfs.format.crc import crc32c
 from rollingfs.read.piece_checks import PieceChecks
-from rollingfs.read.ranges import Fetcher
 from rollingfs.read.snapshot import Snapshot
 from rollingfs.runtime.steps import Steps
+from rollingfs.segment.at import At
 
 READ_BYTES_MAX = 16 * 1024 * 1024
 
 
 async def pass_through(
-    fetcher: Fetcher, view: Snapshot, start: int, end: int, upload: Upload, checks: PieceChecks, steps: Steps
+    at: At, view: Snapshot, start: int, end: int, upload: Upload, checks: PieceChecks, steps: Steps
 ) -> int:
     """Append the bytes ``[start, end)`` of a snapshot to an upload; returns their checksum.
 
@@ -24,7 +24,7 @@ async def pass_through(
     """
 
     async def read(first: int) -> bytes:
-        return await fetcher.read(view, first, min(first + READ_BYTES_MAX, end), checks=checks)
+        return await at.fetcher.read(view, first, min(first + READ_BYTES_MAX, end), checks=checks)
 
     async def write(data: bytes) -> bytes:
         await upload.write(data)
@@ -36,7 +36,7 @@ async def pass_through(
         start += len(data)
         crc = crc32c(data, crc)
         following = [partial(read, start)] if start < end else []
-        data = (await fetcher.runtime.gather([partial(write, data), *following], 2))[-1]
+        data = (await at.runtime.gather([partial(write, data), *following], 2))[-1]
     return crc
 
 

@@ -7,7 +7,7 @@ from dataclasses import astuple, replace
 
 from rollingfs.format.header import Chunk, Entry, Header, Phase
 from rollingfs.runtime.values import value_class
-from rollingfs.segment.files.join_plan import BY_ITSELF, Plan, Run, joins, may_join, size_of
+from rollingfs.segment.files.rewrite_plan import BY_ITSELF, Plan, Run, joins, may_join, size_of
 
 SIZES = (
     (64 << 10, "< 64 KiB"),

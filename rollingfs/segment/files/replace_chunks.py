@@ -11,17 +11,16 @@ from dataclasses import replace
 
 from rollingfs.commit.attempt import Attempt
 from rollingfs.commit.chunk_files import Stored
-from rollingfs.commit.commits import Commits
 from rollingfs.commit.drop_files import finish_drops
 from rollingfs.commit.header_cache import Loaded
 from rollingfs.commit.index_pages import read_map
-from rollingfs.commit.store import Store
 from rollingfs.commit.uploads import Uploads
 from rollingfs.format import merging, names, placement, transitions
 from rollingfs.format.drops import is_deletable, is_own, merge_drops
 from rollingfs.format.header import LARGE_PAGE_CHUNKS, OFFSET_MAX, Chunk, Drop, Entry, Header, Page, Phase, Tier
 from rollingfs.runtime.values import value_class
-from rollingfs.segment.files.join_plan import PARTS_MAX, size_of
+from rollingfs.segment.at import At
+from rollingfs.segment.files.rewrite_plan import PARTS_MAX, size_of
 
 DROP_LINES_MAX = 16
 """More old chunks than this are listed in an index page of their own, which one line drops."""
@@ -44,9 +43,7 @@ class Window:
     is_last: bool
 
 
-async def window(
-    store: Store, path: str, segment: str, position: int, bytes_max: int, known: Header | None = None
-) -> Window:
+async def window(at: At, path: str, segment: str, position: int, bytes_max: int, known: Header | None = None) -> Window:
     """A header of an incarnation, and the chunks from `position` on.
 
     Parameters
@@ -65,18 +62,18 @@ async def window(
     """
 
     async def read(loaded: Loaded) -> Window:
-        return await window_of(store, path, transitions.live(loaded.header, path, segment), position, bytes_max)
+        return await window_of(at, path, transitions.live(loaded.header, path, segment), position, bytes_max)
 
-    loaded = await store.headers.load(path) if known is None else Loaded(known, None)
-    return await read_map(store.headers, path, read, loaded)
+    loaded = await at.headers.load(path) if known is None else Loaded(known, None)
+    return await read_map(at.headers, path, read, loaded)
 
 
-async def live(store: Store, path: str, segment: str | None) -> Header:
+async def live(at: At, path: str, segment: str | None) -> Header:
     """The header as it is now, if the segment exists and is of this incarnation."""
-    return transitions.live((await store.headers.load(path)).header, path, segment)
+    return transitions.live((await at.headers.load(path)).header, path, segment)
 
 
-async def window_of(store: Store, path: str, header: Header, position: int, bytes_max: int) -> Window:
+async def window_of(at: At, path: str, header: Header, position: int, bytes_max: int) -> Window:
     """The same in a header that was loaded.
 
     Raises
@@ -90,13 +87,13 @@ async def window_of(store: Store, path: str, header: Header, position: int, byte
     for entry in placement.overlapping(header.entries, start, header.tail_start):
         if size >= bytes_max or len(found) >= 2 * PARTS_MAX:
             return Window(header, found, is_last=False)
-        chunks = [chunk for chunk in await store.pages.unfold(path, [entry]) if chunk.end > start]
+        chunks = [chunk for chunk in await at.pages.unfold(path, [entry]) if chunk.end > start]
         found += chunks
         size += size_of(chunks)
     return Window(header, found, is_last=True)
 
 
-async def is_there(store: Store, path: str, segment: str, run: Sequence[Chunk]) -> bool:
+async def is_there(at: At, path: str, segment: str, run: Sequence[Chunk]) -> bool:
     """Whether a segment still names the files of a run; raises what `read_map` does."""
 
     async def read(loaded: Loaded) -> bool:
@@ -104,10 +101,10 @@ async def is_there(store: Store, path: str, segment: str, run: Sequence[Chunk]) 
         if header is None or header.segment != segment or header.start > run[0].start:
             return False
         entries = placement.overlapping(header.entries, run[0].start, run[-1].end)
-        files = {(chunk.tier, chunk.file) for chunk in await store.pages.unfold(path, entries)}
+        files = {(chunk.tier, chunk.file) for chunk in await at.pages.unfold(path, entries)}
         return all((chunk.tier, chunk.file) in files for chunk in run)
 
-    return await read_map(store.headers, path, read, await store.headers.load(path))
+    return await read_map(at.headers, path, read, await at.headers.load(path))
 
 
 def clipped(chunk: Chunk, start: int) -> Chunk:
@@ -117,121 +114,112 @@ def clipped(chunk: Chunk, start: int) -> Chunk:
     return part
 
 
-class Swapper:
-    """Commits swaps.
+async def swap_chunks(
+    at: At,
+    path: str,
+    segment: str,
+    swaps: Sequence[Swap],
+    uploads: Uploads,
+    *,
+    lag_s: float,
+    tiers: tuple[Tier, ...] = (),
+    protects: bool = False,
+    counts: bool = False,
+) -> list[Swap]:
+    """Replace the old chunks by the new files in a commit; return the swaps that took place.
 
     Parameters
     ----------
-    path, segment
-        The segment, and the incarnation that alone is changed.
-    grace_s
-        For how many seconds the old files stay.
-    protects
-        Whether old files that others delete stay as long: each gets a line of its own, beside the hint.
+    segment
+        The incarnation that is changed.
+    lag_s
+        Seconds for which the old files stay.
     tiers
-        The tiers in which new files lie.
-    rewrites
-        Whether the header counts the bytes of the new files as written anew.
+        The tiers of the new files.
+    protects
+        Whether old files that others delete stay as long: each gets a line of its own in addition to the hint.
+    counts
+        Whether the header counts the bytes of the new files as rewritten.
     """
+    done: list[Swap] = []
 
-    def __init__(
-        self,
-        commits: Commits,
-        path: str,
-        segment: str,
-        grace_s: float,
-        *,
-        protects: bool = False,
-        tiers: tuple[Tier, ...] = (),
-        rewrites: bool = False,
-    ) -> None:
-        self.commits = commits
-        self.store = commits.store
-        self.path = path
-        self.segment = segment
-        self.grace_s = grace_s
-        self.protects = protects
-        self.tiers = tiers
-        self.rewrites = rewrites
+    async def step(base: Loaded, attempt: Attempt) -> Header | None:
+        done.clear()
+        found = base.header
+        if found is None or found.deleted or found.segment != segment:
+            return None
+        if found.phase is Phase.MERGING:
+            raise transitions.MergeFoundError(path, found)
+        swapped, gone, pages = await _swapped(at, path, found, swaps, attempt, done)
+        if not done:
+            return None
+        now_ms = at.now_ms()
+        model = Drop("", now_ms, after_ms=now_ms + round(lag_s * 1000) if lag_s else 0)
+        drops = await _drops(gone, pages, attempt, model, lasting=protects and model.after_ms > 0)
+        new_bytes = sum(swap.stored.size for swap in done) if counts else 0
+        rewritten = min(found.rewritten + new_bytes, OFFSET_MAX)
+        changed = replace(found, entries=swapped, drops=merge_drops(found.drops, drops), rewritten=rewritten)
+        return merging.with_tiers(changed, tiers)
 
-    async def commit(self, swaps: Sequence[Swap], uploads: Uploads) -> list[Swap]:
-        """Replace the old chunks by the new ones; returns the swaps that took place."""
-        done: list[Swap] = []
+    committed = await at.commits.commit(path, step, uploads=[uploads])
+    if done and committed.header is not None:
+        await finish_drops(at.commits, path, committed.header)
+    return done
 
-        async def step(base: Loaded, attempt: Attempt) -> Header | None:
-            done.clear()
-            found = base.header
-            if found is None or found.deleted or found.segment != self.segment:
-                return None
-            if found.phase is Phase.MERGING:
-                raise transitions.MergeFoundError(self.path, found)
-            swapped, gone, pages = await self._swapped(found, swaps, attempt, done)
-            if not done:
-                return None
-            now_ms = self.store.now_ms()
-            after_ms = now_ms + round(self.grace_s * 1000) if self.grace_s else 0
-            drops = await self._drops(gone, pages, attempt, Drop("", now_ms, after_ms=after_ms))
-            anew = sum(swap.stored.size for swap in done) if self.rewrites else 0
-            rewritten = min(found.rewritten + anew, OFFSET_MAX)
-            changed = replace(found, entries=swapped, drops=merge_drops(found.drops, drops), rewritten=rewritten)
-            return merging.with_tiers(changed, self.tiers)
 
-        committed = await self.commits.commit(self.path, step, uploads=[uploads])
-        if done and committed.header is not None:
-            await finish_drops(self.commits, self.path, committed.header)
-        return done
+async def _swapped(
+    at: At, path: str, header: Header, swaps: Sequence[Swap], attempt: Attempt, done: list[Swap]
+) -> tuple[tuple[Entry, ...], list[Chunk], list[Page]]:
+    """Return the entries in which the runs that are still there are swapped, and the chunks and pages that go."""
+    first, last = min(swap.run[0].start for swap in swaps), max(swap.run[-1].end for swap in swaps)
+    old = placement.overlapping(header.entries, first, min(last, header.tail_start))
+    chunks = [c for c in await at.pages.unfold(path, old) if c.end > header.start]
+    index = {chunk.end: position for position, chunk in enumerate(chunks)}
+    gone: list[Chunk] = []
+    kept: list[Entry] = []
+    position = 0
+    for swap in sorted(swaps, key=lambda swap: swap.run[0].start):
+        end = index.get(swap.run[-1].end, -1) + 1
+        begin = end - len(swap.run)
+        if begin < position or not _is_same(chunks[begin:end], swap.run, is_first=begin == 0):
+            continue
+        stored = await attempt.files.young(swap.stored)
+        kept += [*chunks[position:begin], stored.chunk(path, swap.run[0].start)]
+        gone += chunks[begin:end]
+        position = end
+        done.append(swap)
+    if not old or not done:
+        return header.entries, [], []
+    place = header.entries.index(old[0])
+    entries = (*header.entries[:place], *kept, *chunks[position:], *header.entries[place + len(old) :])
+    return entries, gone, [entry for entry in old if isinstance(entry, Page)]
 
-    async def _swapped(
-        self, header: Header, swaps: Sequence[Swap], attempt: Attempt, done: list[Swap]
-    ) -> tuple[tuple[Entry, ...], list[Chunk], list[Page]]:
-        """The entries with those runs swapped that are still there, and the chunks and pages that go."""
-        first, last = min(swap.run[0].start for swap in swaps), max(swap.run[-1].end for swap in swaps)
-        old = placement.overlapping(header.entries, first, min(last, header.tail_start))
-        chunks = [c for c in await self.store.pages.unfold(self.path, old) if c.end > header.start]
-        index = {chunk.end: position for position, chunk in enumerate(chunks)}
-        gone: list[Chunk] = []
-        kept: list[Entry] = []
-        position = 0
-        for swap in sorted(swaps, key=lambda swap: swap.run[0].start):
-            end = index.get(swap.run[-1].end, -1) + 1
-            begin = end - len(swap.run)
-            if begin < position or not _is_same(chunks[begin:end], swap.run, is_first=begin == 0):
-                continue
-            stored = await attempt.files.young(swap.stored)
-            kept += [*chunks[position:begin], stored.chunk(self.path, swap.run[0].start)]
-            gone += chunks[begin:end]
-            position = end
-            done.append(swap)
-        if not old or not done:
-            return header.entries, [], []
-        at = header.entries.index(old[0])
-        entries = (*header.entries[:at], *kept, *chunks[position:], *header.entries[at + len(old) :])
-        return entries, gone, [entry for entry in old if isinstance(entry, Page)]
 
-    async def _drops(self, gone: Sequence[Chunk], pages: Sequence[Page], attempt: Attempt, model: Drop) -> list[Drop]:
-        """The drop lines: of few old chunks one each, of many one for each index page that lists neighbours.
+async def _drops(
+    gone: Sequence[Chunk], pages: Sequence[Page], attempt: Attempt, model: Drop, *, lasting: bool
+) -> list[Drop]:
+    """Return the drop lines: a line for each of few old chunks; of many, a line for each index page of neighbours.
 
-        A rebuild takes what a page lists for what was committed there. So the page says where its chunks lay.
-        """
-        files = list({(chunk.tier, chunk.file): chunk for chunk in gone}.values())
-        entries: list[Entry] = [*files, *pages]
-        drops = [
-            replace(model, file=f"{names.parent(entry.file) or '.'}/", size=entry.size, after_ms=0)
-            for entry in entries
-            if not is_deletable(entry.file)
-        ]
-        drops += [replace(model, file=page.file) for page in pages if is_own(page.file)]
-        lasting = self.protects and model.after_ms > 0
-        listed = [chunk for chunk in files if lasting or is_deletable(chunk.file)]
-        if len(listed) <= DROP_LINES_MAX:
-            return drops + [replace(model, file=chunk.file, tier=chunk.tier) for chunk in listed]
-        for run in _neighbours(listed):
-            if len(run) == 1:
-                drops.append(replace(model, file=run[0].file, tier=run[0].tier))
-                continue
-            page = await attempt.files.page(run)
-            drops.append(replace(model, file=page.file, start=0, end=page.length, whole=True))
-        return drops
+    A rebuild takes the list of a page for chunks that were committed there. So the page contains their offsets.
+    """
+    files = list({(chunk.tier, chunk.file): chunk for chunk in gone}.values())
+    entries: list[Entry] = [*files, *pages]
+    drops = [
+        replace(model, file=f"{names.parent(entry.file) or '.'}/", size=entry.size, after_ms=0)
+        for entry in entries
+        if not is_deletable(entry.file)
+    ]
+    drops += [replace(model, file=page.file) for page in pages if is_own(page.file)]
+    listed = [chunk for chunk in files if lasting or is_deletable(chunk.file)]
+    if len(listed) <= DROP_LINES_MAX:
+        return drops + [replace(model, file=chunk.file, tier=chunk.tier) for chunk in listed]
+    for run in _neighbours(listed):
+        if len(run) == 1:
+            drops.append(replace(model, file=run[0].file, tier=run[0].tier))
+            continue
+        page = await attempt.files.page(run)
+        drops.append(replace(model, file=page.file, start=0, end=page.length, whole=True))
+    return drops
 
 
 def _neighbours(chunks: Iterable[Chunk]) -> list[tuple[Chunk, ...]]:

@@ -11,15 +11,15 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import islice
 
 from rollingfs.backend.contract import Part, finished
 from rollingfs.backend.tier_marks import check_marks
 from rollingfs.backend.tiers import can_copy
 from rollingfs.commit.chunk_files import Stored, TierStored
-from rollingfs.commit.commits import Commits
 from rollingfs.commit.uploads import Uploads
 from rollingfs.errors import CorruptChunkError, RollingError, SegmentTruncatedError, StagedExpiredError
 from rollingfs.format import names
@@ -27,17 +27,17 @@ from rollingfs.format.crc import combined, crc32c
 from rollingfs.format.header import PIECES_MAX, Chunk, Header, Tier
 from rollingfs.format.object_metadata import Label
 from rollingfs.read.piece_checks import PieceChecks
-from rollingfs.read.ranges import Fetcher
 from rollingfs.read.read_job import too_short
 from rollingfs.read.snapshot import Snapshot
 from rollingfs.runtime.clock import Moment
+from rollingfs.runtime.concurrency import Lock
 from rollingfs.runtime.steps import Steps
+from rollingfs.segment.at import At
 from rollingfs.segment.files.copy_bytes import READ_BYTES_MAX, pass_through
 from rollingfs.segment.files.copy_plan import Piece, plan_pieces
-from rollingfs.segment.files.join_plan import Run, size_of
-from rollingfs.segment.files.replace_chunks import Swap, Swapper, clipped, is_there
-from rollingfs.segment.files.tier_failures import failing
-from rollingfs.segment.files.tier_lines import young_line
+from rollingfs.segment.files.replace_chunks import Swap, clipped, is_there, swap_chunks, window
+from rollingfs.segment.files.rewrite_plan import Plan, Run, size_of
+from rollingfs.segment.files.tier_lines import failing, young_line
 
 logger = logging.getLogger("rollingfs")
 
@@ -51,244 +51,291 @@ TRIES_MAX = 3
 """Maximum times that runs are written, because a collection took a new file before its commit."""
 
 
-class Rewriter:
-    """Rewrites runs of one segment.
+BATCH_BYTES = 1024 * 1024 * 1024
+"""About the bytes of a window, or those of two files if they are more."""
+FILES_MAX = 1024
+"""Maximum files that a commit swaps."""
+
+Commit = Callable[..., Coroutine[None, None, list[Swap]]]
+"""`swap_chunks` of a segment."""
+Rewritten = tuple[list[Swap], list[CorruptChunkError]]
+"""The swaps that took place, and the damage due to which other runs stay as they are."""
+
+
+async def rewrite_all(
+    at: At,
+    path: str,
+    header: Header,
+    *,
+    plan: Plan,
+    file_bytes: int,
+    steps: Steps,
+    lag_s: float,
+    start: int = 0,
+    upto: int | None = None,
+    protects: bool = False,
+    counts: bool = False,
+) -> tuple[tuple[int, int, int, int], list[CorruptChunkError]]:
+    """Rewrite the runs of a plan, a window at a time; runs that are damaged stay.
 
     Parameters
     ----------
-    segment
-        The incarnation that alone is changed.
-    lag_s
-        For how many seconds the old files stay.
-    protects, counts
-        As `protects` and `rewrites` of a `Swapper`.
+    file_bytes
+        Maximum bytes of a new file.
+    start, upto
+        The segment offsets from which to plan, and at which the work ends.
+    lag_s, protects, counts
+        As in `swap_chunks`.
+
+    Returns
+    -------
+    tuple
+        The chunks that were rewritten, the files that have their bytes now, these bytes, and how many of them the
+        server copied; and the damage due to which runs stay, or else each round would write the others in vain.
+
+    Raises
+    ------
+    TierFailedError
+        A tier is part of a run, and a store failed.
+    CorruptChunkError
+        New files are gone before the commit, again and again.
+    """
+    segment, first = header.segment, header.start
+    swap = partial(swap_chunks, at, path, segment, lag_s=lag_s, protects=protects, counts=counts)
+    known: Header | None = header
+    position, is_last = start, False
+    chunks = files = size = by_server = 0
+    damaged: list[CorruptChunkError] = []
+    while not is_last:
+        found = await window(at, path, segment, position, max(BATCH_BYTES, 2 * file_bytes), known)
+        header, end = found.header, found.chunks[-1].end if found.chunks else position
+        is_last = found.is_last or (upto is not None and end >= upto)
+        position, runs = plan(header, found.chunks, at.now_ms(), is_last)
+        waiting = iter(runs)
+        while batch := list(islice(waiting, FILES_MAX)):
+            swaps, bad = await _rewrite(at, Snapshot(path, header, None), batch, swap, steps)
+            damaged += bad
+            for did in swaps:
+                chunks, files, size = chunks + len(did.run), files + 1, size + did.stored.size
+                by_server += _server_bytes(at, path, did.run, did.stored.file)
+        known = None if runs else header
+        steps.reach(position - first)
+    steps.reach(steps.total)
+    return (chunks, files, size, by_server), damaged
+
+
+async def _rewrite(at: At, view: Snapshot, runs: Sequence[Run], swap: Commit, steps: Steps) -> Rewritten:
+    """Rewrite runs in a commit. Of the first chunk, only the part that the snapshot retains is written."""
+    await at.abilities(view.path)
+    (head, *others), tier = runs[0]
+    runs = [((clipped(head, max(head.start, view.start)), *others), tier), *runs[1:]]
+    for _ in range(TRIES_MAX):
+        try:
+            return await _rewrite_once(at, view, runs, swap, steps)
+        except StagedExpiredError as error:  # this machine may have slept for a day
+            logger.info("%s: its chunks are written anew again: %s", view.path, error)
+            expired = error
+    raise CorruptChunkError(
+        f"{view.path}: new files were gone {TRIES_MAX} times before the segment named them; it still names the old "
+        "ones, nothing is lost. The store of the new files loses files, or somebody collects without a grace: "
+        f"{expired}"
+    ) from expired
+
+
+async def _rewrite_once(at: At, view: Snapshot, runs: Sequence[Run], swap: Commit, steps: Steps) -> Rewritten:
+    path, header = view.path, view.header
+    assert header is not None
+    lines = {alias: await young_line(at, path, header, alias) for alias in sorted({tier for _, tier in runs} - {""})}
+    uploads, passing = Uploads(at.chunks, path), at.runtime.lock(f"{path}: bytes of a rewrite")
+    calls = [partial(_run, at, view, run, lines.get(tier), uploads, passing, steps) for run, tier in runs]
+    try:
+        results = await at.runtime.gather(calls, RUNS_AT_ONCE_MAX)
+        # again: the originals go after the commit
+        await check_marks(at.backend, at.runtime, lines.values(), path)
+    except BaseException:
+        await uploads.discard()
+        raise
+    damaged = [one for one in results if isinstance(one, CorruptChunkError)]
+    swaps = [one for one in results if isinstance(one, Swap)]
+    if not swaps:
+        await uploads.discard()
+        return [], damaged
+    return await uploads.settle(swap(swaps, uploads, tiers=tuple(lines.values()))), damaged
+
+
+def _server_bytes(at: At, path: str, run: Sequence[Chunk], target: str) -> int:
+    """Return the bytes of a run that the store copies or joins itself; the others pass through this client."""
+    return sum(piece.size for piece in _pieces(at, path, run, target) if piece.chunk is not None)
+
+
+# -- one run -------------------------------------------------------------------------------------------------
+
+
+async def _run(
+    at: At,
+    view: Snapshot,
+    run: tuple[Chunk, ...],
+    line: Tier | None,
+    uploads: Uploads,
+    passing: Lock,
+    steps: Steps,
+) -> Swap | CorruptChunkError | None:
+    """Write a run as a new file, and verify the file.
+
+    Returns
+    -------
+    Swap, CorruptChunkError or None
+        The swap; or the damage due to which the run stays; None if the run is no longer part of the segment.
+    """
+    path, header = view.path, view.header
+    assert header is not None
+    stored = _new(at, path, run, line)
+    uploads.add([stored])
+    tier = next((chunk.tier for chunk in run if chunk.tier), "") if line is None else line.alias
+    try:
+        with failing(path, tier, _file(path, run[0])) if tier else contextlib.nullcontext():
+            stored = await _written(at, view, run, stored, passing, steps)
+            found = await _read_back(at, stored)
+        if found != stored.crc32c:
+            for chunk in run:  # an old chunk may be damaged
+                await _checksum(at, view, chunk)
+            more = "" if len(run) == 1 else f" to {_file(path, run[-1])}"
+            raise CorruptChunkError(
+                f"{stored.file}: the file that was just written differs from {_file(path, run[0])}{more}, which is "
+                f"whole; {path} still names the old chunks, nothing is lost: the store of the new file is at fault"
+            )
+    except CorruptChunkError as error:
+        return error
+    except (FileNotFoundError, SegmentTruncatedError) as error:
+        logger.info("%s: bytes %d to %d stay as they are: %s", path, run[0].start, run[-1].end, error)
+        if not await is_there(at, path, header.segment, run):
+            return None
+        aliases = {chunk.tier for chunk in run}
+        await check_marks(at.backend, at.runtime, [one for one in header.tiers if one.alias in aliases], path)
+        return CorruptChunkError(f"{path}: a chunk that its header names is missing: {error}")
+    return Swap(run, stored)
+
+
+def _new(at: At, path: str, run: Sequence[Chunk], line: Tier | None) -> Stored:
+    """Return a name for the file of a run; it is dated as the newest byte, for cuts at points in time."""
+    folder, began = names.chunks_folder(path), Moment.now(at.clock)
+    size, at_ms = size_of(run), max(chunk.at_ms for chunk in run)
+    if line is None:
+        return Stored(f"{folder}/{names.new_chunk_name(run[0].start)}", size, None, at_ms, began)
+    name = names.new_tier_name(line.key, run[0].start)
+    return TierStored(f"{folder}/{name}", size, None, at_ms, began, tier=line.alias)
+
+
+async def _written(
+    at: At, view: Snapshot, run: tuple[Chunk, ...], stored: Stored, passing: Lock, steps: Steps
+) -> Stored:
+    """Write the file of a run."""
+    assert view.header is not None
+    parts: list[tuple[int, int]] = []
+    for chunk in run:
+        if chunk.length == chunk.size and chunk.crc32c is not None:
+            parts += chunk.pieces or ((chunk.length, chunk.crc32c),)
+        else:  # a chunk that is used in part, or that nobody has read, is read for it
+            parts.append((chunk.length, await _checksum(at, view, chunk)))
+    crc = _whole(parts)
+    label = Label(view.header.segment, run[0].start, crc, end=run[-1].end, name=view.path)
+    try:
+        if len(run) == 1 and run[0].length == run[0].size and _server_bytes(at, view.path, run, stored.file):
+            await at.backend.copy(_file(view.path, run[0]), stored.file, None, label.metadata())
+            steps.add(stored.size)
+        else:
+            await _assemble(at, view, run, stored.file, label, passing, steps)
+    except (RollingError, FileNotFoundError):
+        raise
+    except OSError:
+        await _check_sizes(at, view.path, run)
+        raise
+    stored = replace(stored, crc32c=crc)
+    return replace(stored, pieces=fold(parts)) if isinstance(stored, TierStored) else stored
+
+
+async def _assemble(
+    at: At, view: Snapshot, run: Sequence[Chunk], target: str, label: Label, passing: Lock, steps: Steps
+) -> None:
+    checks = PieceChecks()
+    async with finished(await at.backend.open_write(target, None, label.metadata())) as upload:
+        for piece in _pieces(at, view.path, run, target):
+            if piece.chunk is None:
+                await passing.run(partial(pass_through, at, view, piece.start, piece.end, upload, checks, steps))
+                continue
+            first = piece.chunk.offset + piece.start - piece.chunk.start
+            await upload.copy(Part(_file(view.path, piece.chunk), first, first + piece.size))
+            steps.add(piece.size)
+        await at.fetcher.complete(view, checks)
+
+
+def _pieces(at: At, path: str, run: Sequence[Chunk], target: str) -> list[Piece]:
+    """Return the pieces of a run: bytes that the store copies, and bytes that pass through this client."""
+    start, end = run[0].start, run[-1].end
+    if not all(can_copy(at.backend, _file(path, chunk), target) for chunk in run):
+        return [Piece(start, end)]
+    if len(run) == 1 and run[0].length == run[0].size:
+        return [Piece(start, end, run[0])]
+    if not at.backend.capability.can_join:
+        return [Piece(start, end)]
+    return plan_pieces(run, start, end, at.backend.capability.join_part_bytes_min)
+
+
+# -- checks --------------------------------------------------------------------------------------------------
+
+
+async def _checksum(at: At, view: Snapshot, chunk: Chunk) -> int:
+    """Return the checksum of the part of a chunk that is used; the whole chunk is verified.
+
+    Raises
+    ------
+    CorruptChunkError
+        It is damaged.
+    """
+    checks, crc = PieceChecks(), 0
+    for start in range(chunk.start, chunk.end, READ_BYTES_MAX):
+        end = min(start + READ_BYTES_MAX, chunk.end)
+        crc = crc32c(await at.fetcher.read(view, start, end, checks=checks), crc)
+    await at.fetcher.complete(view, checks)
+    return crc
+
+
+async def _check_sizes(at: At, path: str, run: Sequence[Chunk]) -> None:
+    """Raise an error that names the short file, if a copy failed due to it: not every store does.
+
+    Raises
+    ------
+    CorruptChunkError
+        A file has another size than its entry.
     """
 
-    def __init__(
-        self,
-        commits: Commits,
-        fetcher: Fetcher,
-        path: str,
-        segment: str,
-        lag_s: float,
-        *,
-        protects: bool = False,
-        counts: bool = False,
-    ) -> None:
-        self.commits = commits
-        self.store = commits.store
-        self.backend = self.store.backend
-        self.fetcher = fetcher
-        self.path = path
-        self.segment = segment
-        self.damaged: list[CorruptChunkError] = []
-        """Why runs stay as they are; the others are rewritten. Else each round would write those in vain."""
-        self._passing = self.store.runtime.lock(f"{path}: bytes of a rewrite")
-        self._swapper = partial(Swapper, commits, path, segment, lag_s, protects=protects, rewrites=counts)
+    async def check(chunk: Chunk) -> None:
+        size = (await at.backend.stat(_file(path, chunk))).size
+        if size != chunk.size:
+            raise too_short(_file(path, chunk), chunk, size)
 
-    async def rewrite(self, header: Header, runs: Sequence[Run], steps: Steps) -> list[Swap]:
-        """Write the runs anew in one commit; returns the swaps that took place.
+    await at.runtime.gather([partial(check, chunk) for chunk in run], at.backend.capability.requests_max)
 
-        Of the first chunk, only what the header retains is written.
 
-        Raises
-        ------
-        TierFailedError
-            A tier is part of a run, and a store failed.
-        CorruptChunkError
-            New files are gone before the commit, again and again.
-        """
-        await self.store.abilities(self.path)
-        (head, *others), tier = runs[0]
-        runs = [((clipped(head, max(head.start, header.start)), *others), tier), *runs[1:]]
-        for _ in range(TRIES_MAX):
-            try:
-                return await self._once(header, runs, steps)
-            except StagedExpiredError as error:  # this machine may have slept for a day
-                logger.info("%s: its chunks are written anew again: %s", self.path, error)
-                expired = error
-        raise CorruptChunkError(
-            f"{self.path}: new files were gone {TRIES_MAX} times before the segment named them; it still names the old "
-            "ones, nothing is lost. The store of the new files loses files, or somebody collects without a grace: "
-            f"{expired}"
-        ) from expired
+async def _read_back(at: At, stored: Stored) -> int | None:
+    """Return the checksum of a file that was just written; None if it has another size."""
 
-    async def _once(self, header: Header, runs: Sequence[Run], steps: Steps) -> list[Swap]:
-        aliases = {tier for _, tier in runs} - {""}
-        lines = {alias: await young_line(self.commits, self.path, header, alias) for alias in sorted(aliases)}
-        swaps: list[Swap] = []
-        uploads = Uploads(self.store.chunks, self.path)
-        calls = [partial(self._swap, header, run, lines.get(tier), uploads, swaps, steps) for run, tier in runs]
-        try:
-            await self.store.runtime.gather(calls, RUNS_AT_ONCE_MAX)
-            # again: the originals go after the commit
-            await check_marks(self.backend, self.store.runtime, lines.values(), self.path)
-        except BaseException:
-            await uploads.discard()
-            raise
-        if not swaps:
-            await uploads.discard()
-            return []
-        return await uploads.settle(self._swapper(tiers=tuple(lines.values())).commit(swaps, uploads))
+    async def read(start: int) -> tuple[int, int]:
+        end = min(start + READ_BACK_BYTES, stored.size)
+        more = end == stored.size  # of a file that is too long
+        data = await at.backend.read_range(stored.file, start, end + more)
+        return len(data), crc32c(data)
 
-    def server_bytes(self, run: Sequence[Chunk], target: str) -> int:
-        """The bytes of a run that the store copies or joins itself; the others pass through this client."""
-        return sum(piece.size for piece in self._plan(run, target) if piece.chunk is not None)
+    starts = range(0, stored.size, READ_BACK_BYTES)
+    try:
+        pieces = await at.runtime.gather([partial(read, start) for start in starts], READ_BACKS_AT_ONCE_MAX)
+    except FileNotFoundError as error:
+        raise StagedExpiredError(f"{stored.file} is gone") from error
+    return _whole(pieces) if sum(size for size, _ in pieces) == stored.size else None
 
-    # -- one run -------------------------------------------------------------------------------------------
 
-    async def _swap(
-        self,
-        header: Header,
-        run: tuple[Chunk, ...],
-        line: Tier | None,
-        uploads: Uploads,
-        swaps: list[Swap],
-        steps: Steps,
-    ) -> None:
-        """Write a run as a new file, and verify the file; nothing if the run is no longer part of the segment."""
-        stored = self._new(run, line)
-        uploads.add([stored])
-        tier = next((chunk.tier for chunk in run if chunk.tier), "") if line is None else line.alias
-        try:
-            with failing(self.path, tier, self._file(run[0])) if tier else contextlib.nullcontext():
-                stored = await self._written(header, run, stored, steps)
-                found = await self._read_back(stored)
-            if found != stored.crc32c:
-                await self._check(header, run)
-                more = "" if len(run) == 1 else f" to {self._file(run[-1])}"
-                raise CorruptChunkError(
-                    f"{stored.file}: the file that was just written differs from {self._file(run[0])}{more}, which is "
-                    f"whole; {self.path} still names the old chunks, nothing is lost: the store of the new file is at "
-                    "fault"
-                )
-        except CorruptChunkError as error:
-            self.damaged.append(error)
-        except (FileNotFoundError, SegmentTruncatedError) as error:
-            logger.info("%s: bytes %d to %d stay as they are: %s", self.path, run[0].start, run[-1].end, error)
-            if await is_there(self.store, self.path, header.segment, run):
-                aliases = {chunk.tier for chunk in run}
-                await check_marks(
-                    self.backend, self.store.runtime, [one for one in header.tiers if one.alias in aliases], self.path
-                )
-                said = f"{self.path}: a chunk that its header names is missing: {error}"
-                self.damaged.append(CorruptChunkError(said))
-        else:
-            swaps.append(Swap(run, stored))
-
-    def _new(self, run: Sequence[Chunk], line: Tier | None) -> Stored:
-        """A name for the file of a run; it is dated as the newest byte, for cuts at points in time."""
-        folder, began = names.chunks_folder(self.path), Moment.now(self.store.clock)
-        size, at_ms = size_of(run), max(chunk.at_ms for chunk in run)
-        if line is None:
-            return Stored(f"{folder}/{names.new_chunk_name(run[0].start)}", size, None, at_ms, began)
-        path = f"{folder}/{names.new_tier_name(line.key, run[0].start)}"
-        return TierStored(path, size, None, at_ms, began, tier=line.alias)
-
-    async def _written(self, header: Header, run: tuple[Chunk, ...], stored: Stored, steps: Steps) -> Stored:
-        """Write the file of a run."""
-        pieces: list[tuple[int, int]] = []
-        for chunk in run:
-            if chunk.length == chunk.size and chunk.crc32c is not None:
-                pieces += chunk.pieces or ((chunk.length, chunk.crc32c),)
-            else:  # a chunk that is used in part, or that nobody has read, is read for it
-                pieces.append((chunk.length, await self._checksum(header, chunk)))
-        crc = _whole(pieces)
-        label = Label(header.segment, run[0].start, crc, end=run[-1].end, name=self.path)
-        try:
-            if len(run) == 1 and run[0].length == run[0].size and self.server_bytes(run, stored.file):
-                await self.backend.copy(self._file(run[0]), stored.file, None, label.metadata())
-                steps.add(stored.size)
-            else:
-                await self._assemble(header, run, stored.file, label, steps)
-        except (RollingError, FileNotFoundError):
-            raise
-        except OSError:
-            await self._check_sizes(run)
-            raise
-        stored = replace(stored, crc32c=crc)
-        return replace(stored, pieces=fold(pieces)) if isinstance(stored, TierStored) else stored
-
-    async def _assemble(self, header: Header, run: Sequence[Chunk], target: str, label: Label, steps: Steps) -> None:
-        view, checks = Snapshot(self.path, header, None), PieceChecks()
-        async with finished(await self.backend.open_write(target, None, label.metadata())) as upload:
-            for piece in self._plan(run, target):
-                if piece.chunk is None:
-                    call = partial(pass_through, self.fetcher, view, piece.start, piece.end, upload, checks, steps)
-                    await self._passing.run(call)
-                    continue
-                first = piece.chunk.offset + piece.start - piece.chunk.start
-                await upload.copy(Part(self._file(piece.chunk), first, first + piece.size))
-                steps.add(piece.size)
-            await self.fetcher.complete(view, checks)
-
-    def _plan(self, run: Sequence[Chunk], target: str) -> list[Piece]:
-        """Which bytes of a run the store copies, and which pass through this client."""
-        start, end = run[0].start, run[-1].end
-        if not all(can_copy(self.backend, self._file(chunk), target) for chunk in run):
-            return [Piece(start, end)]
-        if len(run) == 1 and run[0].length == run[0].size:
-            return [Piece(start, end, run[0])]
-        if not self.backend.capability.can_join:
-            return [Piece(start, end)]
-        return plan_pieces(run, start, end, self.backend.capability.join_part_bytes_min)
-
-    # -- what is verified ----------------------------------------------------------------------------------
-
-    async def _checksum(self, header: Header, chunk: Chunk) -> int:
-        """The checksum of the part of a chunk that is used; the whole chunk is verified."""
-        view, checks, crc = Snapshot(self.path, header, None), PieceChecks(), 0
-        for start in range(chunk.start, chunk.end, READ_BYTES_MAX):
-            end = min(start + READ_BYTES_MAX, chunk.end)
-            crc = crc32c(await self.fetcher.read(view, start, end, checks=checks), crc)
-        await self.fetcher.complete(view, checks)
-        return crc
-
-    async def _check(self, header: Header, run: Sequence[Chunk]) -> None:
-        """Verify the chunks of a run, whose new file differs.
-
-        Raises
-        ------
-        CorruptChunkError
-            One of them is damaged.
-        """
-        for chunk in run:
-            await self._checksum(header, chunk)
-
-    async def _check_sizes(self, run: Sequence[Chunk]) -> None:
-        """Say of a copy that failed that a file is too short, if one is: not every store tells.
-
-        Raises
-        ------
-        CorruptChunkError
-            A file has another size than its entry says.
-        """
-
-        async def check(chunk: Chunk) -> None:
-            size = (await self.backend.stat(self._file(chunk))).size
-            if size != chunk.size:
-                raise too_short(self._file(chunk), chunk, size)
-
-        await self.store.runtime.gather([partial(check, chunk) for chunk in run], self.backend.capability.requests_max)
-
-    async def _read_back(self, stored: Stored) -> int | None:
-        """The checksum of a file that was just written; None if it has another size."""
-
-        async def read(start: int) -> tuple[int, int]:
-            end = min(start + READ_BACK_BYTES, stored.size)
-            more = end == stored.size  # of a file that is too long
-            data = await self.backend.read_range(stored.file, start, end + more)
-            return len(data), crc32c(data)
-
-        starts = range(0, stored.size, READ_BACK_BYTES)
-        try:
-            pieces = await self.store.runtime.gather([partial(read, start) for start in starts], READ_BACKS_AT_ONCE_MAX)
-        except FileNotFoundError as error:
-            raise StagedExpiredError(f"{stored.file} is gone") from error
-        return _whole(pieces) if sum(size for size, _ in pieces) == stored.size else None
-
-    def _file(self, chunk: Chunk) -> str:
-        return names.locate(self.path, chunk.file, chunk.tier)
+def _file(path: str, chunk: Chunk) -> str:
+    return names.locate(path, chunk.file, chunk.tier)
 
 
 def fold(pieces: Sequence[tuple[int, int]]) -> tuple[tuple[int, int], ...]:

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from rollingfs.format.header import Chunk, Header
 from rollingfs.runtime.values import value_class
-from rollingfs.segment.files.offload import Chosen
 from rollingfs.segment.files.outlook import Outlook
+from rollingfs.segment.files.rewrite_plan import Chosen
 
 
 @value_class

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from dataclasses import replace
 
 from rollingfs.backend.tier_marks import find_mark, make_mark, missing, placed
 from rollingfs.commit.attempt import Attempt
-from rollingfs.commit.commits import Commits
 from rollingfs.commit.header_cache import Loaded
-from rollingfs.commit.store import Store
 from rollingfs.commit.tier_checks import check_line
-from rollingfs.errors import CorruptHeaderError
+from rollingfs.errors import CorruptHeaderError, NoBucketError, RollingError, TierFailedError
 from rollingfs.format import names, transitions
 from rollingfs.format.header import AGE_S_MAX, Header, Phase, Tier
-from rollingfs.segment.files.tier_failures import failing
+from rollingfs.segment.at import At
 
 NEIGHBOURS_MAX = 128
 """Maximum headers of a folder that are read before the mark of a tier is made: their lines show an earlier use."""
 
 
-async def young_line(commits: Commits, path: str, header: Header, tier: str) -> Tier:
+async def young_line(at: At, path: str, header: Header, tier: str) -> Tier:
     """The line of a tier in the header of a segment; it is committed if it is missing, old, or of an older release.
 
     Raises
@@ -31,9 +31,9 @@ async def young_line(commits: Commits, path: str, header: Header, tier: str) -> 
     TierFailedError
         The tier's store failed.
     """
-    store, now_ms = commits.store, commits.store.now_ms()
+    now_ms = at.now_ms()
     with failing(path, tier):
-        identity, place = await _found(store, path, header, tier)
+        identity, place = await _found(at, path, header, tier)
 
     def is_good(line: Tier | None) -> bool:
         is_young = line is not None and 0 <= now_ms - line.at_ms <= AGE_S_MAX * 1000
@@ -57,22 +57,22 @@ async def young_line(commits: Commits, path: str, header: Header, tier: str) -> 
         others = tuple(one for one in found.tiers if one.alias != tier)
         return replace(found, tiers=(*others, new))
 
-    await commits.commit(path, step)
+    await at.commits.commit(path, step)
     return new
 
 
-async def _found(store: Store, path: str, header: Header, tier: str) -> tuple[str, str]:
+async def _found(at: At, path: str, header: Header, tier: str) -> tuple[str, str]:
     """The id of a tier that is there, and the path by which it keeps the segment's files."""
-    backend, line = store.backend, header.tier(tier)
+    backend, line = at.backend, header.tier(tier)
     if line is None:
-        if await find_mark(backend, store.runtime, tier) is None:
-            await check_unused(store, path, tier)
-        return await make_mark(backend, store.runtime, tier), placed(backend, path)
-    identity = await check_line(store.headers, store.pages, path, header, line)
-    return identity or await make_mark(backend, store.runtime, tier), placed(backend, path)
+        if await find_mark(backend, at.runtime, tier) is None:
+            await check_unused(at, path, tier)
+        return await make_mark(backend, at.runtime, tier), placed(backend, path)
+    identity = await check_line(at.headers, at.pages, path, header, line)
+    return identity or await make_mark(backend, at.runtime, tier), placed(backend, path)
 
 
-async def check_unused(store: Store, path: str, tier: str) -> None:
+async def check_unused(at: At, path: str, tier: str) -> None:
     """Refuse to take a root without a mark for a tier that is used for the first time, if another segment has a line.
 
     Raises
@@ -81,17 +81,44 @@ async def check_unused(store: Store, path: str, tier: str) -> None:
         The tier was in use before, so its disk is not mounted, or its bucket was emptied.
     """
     try:
-        entries = (await store.backend.list(names.parent(path))).entries
+        entries = (await at.backend.list(names.parent(path))).entries
     except FileNotFoundError:  # in memory, the root is no folder
         return
     headers = [info.path for info in entries if info.path.endswith(names.HEADER_SUFFIX) and not info.is_folder]
     for file in headers[:NEIGHBOURS_MAX]:
         segment = names.segment_of_header(file)
         try:
-            found = (await store.headers.load(segment)).header if names.parent(segment) != segment else None
+            found = (await at.headers.load(segment)).header if names.parent(segment) != segment else None
         except CorruptHeaderError:
             continue
         if found is not None and (line := found.tier(tier)) is not None:
-            if await find_mark(store.backend, store.runtime, tier) is not None:
+            if await find_mark(at.backend, at.runtime, tier) is not None:
                 return  # another client has made the mark, and then this line, since the first look
-            raise missing(store.backend, tier, path, line.id)
+            raise missing(at.backend, tier, path, line.id)
+
+
+@contextlib.contextmanager
+def failing(path: str, tier: str, source: str = "") -> Iterator[None]:
+    """Say of an error of a store which segment and which tier it is about, and what became of the bytes.
+
+    Raises
+    ------
+    TierFailedError
+        A store did not do what it was asked to. Errors that say it themselves, and missing files, pass.
+    """
+    try:
+        yield
+    except NoBucketError as error:
+        raise _failed(path, tier, source, error) from error
+    except (RollingError, FileNotFoundError):
+        raise
+    except OSError as error:
+        raise _failed(path, tier, source, error) from error
+
+
+def _failed(path: str, tier: str, source: str, error: OSError) -> TierFailedError:
+    what = f"{source} could not be moved" if source else "nothing could be moved"
+    return TierFailedError(
+        f"{path}: the tier {tier!r} failed, so {what}; what was not moved stays where it was, nothing is lost: repeat "
+        f"the call when the store answers. It said: {error}"
+    )

@@ -244,7 +244,7 @@ async def _target(at: At, run: _Run, header: Header, part: Chunk) -> Stored:
     if not part.tier:
         name = names.new_chunk_name(part.start)
         return Stored(f"{folder}/{name}", part.length, None, part.at_ms, began)
-    line = await young_line(at.commits, run.path, header, part.tier)
+    line = await young_line(at, run.path, header, part.tier)
     name = names.new_tier_name(line.key, part.start)
     return TierStored(f"{folder}/{name}", part.length, None, part.at_ms, began, tier=part.tier)
 
@@ -253,7 +253,7 @@ async def _copy(at: At, run: _Run, header: Header, part: Chunk, target: str) -> 
     """Read and write the bytes, with the whole old file verified; returns the checksum."""
     view, checks = Snapshot(run.path, header, None), PieceChecks()
     async with finished(await at.backend.open_write(target)) as upload:
-        crc = await pass_through(at.fetcher, view, part.start, part.end, upload, checks, Steps(part.length, None))
+        crc = await pass_through(at, view, part.start, part.end, upload, checks, Steps(part.length, None))
         await at.fetcher.complete(view, checks)
     return crc
 

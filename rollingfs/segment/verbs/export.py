@@ -225,7 +225,7 @@ async def _fill(
 ) -> None:
     for piece in pieces:
         if piece.chunk is None:
-            await pass_through(at.fetcher, view, piece.start, piece.end, upload, checks, steps)
+            await pass_through(at, view, piece.start, piece.end, upload, checks, steps)
             continue
         first = piece.chunk.offset + piece.start - piece.chunk.start
         file, token = names.locate(view.path, piece.chunk.file, piece.chunk.tier), None

@@ -8,7 +8,9 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from itertools import groupby
 
+from rollingfs.errors import BadOffsetError
 from rollingfs.format.header import Chunk, Header, Phase
+from rollingfs.policy import parse_bytes, parse_seconds
 from rollingfs.runtime.values import value_class
 
 PARTS_MAX = 10_000
@@ -159,6 +161,78 @@ def blocks(
     if not is_last and len(found) > 1 and found[-1][-1] is chunks[-1]:
         return found.pop()[0].start, found
     return chunks[-1].end if chunks else 0, found
+
+
+@value_class
+class Chosen:
+    """Which chunks an offload moves: those that end by `upto` and are far enough or old enough.
+
+    Parameters
+    ----------
+    upto
+        A segment offset; None for the end.
+    after_bytes
+        Bytes at the segment's end; chunks before them are far enough.
+    after_age_s
+        Age in seconds from which a chunk's newest byte is old enough.
+    start
+        Chunks that end by this segment offset stay.
+    """
+
+    upto: int | None = None
+    after_bytes: int | None = None
+    after_age_s: float | None = None
+    start: int = 0
+
+    def has(self, chunk: Chunk, header: Header, now_ms: int) -> bool:
+        """Whether a chunk of a segment is chosen."""
+        if chunk.end <= self.start or (self.upto is not None and chunk.end > self.upto):
+            return False
+        if self.after_bytes is None and self.after_age_s is None:
+            return True
+        is_far = self.after_bytes is not None and chunk.end <= header.length - self.after_bytes
+        return is_far or (self.after_age_s is not None and now_ms - chunk.at_ms >= self.after_age_s * 1000)
+
+    @staticmethod
+    def parse(upto: int | None, after_bytes: int | str | None, after_age: float | str | None) -> Chosen:
+        """The same from numbers, or from text like ``"64MiB"`` and ``"7d"``."""
+        return Chosen(
+            upto,
+            None if after_bytes is None else parse_bytes(after_bytes),
+            None if after_age is None else parse_seconds(after_age),
+        )
+
+    def check(self, path: str, header: Header) -> None:
+        """Refuse what cannot be meant.
+
+        Raises
+        ------
+        BadOffsetError, ValueError
+            The offset lies outside the segment; or a number is negative.
+        """
+        if self.upto is not None and not 0 <= self.upto <= header.length:
+            raise BadOffsetError(
+                f"{path}: upto is {self.upto}; it holds bytes {header.start} to {header.length}; nothing was moved"
+            )
+        for name, value in (("after_bytes", self.after_bytes), ("after_age", self.after_age_s)):
+            if value is not None and value < 0:
+                raise ValueError(f"{path}: {name} is {value}: it must be at least 0; nothing was moved")
+
+
+def is_hot(chunk: Chunk) -> bool:
+    """Whether a chunk lies in the hot store."""
+    return not chunk.tier
+
+
+def moves(tier: str, chosen: Chosen, block_bytes: int, is_wanted: Callable[[Chunk], bool] = is_hot) -> Plan:
+    """The plan of an offload, or of an onload (tier ""): which of the chunks that are wanted move, as which blocks."""
+
+    def made(header: Header, chunks: Sequence[Chunk], now_ms: int, is_last: bool) -> tuple[int, list[Run]]:
+        wanted = {chunk for chunk in chunks if is_wanted(chunk) and chosen.has(chunk, header, now_ms)}
+        end, found = blocks(chunks, wanted.__contains__, block_bytes, is_last=is_last)
+        return end, [(run, tier) for run in found]
+
+    return made
 
 
 def _groups(chunks: Sequence[Chunk], max_bytes: float) -> Iterator[tuple[Chunk, ...]]:
