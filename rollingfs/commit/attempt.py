@@ -275,7 +275,7 @@ Step = Callable[[Loaded, Attempt], Awaitable[Header | None]]
 
 def acknowledged(attempt: Attempt, base: Header | None, made: Header) -> Acknowledged:
     """The operation of an attempt that has replaced `base`, as the client remembers it."""
-    return Acknowledged.of(base, made, attempt.operation.writer, attempt.operation.number)
+    return Acknowledged.of(base, made, attempt.operation.writer, attempt.operation.number, time.monotonic())
 
 
 def _tail_bytes_left(header: Header | None) -> int:

@@ -335,7 +335,8 @@ class Commits:
         """The result of a commit that a look has shown."""
         done = attempt.result()
         if attempt.may_lose and done.header is not None:
-            self.store.headers.acknowledge(attempt.path, acknowledged(attempt, done.base, done.header))
+            mine = acknowledged(attempt, done.base, done.header)
+            self.store.headers.acknowledge(attempt.path, mine, done.header)
         return done
 
     async def _send(self, base: Loaded, wanted: Header, data: bytes | None, attempt: Attempt) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections import OrderedDict
@@ -24,6 +25,8 @@ logger = logging.getLogger("rollingfs")
 
 HEADERS_CACHED_MAX = 8192
 TAIL_BYTES_CACHED_MAX = 64 * 1024 * 1024
+FORGOTTEN = -math.inf
+"""When a header was seen that is to be forgotten, and stays only for the commit of this client that it has."""
 
 
 @value_class
@@ -104,7 +107,7 @@ class Headers:
         """The header that was last seen, however long ago: good enough as the base of a conditional write."""
         with self._lock:
             entry = self._entries.get(segment)
-            return entry.loaded if entry else None
+            return None if entry is None or entry.at_s == FORGOTTEN else entry.loaded
 
     def recent(self, segment: str, within_s: float | None = None) -> Loaded | None:
         """The header, if it was seen within the cache time, or within the time given."""
@@ -126,7 +129,9 @@ class Headers:
         with self._lock:
             for segment, token in tokens.items():
                 entry = self._entries.get(segment)
-                if entry is not None and token is not None and entry.loaded.token == token:
+                if entry is None or token is None or entry.at_s == FORGOTTEN:
+                    continue
+                if entry.loaded.token == token:
                     entry.at_s = time.monotonic()
                     self._entries.move_to_end(segment)
                     found[segment] = entry.loaded
@@ -161,7 +166,10 @@ class Headers:
             entry = self._entries.get(segment)
             if not is_own and entry is not None and entry.mine is not None:
                 mine = self._checked(segment, entry, loaded.header, began)
-            if entry is None and began < self._lost:
+            elif mine is not None and loaded.header is not None and entry is not None and began < entry.known:
+                self.acknowledge(segment, mine, loaded.header)
+            is_late = began < self._lost and (entry is None or entry.at_s == FORGOTTEN)
+            if is_late and not (is_own and mine is not None):
                 return
             if entry is not None and began < entry.known and not self._is_newer(segment, entry, loaded, began, is_own):
                 return
@@ -171,32 +179,43 @@ class Headers:
             self._count = known = self._count + 1
             own = known if is_own else entry.own if entry is not None else 0
             weight = len(loaded.header.tail) if loaded.header is not None else 0
-            self._put(segment, _Entry(loaded, time.monotonic(), known, own, weight, mine))
+            at_s = FORGOTTEN if is_late else time.monotonic()
+            self._put(segment, _Entry(loaded, at_s, known, own, weight, mine))
 
-    def acknowledge(self, segment: str, mine: Acknowledged) -> None:
-        """Note the last commit of this client, which a look has shown."""
+    def acknowledge(self, segment: str, mine: Acknowledged, made: Header) -> None:
+        """Note the last commit of this client, which made a header, where a look has shown the segment since it began.
+
+        If the look has shown another commit in its place, another look must show which is there now.
+        """
         with self._lock:
             entry = self._entries.get(segment)
-            if entry is not None:
+            found = entry.loaded.header if entry is not None else None
+            if entry is None or found is None:
+                return
+            shown = trace(mine, made, found, time.monotonic())
+            if shown is Trace.LOST or (shown is Trace.KEPT and found.commit_of(mine.writer) is not None):
                 entry.mine, entry.own = mine, self._event()
+                entry.at_s = FORGOTTEN if shown is Trace.LOST else entry.at_s
 
     def _checked(self, segment: str, entry: _Entry, found: Header | None, began: int) -> Acknowledged | None:
         """The last commit of this client, if the header that was found has it, or may be older than it."""
         mine, seen = entry.mine, entry.loaded.header
         if mine is None or found is None or seen is None or began < entry.own:
             return mine
-        shown = trace(mine, seen, found)
+        shown = trace(mine, seen, found, time.monotonic())
         if shown is Trace.KEPT:
             return mine if found.commit_of(mine.writer) is not None else None
         entry.mine = None
         if shown is Trace.LOST:
-            at = mine.start - seen.tail_start
-            error = lost_commit(names.shown(segment), mine.start, mine.end, seen.tail[at:] if at >= 0 else None)
+            at, line = mine.start - seen.tail_start, seen.commit_of(mine.writer)
+            has_data = at >= 0 and line is not None and line.number >= mine.number
+            error = lost_commit(names.shown(segment), mine.start, mine.end, seen.tail[at:] if has_data else None)
             self._lose(segment)
             self.condemn(segment, str(error))
             raise error
         logger.warning(
-            "%s: the commit of the bytes from %d to %d is not there any more: an older header was put in its place",
+            "%s: the commit of the bytes from %d to %d is not there any more: an older header was put in its place, or "
+            "that of a new segment",
             names.shown(segment),
             mine.start,
             mine.end,
@@ -217,10 +236,14 @@ class Headers:
         return is_newer
 
     def forget(self, segment: str | None = None) -> None:
-        """Remember nothing of one segment, or of all; nor what loads find that are under way."""
+        """Remember nothing of one segment, or of all, but own commits; nor what loads find that are under way."""
         with self._lock:
             for name in [segment] if segment is not None else list(self._entries):
-                self._lose(name)
+                entry = self._entries.get(name)
+                if entry is not None and entry.mine is not None:
+                    entry.at_s = FORGOTTEN
+                else:
+                    self._lose(name)
             self._lost = self._event()
 
     def _put(self, segment: str, entry: _Entry) -> None:
@@ -253,7 +276,7 @@ class Headers:
         with self._lock:
             self._count = began = self._count + 1
             entry = self._entries.get(segment)
-        seen = entry.loaded if entry else None
+        seen = None if entry is None or entry.at_s == FORGOTTEN else entry.loaded
         if token is not None and (seen is None or seen.token != token):
             seen = Loaded(None, token)
         path = names.header_path(segment)

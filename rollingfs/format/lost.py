@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-from rollingfs.format.header import Commit, Header
+from rollingfs.format.header import AGE_S_MAX, Commit, Header
 from rollingfs.runtime.values import value_class
 
 
@@ -27,14 +27,16 @@ class Acknowledged:
     start: int
     """The segment's length before the commit."""
     end: int
+    at_s: float
+    """When it was acknowledged, by the client's monotonic clock."""
 
     @classmethod
-    def of(cls, base: Header | None, header: Header, writer: str, number: int) -> Acknowledged:
+    def of(cls, base: Header | None, header: Header, writer: str, number: int, at_s: float) -> Acknowledged:
         """Return the commit that replaced `base` by `header`."""
         before = base.commit_of(writer) if base is not None else None
         replaced = base.segment if base is not None else header.segment
         start = base.length if base is not None and replaced == header.segment else header.start
-        return cls(header.segment, replaced, writer, number, header.version, before, start, header.length)
+        return cls(header.segment, replaced, writer, number, header.version, before, start, header.length, at_s)
 
 
 class Trace(Enum):
@@ -45,7 +47,7 @@ class Trace(Enum):
     BACK = "an older header is back, or what is there cannot be told from that"
 
 
-def trace(own: Acknowledged, seen: Header, found: Header) -> Trace:
+def trace(own: Acknowledged, seen: Header, found: Header, now_s: float) -> Trace:
     """Return the evidence of `found` on a commit.
 
     Parameters
@@ -54,6 +56,8 @@ def trace(own: Acknowledged, seen: Header, found: Header) -> Trace:
         The newest header that had the commit.
     found
         A header that was read later.
+    now_s
+        The time, by the client's monotonic clock.
     """
     line = found.commit_of(own.writer)
     if line is not None and line.number >= own.number:
@@ -62,7 +66,8 @@ def trace(own: Acknowledged, seen: Header, found: Header) -> Trace:
         return Trace.KEPT
     older = [one for one in seen.commits if one.version < own.version]
     if found.segment not in (own.segment, own.base) and line is None and not any(one in found.commits for one in older):
-        return Trace.KEPT  # made anew after a deletion was collected
+        # it was made anew after a deletion was collected, which takes longer than D; or two writers have created it
+        return Trace.KEPT if now_s - own.at_s > AGE_S_MAX else Trace.BACK
     if found.version < own.version or not _is_of_base(own, line, found):
         return Trace.BACK
     others = {one.writer: one.number for one in found.commits}

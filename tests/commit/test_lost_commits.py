@@ -5,6 +5,8 @@ Rules of the protocol: P14.14 to P14.18.
 
 import pickle
 from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
 from typing import Any
 from unittest import mock
 
@@ -12,10 +14,11 @@ import pytest
 
 from rollingfs.backend import verdicts
 from rollingfs.backend.verdicts import forget_verdicts
+from rollingfs.commit.header_cache import Loaded
 from rollingfs.errors import LostCommitError, UnsafeBackendError
 from rollingfs.format import names
 from rollingfs.format.codec import parse_header
-from rollingfs.format.header import COMMITS_MAX
+from rollingfs.format.header import AGE_S_MAX, COMMITS_MAX
 from rollingfs.segment.at import At
 from tests.support.backends import Scripted, private_memory
 from tests.support.site import Site
@@ -95,6 +98,39 @@ def test_a_writer_is_told_of_its_lost_commit_and_writes_no_more(site, look, othe
     assert site.run(At.of(Scripted(site.backend.inner)).segments.append(site.path, told.value.data)) > 6
 
 
+@pytest.mark.parametrize("shown", ["its own commit", "the other's"])
+def test_a_writer_is_told_where_a_load_was_faster_than_the_answer_to_its_commit(site, shown):
+    before, headers, keep = raw(site), site.client.headers, site.client.headers.keep
+
+    def keep_late(segment: str, loaded: Loaded, began: int, **own: Any) -> None:
+        if own.get("is_own"):
+            others_after(site, before, *[b"theirs"] * (shown == "the other's"))
+            site.run(headers.load(segment)) if shown == "the other's" else keep(segment, loaded, headers.begin())
+        keep(segment, loaded, began, **own)
+
+    with mock.patch.object(headers, "keep", keep_late):
+        assert site.append(b"ours") == 6
+    if shown == "its own commit":
+        others_after(site, before, b"theirs")
+    with pytest.raises(LostCommitError, match="of the bytes from 6 to 10") as told:
+        site.append(b"more")
+    assert told.value.data == (b"ours" if shown == "its own commit" else None)
+
+
+@pytest.mark.parametrize("segment", ["m/other", None], ids=["another", "all"])
+@pytest.mark.parametrize("when", ["before", "during", "after"])
+def test_a_writer_is_told_although_it_was_to_forget_what_it_has_seen(site, segment, when):
+    """A call of `invalidate_cache` forgets headers, but not commits."""
+    forget = partial(site.client.headers.forget, segment and site.path if when == "after" else segment)
+    if when == "during":
+        site.backend.plan("replace", before=forget)
+    lose(site)
+    if when == "after":
+        forget()
+    with pytest.raises(LostCommitError, match="of the bytes from 6 to 10"):
+        site.append(b"more")
+
+
 @pytest.mark.parametrize("other", ["append", "overwrite"])
 @pytest.mark.parametrize("look", LOOKS)
 def test_a_writer_is_told_of_its_lost_overwrite(site, look, other):
@@ -148,13 +184,34 @@ def rename_onto(site: Site) -> None:
     site.run(other.concats.rename(f"{site.path}2", site.path))
 
 
-def make_anew(site: Site) -> None:
+def make_anew(site: Site, after_s: float = AGE_S_MAX + 1) -> None:
     site.append(b"one")
+    ages(site, after_s)
     site.run(site.backend.inner.delete([names.header_path(site.path)]))
     other = At.of(Scripted(site.backend.inner))
     site.run(other.segments.create(site.path, None))
     for _ in range(5):
         site.run(other.segments.append(site.path, b"x"))
+
+
+def make_anew_at_once(site: Site) -> None:
+    make_anew(site, 0)
+
+
+def ages(site: Site, seconds: float) -> None:
+    """Let the client have committed so long ago."""
+    entry = site.client.headers._entries[site.path]
+    entry.mine = replace(entry.mine, at_s=entry.mine.at_s - seconds)
+
+
+def create_twice(site: Site) -> None:
+    """Two creates of one header win, and the second is there."""
+    site.path += "2"
+    site.create()
+    site.append(b"one")
+    site.run(site.backend.inner.delete([names.header_path(site.path)]))
+    other = At.of(Scripted(site.backend.inner))
+    site.run(other.segments.create(site.path, None))
 
 
 def evict(site: Site) -> None:
@@ -182,9 +239,9 @@ def beside(site: Site) -> None:
     site.client.headers.listed(site.path, old.token, old.data, began)
 
 
+WARNED = [restore_older, restore_alone, make_anew_at_once, create_twice]
 CHANGES = [
-    restore_older,
-    restore_alone,
+    *WARNED,
     overwrite,
     overwrite_twice,
     rename_onto,
@@ -202,11 +259,11 @@ def test_nothing_else_counts_as_a_lost_commit(site, change, caplog):
     length = site.run(site.client.headers.load(site.path)).header.length
     assert site.append(b"more") == length
     assert parse_header(raw(site), site.path).length == length + 4
-    assert change in (restore_older, restore_alone) or caplog.text == ""
+    assert change in WARNED or caplog.text == ""
 
 
-@pytest.mark.parametrize("change", [restore_older, restore_alone], ids=["with others' commits", "alone"])
-def test_an_older_header_that_is_put_back_is_in_the_log(site, change, caplog):
+@pytest.mark.parametrize("change", WARNED, ids=[change.__name__ for change in WARNED])
+def test_a_commit_that_is_gone_for_another_reason_is_in_the_log(site, change, caplog):
     change(site)
     LOOKS["reads"](site)
     site.append(b"more")

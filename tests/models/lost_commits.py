@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 
-from rollingfs.format.header import Commit
+from rollingfs.format.header import AGE_S_MAX, Commit
 from rollingfs.format.lost import Acknowledged, Trace, trace
 from tests.models.explore import explore as visit
 
@@ -65,6 +65,8 @@ class Writer:
 class World:
     head: Head
     writers: tuple[tuple[str, Writer], ...]
+    now_s: float = 0.0
+    """Time passes while a deletion waits to be collected."""
     lies: int = 0
     restores: int = 0
     made_anew: int = 0
@@ -96,7 +98,7 @@ def steps(world: World, rules: frozenset[str]) -> Iterator[World]:
         yield replace(world, head=world.saved, restores=world.restores - 1, has_restored=True)
     if world.made_anew:
         new = Head(world.head.segment + "'", life=world.head.life + 1)
-        yield replace(world, head=new, made_anew=world.made_anew - 1)
+        yield replace(world, head=new, made_anew=world.made_anew - 1, now_s=world.now_s + AGE_S_MAX + 1)
 
 
 def _with(world: World, name: str, writer: Writer) -> World:
@@ -104,7 +106,8 @@ def _with(world: World, name: str, writer: Writer) -> World:
 
 
 def _committed(world: World, name: str, writer: Writer, base: Head, made: Head) -> World:
-    own = Acknowledged(made.segment, base.segment, name, writer.number + 1, made.version, base.commit_of(name), 0, 0)
+    before, number = base.commit_of(name), writer.number + 1
+    own = Acknowledged(made.segment, base.segment, name, number, made.version, before, 0, 0, world.now_s)
     after = replace(writer, left=writer.left - 1, number=own.number, seen=made, own=own, having=made, passed=None)
     return replace(_with(world, name, after), head=made)
 
@@ -114,27 +117,22 @@ def _looked(world: World, name: str, writer: Writer, rules: frozenset[str]) -> W
     after = replace(writer, seen=head)
     silent = world.silent
     if own is not None and writer.having is not None:
-        found = _trace(own, writer.having, head, rules)
+        found = _trace(own, writer.having, head, world.now_s, rules)
         if found is Trace.KEPT:
             is_anew = head.life != writer.having.life
-            is_there = (name, own.number) in head.history or is_anew or not _has_common(own, writer.having, head)
+            is_there = (name, own.number) in head.history or is_anew
             silent = silent or ("" if is_there else f"{name} is not told that {own.number} is lost")
             after = replace(after, own=None) if is_anew else replace(after, having=head)
         else:
             told = "told" if found is Trace.LOST else "warned"
             after = replace(after, own=None, having=None, **{told: (*getattr(after, told), own.number)})
-            if found is Trace.LOST and not world.has_lied and not world.has_restored:
-                silent = silent or f"{name} is told that {own.number} is lost on a right store"
+            if not world.has_lied and not world.has_restored:
+                silent = silent or f"{name} is {told} that {own.number} is lost on a right store"
     return replace(_with(world, name, after), silent=silent)
 
 
-def _has_common(own: Acknowledged, having: Head, head: Head) -> bool:
-    """Whether something shows that a header has the same origin: of two overwrites of an empty one, nothing does."""
-    lines = [line for line in having.commits if line.version < own.version]
-    return head.segment in (own.segment, own.base) or own.before in head.commits or any(map(head.commits.count, lines))
-
-
-def _trace(own: Acknowledged, seen: Head, found: Head, rules: frozenset[str]) -> Trace:
+def _trace(own: Acknowledged, seen: Head, found: Head, now_s: float, rules: frozenset[str]) -> Trace:
+    now_s = now_s if "age" in rules else own.at_s + AGE_S_MAX + 1
     line = found.commit_of(own.writer)
     if "anew" not in rules and found.segment != own.segment:
         found = replace(found, segment=own.segment)
@@ -144,7 +142,7 @@ def _trace(own: Acknowledged, seen: Head, found: Head, rules: frozenset[str]) ->
         found = replace(found, evicted=0)
     if "number" not in rules and line is not None:
         return Trace.KEPT
-    return trace(own, seen, found)  # type: ignore[arg-type]
+    return trace(own, seen, found, now_s)  # type: ignore[arg-type]
 
 
 def explore(rules: frozenset[str], **world: int) -> tuple[int, str, World | None]:

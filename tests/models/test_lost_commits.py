@@ -7,7 +7,7 @@ import pytest
 
 from tests.models.lost_commits import explore
 
-RULES = ("anew", "overwrite", "evicted", "number")
+RULES = ("anew", "overwrite", "evicted", "number", "age")
 STORES = {
     "right": {"renews": 2},
     "lies": {"lies": 1},
@@ -15,7 +15,13 @@ STORES = {
     "restored": {"restores": 1, "renews": 1},
     "made anew": {"made_anew": 1, "renews": 1},
 }
-BREAKS = {"anew": "made anew", "overwrite": "lies of overwrites", "evicted": "right", "number": "lies"}
+BREAKS = {
+    "anew": "made anew",
+    "overwrite": "lies of overwrites",
+    "evicted": "right",
+    "number": "lies",
+    "age": "lies of overwrites",
+}
 
 
 @pytest.mark.parametrize("store", STORES)

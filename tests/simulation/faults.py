@@ -1,5 +1,7 @@
 """One machine's way to the store: each call takes time, and may fail in every way in which stores and machines fail."""
 
+from __future__ import annotations
+
 import asyncio
 import contextlib
 import contextvars
@@ -7,13 +9,16 @@ import math
 import random
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from rollingfs.format.header import AGE_S_MAX, GRACE_S
 from rollingfs.format.names import CHUNKS_SUFFIX, PROBE_PREFIX
 from tests.simulation.store import Store
 from tests.support.faults import CHANGING, CONDITIONAL, Crashed, Fault, FaultyBackend
 from tests.support.simulation import VirtualLoop
+
+if TYPE_CHECKING:
+    from tests.simulation.lies import Lies
 
 WAY_S_MAX = 0.02
 LATE_S_MAX = GRACE_S - AGE_S_MAX - 60.0
@@ -80,6 +85,8 @@ class Way(FaultyBackend):
         """When the store has refused a call last."""
         self.calls: Counter[str] = Counter()
         self.pending = 0
+        self.lies: Lies | None = None
+        """If the store lets two win."""
         self.planned: list[Fault | None] = []
         """The faults of the next calls, before any is drawn."""
         self.late: set[asyncio.Task[None]] = set()
@@ -106,6 +113,8 @@ class Way(FaultyBackend):
         await _pass(way_s)
         if self.is_dead:
             raise Crashed(verb)
+        if self.lies is not None and fault is None:
+            self.lies.make_way(self, verb, args)
         answer = await (self.reach(verb, *args) if fault is None else self.failed(fault, verb, args))
         if chance.random() < 0.4:
             await _pass(chance.random() * WAY_S_MAX)

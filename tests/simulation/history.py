@@ -50,6 +50,8 @@ class Doing:
     began_s: float = 0.0
     since: int = 0
     """The oldest changes that its looks may show: its client may believe what it saw a while ago."""
+    way: Any = None
+    """The way of its client to the store."""
     is_dead: Callable[[float], bool] = lambda at_s: False
     """Whether its process was dead at a time."""
     is_faulty: bool = False
@@ -68,6 +70,8 @@ class Doing:
     """The bytes that its steps dropped, if it has many."""
     effects: list[tuple[int, Any]] = field(default_factory=list)
     """When it took place, and the value that its caller must get."""
+    lost: tuple[int, Any] = (0, None)
+    """The same, of what the store has lost."""
 
     def __str__(self) -> str:
         took = ", ".join(f"at {at}" for at, _ in self.effects) or "never"
@@ -100,6 +104,8 @@ class History:
         self.now = 0
         self.clock, self.stepped = clock, stepped
         self.state: State = {}
+        self.made: dict[str, list[Doing]] = {}
+        """The operations that made the newest state of each segment; none if nobody can tell the difference."""
         self._lines: dict[str, tuple[list[int], list[Seg | None]]] = {}
         self.gone: dict[str, set[int]] = {}
         """The tokens that were truncated from each segment, and from those that became part of it."""
@@ -145,6 +151,7 @@ class History:
         self.now += 1
         self._at_s.append(asyncio.get_running_loop().time())
         cause = running.get()
+        self.made |= {path: [] for path in changes}
         if not self._is_silent(before, after, changes):
             self._explain(before, after, changes, cause)
         self._note_gone(before, after, changes, cause)
@@ -158,6 +165,17 @@ class History:
             for one in TOKENS.finditer(new, len(old) if new.startswith(old) else 0):
                 self.written_s.setdefault(token_at(one.group()), self.clock())
         self.state = after
+
+    def lost(self, path: str) -> None:
+        """The newest state of a segment has gone, and the one before is there, as if nobody had changed it."""
+        times, segs = self._lines[path]
+        self.now += 1
+        self._at_s.append(asyncio.get_running_loop().time())
+        self.state = model.put(self.state, path, segs[-2])
+        times.append(self.now)
+        segs.append(segs[-2])
+        for doing in self.made.pop(path):
+            doing.lost = doing.effects.pop()
 
     def taken(self, path: str, seg: Seg | None) -> None:
         """A source is taken, or, with None, it is a tombstone now."""
@@ -212,6 +230,7 @@ class History:
                 self._between += between[:-1]
                 for doing, value in zip(doings, values, strict=True):
                     self._took_place(doing, value)
+                    self.made |= dict.fromkeys(changes, doings)
                 if doings[0].call.verb is model.delete:
                     self._note_removed(doings[0], before, after)
                 return
@@ -291,8 +310,8 @@ class History:
                 raise Violation(f"its caller was told that nothing was written: {doing}, {value!r}")
         elif told == "error":
             self._check_error(doing, value)
-        elif doing.effects:
-            at, expected = doing.effects[0]
+        elif doing.effects or doing.lost[0]:
+            at, expected = (*doing.effects, doing.lost)[0]
             if doing.call.verb not in model.FOREIGN:
                 self._own |= {(doing.client, path): at for path in doing.call.paths}
             if expected is not None and value not in (expected, SILENT):

@@ -25,6 +25,17 @@ FACES_SHARE = 0.2
 FACE_SHARE = 0.35
 """Of the steps of such a world."""
 FACES_SALT = 0xFACE
+LIES_SHARE = 0.1
+"""Of the worlds: in these, the store lets two replaces of one header win."""
+LIES_SALT = 0x11E5
+LIES = (0.1, 0.5, 1.0)
+"""The share of late replaces that it carries out in such a world."""
+OF_LIES = (
+    *("append", "append", "append", "append", "append", "append", "append_large", "stage", "append_staged", "create"),
+    *("truncate", "seal", "overwrite", "acquire", "release", "delete", "collect", "consolidate", "roll", "read", "cat"),
+    *("listing", "open", "crash", "cancel"),
+)
+"""The verbs of such a world: those whose loss takes nothing of others."""
 ALONE = {"erase", "lose_page"}
 QUIET_S = 30.0
 """A pause before and after these: after an erase all bytes are looked at if nothing else went on."""
@@ -49,6 +60,8 @@ class Plan:
     paths: int
     """The number of segments: few, and many appends, so that writers share commits."""
     steps: Sequence[Step]
+    lies: float = 0.0
+    """The share of late replaces that the store carries out although another has won."""
 
 
 def plan_of(seed: int, count: int = STEPS) -> Plan:
@@ -68,7 +81,16 @@ def plan_of(seed: int, count: int = STEPS) -> Plan:
             pause_s += QUIET_S
         steps.append(Step(pause_s, chance.randrange(clients), verb, chance.getrandbits(48)))
     steps = _with_faces(random.Random(seed ^ FACES_SALT), steps)
-    return Plan(seed, clients, 1 + chance.randrange(2) if is_crowd else chance.choice((5, len(PATHS))), steps)
+    count = 1 + chance.randrange(2) if is_crowd else chance.choice((5, len(PATHS)))
+    return _with_lies(random.Random(seed ^ LIES_SALT), Plan(seed, clients, count, steps))
+
+
+def _with_lies(chance: random.Random, plan: Plan) -> Plan:
+    """The plan, perhaps on a store that lies; other worlds stay as they were."""
+    if chance.random() >= LIES_SHARE:
+        return plan
+    steps = [replace(step, verb=step.verb if step.verb in OF_LIES else chance.choice(OF_LIES)) for step in plan.steps]
+    return replace(plan, steps=steps, lies=chance.choice(LIES))
 
 
 def _with_faces(chance: random.Random, steps: list[Step]) -> list[Step]:

@@ -3,7 +3,7 @@
 import asyncio
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any, Protocol
@@ -38,6 +38,15 @@ class Unwatched:
     def moved(self, path: str, target: str) -> None: ...
 
 
+@dataclass(frozen=True)
+class Replaced:
+    """What the newest write of a header has replaced."""
+
+    token: str | None
+    file: MemoryFile | None
+    at_s: float
+
+
 class Files(dict[str, MemoryFile]):
     """The files by path. A file that goes is told of."""
 
@@ -65,6 +74,7 @@ class Store(MemoryBackend):
         self.fs.store = self.files = Files()
         self.files.witness = witness
         self.clock = clock
+        self.replaced: dict[str, Replaced] = {}
 
     def may_tear(self, path: str) -> bool:
         """As for an object store: so clients compare what they load with their commits, and none may count as lost."""
@@ -74,6 +84,24 @@ class Store(MemoryBackend):
         token = self.dated(path, super()._put(path, content), content)
         self.files.witness.written(path, content)
         return token
+
+    async def create(self, path: str, data: Buffer) -> str:
+        token = await super().create(path, data)
+        self.replaced[path] = Replaced(None, None, asyncio.get_running_loop().time())
+        return token
+
+    async def replace(self, path: str, data: Buffer, token: str) -> str:
+        before = self.files.get(path)
+        new = await super().replace(path, data, token)
+        self.replaced[path] = Replaced(token, before, asyncio.get_running_loop().time())
+        return new
+
+    def take_back(self, path: str) -> None:
+        """Put back what the newest write of a header has replaced; the witness is not told."""
+        file = self.replaced.pop(path).file
+        dict.pop(self.files, path)
+        if file is not None:
+            self.files[path] = file
 
     def dated(self, path: str, token: str, content: bytes) -> str:
         """Give a new file its date, and perhaps another token."""

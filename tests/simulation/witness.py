@@ -92,6 +92,13 @@ class Witness:
         except Violation as violation:
             self._fail(violation)
 
+    def taken_back(self, path: str, before: Header | None) -> None:
+        """The store has lost the newest header of a segment."""
+        del self.headers[path]
+        self.headers |= {path: before} if before is not None else {}
+        self.history.lost(path)
+        self._need(path, self._files(path))
+
     def moved(self, path: str, target: str) -> None:
         """A header has got another name."""
         segments = [names.segment_of_header(one) for one in (path, target)]

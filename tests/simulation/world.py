@@ -19,6 +19,7 @@ from rollingfs.errors import (
     AppendOutcomeUnknown,
     CommitTimeoutError,
     CorruptHeaderError,
+    LostCommitError,
     RollingError,
     StagedExpiredError,
     TierFailedError,
@@ -41,6 +42,7 @@ from tests.simulation.faces import filesystem_of
 from tests.simulation.faults import Way
 from tests.simulation.history import Doing, History, Violation, running
 from tests.simulation.lasting import Following, check_lasting
+from tests.simulation.lies import Lies
 from tests.simulation.model import Bound, Seg
 from tests.simulation.plan import PATHS, Plan, Step
 from tests.simulation.store import KINDS, Store
@@ -90,6 +92,7 @@ class World:
         self.followers: dict[At, Following] = {}
         self.faces: dict[At, RollingFileSystem] = {}
         self.tables = Tables()
+        self.lies = Lies(self, plan.lies)
         self._numbers = itertools.count(1)
         self.history = History(lambda: self.store.clock(), partial(stream_checks.check_step, self))
         self.witness = Witness(self.history, PATHS, self.fail, partial(stream_checks.check_remembered, self))
@@ -139,6 +142,7 @@ class World:
 
     def _client(self, index: int) -> At:
         way = Way(self.store, random.Random(self.chance.getrandbits(48)), self.faults, is_async=self.kinds[index])
+        way.lies = self.lies if self.plan.lies and not self.store.is_disk else None
         self.ways[index:] = [way, *self.ways[index + 1 :]]
         client = self.client_on(
             way,
@@ -174,6 +178,10 @@ class World:
         """Kill a process; another takes its place."""
         index = chance.randrange(len(self.clients))
         self.ways[index].die()
+        self.replace_client(index)
+
+    def replace_client(self, index: int) -> None:
+        """Let a new process take the place of another."""
         self.clients[index] = self._client(index)
 
     def is_busy(self, path: str) -> bool:
@@ -212,7 +220,7 @@ class World:
     def _start(self, number: int, step: Step) -> None:
         index = step.client
         if self.ways[index].is_dead:
-            self.clients[index] = self._client(index)
+            self.replace_client(index)
         chance = random.Random(step.seed)
         verbs = Verbs(self, chance)
         verb = "create" if len(self.history.state) < min(2, self.plan.paths) and chance.random() < 0.6 else step.verb
@@ -226,7 +234,7 @@ class World:
         self.counts["operations"] += 1
         doing = self.history.begin(number, op.call, index)
         doing.is_of_face = is_of_face
-        doing.began_s, doing.is_dead = self.now_s, self.ways[index].was_dead
+        doing.began_s, doing.way, doing.is_dead = self.now_s, self.ways[index], self.ways[index].was_dead
         self.history.believe(doing, self.clients[index].headers.cache_s if op.call.verb in model.READS else 0.0)
         if op.call.is_retaining:
             doing.policies = self.policies()
@@ -256,7 +264,13 @@ class World:
             self._end(doing, "unknown")
         except CommitTimeoutError as error:
             self._end(doing, "not done", error)
+        except LostCommitError as error:
+            self.lies.tell(doing, error)
+            self._end(doing, "unknown")
         except UnsafeBackendError as error:
+            if self.lies.has_lost(doing.way):
+                self._end(doing, "not done" if self.is_last(op) else "unknown", error)
+                return
             raise Violation(f"a right store is called unsafe: {error}: {doing}") from error
         except (FileNotFoundError, FileExistsError, RollingError, ValueError) as error:
             is_told = isinstance(error, TierFailedError)  # it only says whose error it was
@@ -295,6 +309,7 @@ class World:
         self.counts[told] += 1
         try:
             self.history.ended(doing, told, value)
+            self.lies.check(doing)
         except Violation as violation:
             self.fail(violation)
 
@@ -371,6 +386,7 @@ class World:
         self.witness.lost.find(self.store)
         await asyncio.sleep(2 * GRACE_S)  # all late requests have landed
         if self.failure is None:
+            await self.lies.check_end()
             await check_lasting(self)
             await checks.check_end(self)
             await checks.check_tables(self)

@@ -22,7 +22,7 @@ from rollingfs.backend.tiers import check_aliases, list_folder
 from rollingfs.backend.values import PendingUpload
 from rollingfs.commit.attempt import Attempt
 from rollingfs.commit.drop_files import finish_drops
-from rollingfs.commit.header_cache import Loaded
+from rollingfs.commit.header_cache import NOTHING, Loaded
 from rollingfs.commit.hidden_plain_file import delete_shadowed, is_shadowed, names_file
 from rollingfs.commit.index_pages import LOOKS_MAX, PageGoneError, successor
 from rollingfs.commit.tier_checks import check_there
@@ -334,7 +334,7 @@ async def _tombstone(at: At, path: str, grace_s: float, would_go: set[str] | Non
         return report([info], TOMBSTONE)
     if not await at.backend.delete_if(file, loaded.token):
         return Collected()
-    at.headers.forget(path)
+    at.headers.keep(path, NOTHING, at.headers.begin())
     for place in [folder] * at.backend.capability.has_folders + [names.in_tier(alias, folder) for alias in tiers]:
         await _remove_empty(at, place)
     return report([info], TOMBSTONE)
