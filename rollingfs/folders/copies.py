@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator
 from rollingfs.errors import ConflictError
 from rollingfs.read.snapshot import Snapshot
 from rollingfs.segment.at import At
+from rollingfs.segment.verbs.rename import rename as rename_segment
 from rollingfs.write.adopt import ADOPTIONS_MAX
 from rollingfs.write.ingest import PIECE_BYTES
 
@@ -50,12 +51,12 @@ async def rename(client: At, source: str, target: str, *, overwrite: bool) -> No
     Raises
     ------
     FileNotFoundError, FileExistsError, FencedError, FolderOccupiedError
-        As `Concats.rename`.
+        As the verb `rename` of a segment.
     ConflictError
         Other programs keep changing a plain file: it is still there, and `target` has a copy of what it was.
     """
     try:
-        await client.concats.rename(source, target, overwrite=overwrite)
+        await rename_segment(client, source, target, overwrite=overwrite)
         return
     except OSError as error:
         view = await client.lookup.view(source, fresh=True) if error.errno == errno.ENAMETOOLONG else None

@@ -156,6 +156,8 @@ async def truncate(at: Binding, offset: int, erase: bool = False, as_bytes: bool
     CorruptChunkError
         With `erase`: the chunk in which the offset lies is damaged; nothing was erased.
     """
+    from rollingfs.segment.verbs.truncate import cut_bytes
+
     arguments.check_offset(at.path, offset)
     arguments.check_switches(erase=erase, as_bytes=as_bytes)
     await at.bind()
@@ -167,7 +169,7 @@ async def truncate(at: Binding, offset: int, erase: bool = False, as_bytes: bool
     try:
         if as_bytes:
             return await change(at.path, offset, at.guard())
-        return await at.client.cuts.by_byte(at.path, offset, at.guard(), change)
+        return await cut_bytes(at.client, at.path, offset, at.guard(), change)
     finally:
         at.advance()
 
@@ -220,6 +222,8 @@ async def concat(
     ValueError
         The target is among the sources, or a source comes twice.
     """
+    from rollingfs.segment.verbs.concat import concat
+
     if isinstance(sources, str):
         raise TypeError(f"{at.path}: concat takes a list of sources, not one path; nothing was changed")
     arguments.check_attrs(at.path, expected_attrs, "expected_attrs")
@@ -239,7 +243,8 @@ async def concat(
             meant[handle.path] = handle.segment
     await at.bind()
     guard = at.guard(None, expected_attrs)
-    offset = await at.client.concats.concat(
+    offset = await concat(
+        at.client,
         at.path,
         paths,
         attrs=attrs,

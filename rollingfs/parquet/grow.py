@@ -27,6 +27,7 @@ from rollingfs.parquet.encoding import Encoder, as_table, empty, encoded
 from rollingfs.parquet.files import RowsFile, of_file, refused
 from rollingfs.read.snapshot import Snapshot
 from rollingfs.runtime.values import value_class
+from rollingfs.segment.verbs.truncate import cut_groups
 from rollingfs.write import parquet_footers
 
 T = TypeVar("T")
@@ -364,7 +365,7 @@ def truncate(fs: RollingFileSystem, path: str, before: int) -> int:
         The file is missing, held by an owner, or cannot be read; no row was dropped.
     """
     path = core(fs).to_write(path)
-    return core(fs).run(core(fs).client.cuts.by_group(path, before), commits=path)
+    return core(fs).run(cut_groups(core(fs).client, path, before), commits=path)
 
 
 def keep_bounded(fs: RollingFileSystem, path: str, view: Snapshot | None, data: Sequence[Any]) -> None:

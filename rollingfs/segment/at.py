@@ -27,8 +27,6 @@ from rollingfs.write.segment_operations import Segments
 
 if TYPE_CHECKING:
     from rollingfs.segment.files.references import References
-    from rollingfs.write.concat import Concats
-    from rollingfs.write.cuts import Cuts
 
 HEADER_CACHE_S = 0.0
 COMMIT_TIMEOUT_S = 60.0
@@ -98,20 +96,6 @@ class At(Store):
         return At(*parts, commits, lookup, fetcher, contents, segments, offload_policy)
 
     # Made, and imported, at their first use: most clients only append and read.
-
-    @cached_property
-    def concats(self) -> Concats:
-        """Concat and rename."""
-        from rollingfs.write.concat import Concats
-
-        return Concats(self.commits, self.segments, self.fetcher)
-
-    @cached_property
-    def cuts(self) -> Cuts:
-        """Cuts of the head."""
-        from rollingfs.write.cuts import Cuts
-
-        return Cuts(self.commits, self.segments, self.fetcher)
 
     @cached_property
     def references(self) -> References:

@@ -20,6 +20,7 @@ from rollingfs.format.append_keys import ATTRIBUTE, WRITERS, Writer, check_fresh
 from rollingfs.format.crc import crc32c
 from rollingfs.format.transitions import Guard
 from rollingfs.read.snapshot import Snapshot
+from rollingfs.segment.verbs.concat import concat
 from rollingfs.stream.cut import StreamCut
 from rollingfs.write.group_commit import Written
 
@@ -243,8 +244,7 @@ class Store:
 
     async def join(self, place: str, sources: Sequence[str]) -> None:
         """Append all segments to another, sealed or not; they are gone afterwards."""
-        concat = self.client.concats.concat(place, sources, as_bytes=False, sealed=False)
-        await self.run(concat)
+        await self.run(concat(self.client, place, sources, as_bytes=False, sealed=False))
 
     async def delete(self, place: str, *, recursive: bool) -> None:
         """Delete a segment, a plain file or an empty folder; with `recursive`, a folder with all that is in it.

@@ -16,11 +16,11 @@ from rollingfs.read.revalidate import OUTDATED
 from rollingfs.read.snapshot import Snapshot
 from rollingfs.runtime.concurrency import backoff_s
 from rollingfs.runtime.values import value_class
+from rollingfs.segment.verbs.truncate import Cut, commit_cut, plan_cut
 from rollingfs.stream.cut import StreamCut
 from rollingfs.stream.ledger import Ledgers
 from rollingfs.stream.ledger_codec import Goal, Ledger, Trim, check_member_name
 from rollingfs.stream.members import LOOKS_MAX, Members, View
-from rollingfs.write.cuts import Cut
 
 logger = logging.getLogger("rollingfs")
 
@@ -184,7 +184,7 @@ class Trimmer:
         if offset <= view.start:
             return Trimmed()
         try:
-            cut = Cut(offset) if as_bytes else await self.client.cuts.plan(view, offset)
+            cut = Cut(offset) if as_bytes else await plan_cut(self.client, view, offset)
         except OSError as error:
             if self.members.on_error != REPORT or isinstance(error, (WholeFileError, *OUTDATED)):
                 raise
@@ -193,7 +193,7 @@ class Trimmer:
             dropped = cut.at - view.start
             return Trimmed(dropped, dropped={path: dropped} if dropped else {})
         if cut.footer:
-            after, start = await self.client.cuts.commit(view, cut, guard), view.start
+            after, start = await commit_cut(self.client, view, cut, guard), view.start
         else:
             committed = await segments.behead(path, cut.at, guard)
             assert committed.header is not None

@@ -32,7 +32,7 @@ from rollingfs.format.names import header_path, lock_path
 from rollingfs.format.records import Record
 from rollingfs.runtime.concurrency import SyncRuntime, drive
 from rollingfs.runtime.meters import CONFLICT
-from rollingfs.write import group
+from rollingfs.write import group_commit as group
 from tests.support.backends import raises
 from tests.support.forks import is_so_in_child, needs_fork
 from tests.support.places import counted, new_fs

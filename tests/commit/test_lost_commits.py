@@ -20,6 +20,7 @@ from rollingfs.format import names
 from rollingfs.format.codec import parse_header
 from rollingfs.format.header import AGE_S_MAX, COMMITS_MAX
 from rollingfs.segment.at import At
+from rollingfs.segment.verbs.rename import rename
 from tests.support.backends import Scripted, private_memory
 from tests.support.site import Site
 
@@ -181,7 +182,7 @@ def rename_onto(site: Site) -> None:
     site.run(site.client.segments.overwrite(site.path, [b"ours"]))
     other = At.of(Scripted(site.backend.inner))
     site.run(other.segments.overwrite(f"{site.path}2", [b"new"]))
-    site.run(other.concats.rename(f"{site.path}2", site.path))
+    site.run(rename(other, f"{site.path}2", site.path))
 
 
 def make_anew(site: Site, after_s: float = AGE_S_MAX + 1) -> None:

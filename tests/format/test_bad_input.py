@@ -15,6 +15,7 @@ from rollingfs.format.tokens import seal_text
 from rollingfs.runtime.concurrency import drive
 from rollingfs.segment.at import At
 from rollingfs.segment.verbs.collect import collect
+from rollingfs.segment.verbs.concat import concat
 from tests.support.backends import private_memory
 
 AT = "at=2026-11-20T10:00:00.000Z"
@@ -58,7 +59,7 @@ OPERATIONS = {
     "overwrite": lambda client: client.segments.overwrite(PATH, [b"new"]),
     "delete": lambda client: client.segments.delete(PATH),
     "read": lambda client: client.lookup.view(PATH, fresh=True),
-    "concat": lambda client: client.concats.concat(PATH, [f"{PATH}-source"]),
+    "concat": lambda client: concat(client, PATH, [f"{PATH}-source"]),
     "collect": lambda client: collect(client, PATH, grace_s=0),
 }
 

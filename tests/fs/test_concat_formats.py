@@ -10,7 +10,7 @@ import pytest
 from rollingfs import RollingFileSystem, RollingPolicy
 from rollingfs.errors import WholeFileError
 from rollingfs.format.thrift import MalformedFooterError
-from rollingfs.write import concat as concats
+from rollingfs.segment.verbs import concat as concats
 from tests.support.backends import Scripted, private_memory
 from tests.support.cli import done, failed
 from tests.support.servers import require_module

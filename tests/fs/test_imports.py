@@ -17,7 +17,7 @@ FEW = (
         "parquet",
         "show",
         "stream",
-        "write.concat",
+        "segment.verbs.concat",
         "write.delete",
         "write.parquet_footers",
     ),
@@ -48,7 +48,7 @@ def test_a_new_filesystem_has_imported_few_modules_and_none_that_only_some_users
 def test_an_append_and_a_read_import_no_other_verbs() -> None:
     loaded = _loaded(f"{APPEND}; assert fs.open('/logs/a').read() == fs.cat_file('/logs/a') == b'x'")
     assert _below(loaded, "segment.files.", "segment.verbs.") == []
-    assert not _below(loaded, "write.concat", "stream")
+    assert not _below(loaded, "segment.verbs.concat", "stream")
 
 
 def test_verbs_on_a_disk_import_no_s3fs_and_start_no_thread(tmp_path: Path) -> None:

@@ -15,10 +15,12 @@ from rollingfs.fs import reading
 from rollingfs.segment.at import At
 from rollingfs.segment.files.rewrite_plan import Chosen
 from rollingfs.segment.verbs.collect import collect
+from rollingfs.segment.verbs.concat import concat
 from rollingfs.segment.verbs.consolidate import consolidate
 from rollingfs.segment.verbs.erase import erase
 from rollingfs.segment.verbs.export import export
 from rollingfs.segment.verbs.offload import offload, onload
+from rollingfs.segment.verbs.rename import rename
 from rollingfs.segment.verbs.roll import roll
 from tests.simulation import checks, model
 from tests.simulation.draw import TOKENS_MAX, TOKENS_OF_LARGE_MAX, Handle, Op, core_of
@@ -154,7 +156,7 @@ class Verbs(TreeVerbs, FaceVerbs):
         who, guard = self.who(path)
         attrs = self.attrs()
         call = Call(model.concat, path, {"sources": sources, "attrs": attrs, "who": who, "create": create})
-        return Op(call, lambda client: client.concats.concat(path, sources, attrs=attrs, guard=guard, create=create))
+        return Op(call, lambda client: concat(client, path, sources, attrs=attrs, guard=guard, create=create))
 
     def rename(self) -> Op:
         path = self.path(lambda seg: seg is not None and seg.owner is None)
@@ -162,7 +164,7 @@ class Verbs(TreeVerbs, FaceVerbs):
         call = Call(model.rename, path, {"target": target})
         if path == target:
             call = replace(call, may_also=frozenset({None}))  # type: ignore[arg-type]
-        return Op(call, lambda client: _no_value(client.concats.rename(path, target)))
+        return Op(call, lambda client: _no_value(rename(client, path, target)))
 
     # -- what changes nothing ----------------------------------------------------------------------------------
 

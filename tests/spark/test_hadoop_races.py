@@ -14,6 +14,7 @@ from pyspark import TaskContext
 from rollingfs import RollingFileSystem
 from rollingfs.format import names, transitions
 from rollingfs.policy import RollingPolicy
+from rollingfs.segment.verbs.rename import rename
 from tests.support.spark import Place
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
@@ -54,7 +55,7 @@ def test_a_list_that_meets_renames_and_deletes_shows_each_segment_once(place):
         for index in range(12):
             own, other = f"{place.path}/in/{index % 6}", f"{place.path}/in/moved"
             for names_ in ((own, other), (other, own)):
-                place.run(place.client.concats.rename(*names_))
+                place.run(rename(place.client, *names_))
 
     with beside(write) as turns:
         for _ in turns:

@@ -7,6 +7,7 @@ import pytest
 from rollingfs import BadOffsetError, CorruptHeaderError
 from rollingfs.format import names
 from rollingfs.runtime.concurrency import drive
+from rollingfs.segment.verbs.rename import rename
 from rollingfs.stream.cut import StreamCut
 from rollingfs.stream.retention import RetentionPolicy
 from tests.support.life import CHUNKS, NOON_S, World, cut_of
@@ -91,7 +92,7 @@ def test_what_a_stream_remembers_is_stored_with_it_and_moves_with_its_folder(str
     (kept,) = other.stream().cuts()
     assert kept == StreamCut(dict.fromkeys((A, B, C), 0), NOON_S, 150, cut.incarnations)  # no whole record yet
     for path in (A, B, C, names.ledger_path("/stream")):
-        drive(other.client.concats.rename(path, path.replace("/stream/", "/moved/")))
+        drive(rename(other.client, path, path.replace("/stream/", "/moved/")))
     assert list(world.stream("/moved").cuts()[0]) == ["/moved/a", "/moved/b", "/moved/c"]
     world.stream("/moved").unsubscribe("other")
     world.stream("/moved").unsubscribe("nobody")

@@ -19,9 +19,11 @@ from rollingfs.segment.files.collected import Collected
 from rollingfs.segment.files.erased import Erased
 from rollingfs.segment.files.rewrite_plan import Chosen
 from rollingfs.segment.verbs.collect import collect
+from rollingfs.segment.verbs.concat import concat
 from rollingfs.segment.verbs.consolidate import Consolidated, consolidate
 from rollingfs.segment.verbs.erase import erase
 from rollingfs.segment.verbs.offload import Offloaded, offload, onload
+from rollingfs.segment.verbs.rename import rename
 from rollingfs.segment.verbs.verify import Verified, verify
 from rollingfs.stream.cut import StreamCut
 from tests.support.backends import private_memory
@@ -88,13 +90,13 @@ class World:
         drive(self.client.segments.delete(path))
 
     def rename(self, source: str, target: str) -> None:
-        drive(self.client.concats.rename(source, target))
+        drive(rename(self.client, source, target))
 
     def concat(self, target: str, sources: Sequence[str]) -> None:
         """Seal the sources, and join them to the target."""
         for source in sources:
             self.seal(source)
-        drive(self.client.concats.concat(target, sources))
+        drive(concat(self.client, target, sources))
 
     def collect(self, path: str, grace_s: float | None = 0.0, **options: Any) -> Collected:
         return drive(collect(self.client, path, grace_s=grace_s, **options))

@@ -21,6 +21,8 @@ from rollingfs.format.transitions import Guard
 from rollingfs.policy import RollingPolicy
 from rollingfs.segment.at import At
 from rollingfs.segment.verbs.collect import collect as collect_folder
+from rollingfs.segment.verbs.concat import concat as concat_segment
+from rollingfs.segment.verbs.rename import rename as rename_segment
 from tests.simulation import model
 from tests.simulation.draw import Handle, Op
 from tests.simulation.history import TOKEN, Doing, tokens_of
@@ -180,12 +182,12 @@ def delete(path: str) -> Step:
 def concat(path: str, *sources: str, create: bool = False) -> Step:
     attrs = {"k": "v"}
     call = Call(model.concat, path, {"sources": sources, "attrs": attrs, "who": ANYBODY, "create": create})
-    return lambda world: Op(call, lambda client: client.concats.concat(path, sources, attrs=attrs, create=create))
+    return lambda world: Op(call, lambda client: concat_segment(client, path, sources, attrs=attrs, create=create))
 
 
 def rename(path: str, target: str) -> Step:
     call = Call(model.rename, path, {"target": target})
-    return lambda world: Op(call, lambda client: client.concats.rename(path, target))
+    return lambda world: Op(call, lambda client: rename_segment(client, path, target))
 
 
 def acquire(path: str) -> Step:

@@ -27,8 +27,8 @@ from rollingfs.format.pin_codec import Pin, format_pin, pin_path
 from rollingfs.format.tokens import quote, seal_text
 from rollingfs.runtime.clock import Moment
 from rollingfs.runtime.concurrency import drive
+from rollingfs.segment.files.moves import Marked, MarkLostError, Source, frozen_headers, mark_all
 from rollingfs.stream.upkeep import Upkeep
-from rollingfs.write.moves import Marked, MarkLostError, Source
 
 TXN, OTHER = (str(uuid.UUID(int=number)) for number in (7, 8))
 VICTIM = str(uuid.UUID(int=9))
@@ -248,16 +248,21 @@ def test_a_tree_that_was_moved_towards_the_root_works_although_lines_climb_above
 def test_a_mover_that_dies_between_folders_leaves_evidence_by_which_its_move_is_taken_back(store: Store) -> None:
     source, target = f"{store.mallory}/s", f"{store.victim}/new"
     store.fs.pipe_file(source, b"mine")
-    moves = store.fs._client.concats.moves
     move = Source(source, TXN, target)
-    drive(moves.mark_all([move], OTHER, time.monotonic() + 60, sealed=False))
+    drive(mark_all(store.fs._client, [move], OTHER, time.monotonic() + 60, sealed=False))
     marked = drive(store.fs._client.headers.load(source)).header
     store.put(f"{source}$header", format_header(replace(marked, merge=replace(marked.merge, at_ms=NO_DATE_MS))))
     store.fs.invalidate_cache()
     store.fs.append(source, b" still")
     assert store.fs.cat_file(source) == b"mine still"
     with pytest.raises(MarkLostError):
-        drive(moves.frozen(drive(store.fs._client.headers.load(target)), Marked([move], [], None, Moment.now(), OTHER)))
+        drive(
+            frozen_headers(
+                store.fs._client,
+                drive(store.fs._client.headers.load(target)),
+                Marked([move], [], None, Moment.now(), OTHER),
+            )
+        )
 
 
 def test_a_move_between_folders_leaves_no_evidence_behind(store: Store) -> None:

@@ -13,6 +13,8 @@ from rollingfs.backend.local.nofollow import Opened
 from rollingfs.fs.upkeep_verbs import consolidate
 from rollingfs.runtime.concurrency import drive
 from rollingfs.segment.at import At
+from rollingfs.segment.verbs.concat import concat
+from rollingfs.segment.verbs.rename import rename
 from rollingfs.write import ingest
 from tests.support.backends import Counting, Scripted, private_memory, raises
 from tests.support.descriptors import opened_below
@@ -80,23 +82,23 @@ def test_ctrl_c_in_a_concat_says_what_became_of_the_target(site, nth, outcome):
     source = sealed_source(site)
     # its mark, the target, its tombstone
     site.backend.plan("replace", [source, site.path, source][nth] + HEADER, after=interrupt, skips=nth // 2)
-    assert outcome_of(site, site.client.concats.concat(site.path, [source])) == outcome
+    assert outcome_of(site, concat(site.client, site.path, [source])) == outcome
     assert site.content() == (b"target;source" if outcome == "committed" else b"target;")
 
 
 @pytest.mark.parametrize(("batch", "outcome"), [(0, "unknown"), (1, "committed")])
 def test_ctrl_c_in_a_concat_of_several_commits_speaks_of_all_of_them(site, monkeypatch, batch, outcome):
-    monkeypatch.setattr("rollingfs.write.concat.BATCH_PATH_BYTES_MAX", 1)  # a commit for each source
+    monkeypatch.setattr("rollingfs.segment.verbs.concat.BATCH_PATH_BYTES_MAX", 1)  # a commit for each source
     sources = [sealed_source(site), sealed(site, site.path + "-second", b"+")]
     site.backend.plan("replace", site.path + HEADER, after=interrupt, skips=batch)
-    assert outcome_of(site, site.client.concats.concat(site.path, sources)) == outcome
+    assert outcome_of(site, concat(site.client, site.path, sources)) == outcome
     assert site.content() == b"target;source" + b"+" * batch
 
 
 def test_ctrl_c_while_the_mark_of_another_is_resolved_says_that_nothing_is_committed(site):
     source = sealed_source(site)
     site.backend.plan("replace", site.path + HEADER, before=interrupt)  # leaves a mark in the source
-    assert outcome_of(site, site.client.concats.concat(site.path, [source])) == "unknown"
+    assert outcome_of(site, concat(site.client, site.path, [source])) == "unknown"
     later = At.of(site.backend, clock=lambda: time.time() + 60)
     site.backend.plan("replace", site.path + HEADER, after=interrupt)  # the line that aborts the concat
     assert outcome_of(site, later.segments.delete(source), source) == "not committed"
@@ -295,9 +297,9 @@ def test_a_consolidation_whose_caller_is_cancelled_keeps_the_chunk_that_its_comm
 def test_a_concat_or_rename_whose_caller_is_cancelled_leaves_no_mark(verb, request_of):
     site = Site(Scripted(private_memory(), suspends=True), "")
     source, target = sealed_source(site), site.path
-    call = partial(site.client.concats.concat, target, [source])
+    call = partial(concat, site.client, target, [source])
     if verb == "rename":
-        call = partial(site.client.concats.rename, source, target)
+        call = partial(rename, site.client, source, target)
     site.run(site.client.headers.load(target))
     site.run(site.client.headers.load(source))
 

@@ -20,6 +20,8 @@ from rollingfs.errors import RollingError
 from rollingfs.folders.folders import Folders
 from rollingfs.folders.listing import Listings
 from rollingfs.runtime.concurrency import drive
+from rollingfs.segment.verbs.concat import concat as concat_segment
+from rollingfs.segment.verbs.rename import rename
 from tests.support.examples import some
 from tests.support.faults import CLOCK, hurry
 from tests.support.life import World
@@ -168,11 +170,11 @@ def make_folder(world, top):
 
 
 def move(world, top):
-    drive(world.client.concats.rename(f"{top}/a/log", f"{top}/b/log"))
+    drive(rename(world.client, f"{top}/a/log", f"{top}/b/log"))
 
 
 def concat(world, top):
-    drive(world.client.concats.concat(f"{top}/b/log", [f"{top}/a/log"]))
+    drive(concat_segment(world.client, f"{top}/b/log", [f"{top}/a/log"]))
 
 
 def is_sealed(top):

@@ -18,7 +18,7 @@ from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.errors import AppendOutcomeUnknown
 from rollingfs.format import names
 from rollingfs.runtime.concurrency import drive
-from rollingfs.write.moves import Source
+from rollingfs.segment.files.moves import Source, mark_all
 from tests.support.backends import limit, raises
 from tests.support.examples import some
 from tests.support.faults import CLOCK, Fault, Faulty, Store
@@ -160,8 +160,8 @@ erase = methodcaller("erase", LOG, 3)
 def erase_and_mark(world):
     """A mover that has died has marked what was erased."""
     erase(world)
-    moves, txn = world.client.concats.moves, str(uuid.uuid4())
-    drive(moves.mark_all([Source(LOG, txn, MOVED)], txn, moves.commits.deadline_s(), sealed=False))
+    at, txn = world.client, str(uuid.uuid4())
+    drive(mark_all(at, [Source(LOG, txn, MOVED)], txn, at.commits.deadline_s(), sealed=False))
 
 
 @pytest.mark.parametrize("count", [1, 17])  # the second is uploaded first: see `hurry`

@@ -18,8 +18,9 @@ from rollingfs.format.transitions import Guard
 from rollingfs.runtime.bridge import Bridge
 from rollingfs.runtime.concurrency import drive
 from rollingfs.segment.at import COMMIT_TIMEOUT_S, At
-from rollingfs.write import concat
-from rollingfs.write.moves import Source
+from rollingfs.segment.files.moves import Source, mark_all
+from rollingfs.segment.verbs import concat as concat_module
+from rollingfs.segment.verbs.concat import concat
 from tests.support.backends import Counting, Scripted, private_memory
 from tests.support.life import Turned, World
 
@@ -37,18 +38,18 @@ def test_the_marks_and_the_target_of_a_concat_have_one_deadline(monkeypatch):
     backend.plan("replace", "source$header", after=pass_time)
     backend.plan("replace", "target$header", before=lambda: World(backend.inner).append(target, b"!"))
     with pytest.raises(CommitTimeoutError):
-        drive(world.client.concats.concat(target, [source]))
+        drive(concat(world.client, target, [source]))
     assert world.content(target) == b"t!"
     assert world.header(source).phase is Phase.SEALED, "the mark is taken back, whatever the time"
 
 
 def test_an_error_of_a_later_commit_says_how_many_sources_are_joined(monkeypatch):
-    monkeypatch.setattr(concat, "MARKS_MAX", 2)
+    monkeypatch.setattr(concat_module, "MARKS_MAX", 2)
     world = World(private_memory())
     target, opened = world.create("/target"), world.create("/open", [b"open"])
     sources = [world.create(f"/s{n}", [b"%d" % n], sealed=True) for n in range(2)]
     with pytest.raises(SegmentNotSealedError) as caught:
-        drive(world.client.concats.concat(target, [*sources, opened]))
+        drive(concat(world.client, target, [*sources, opened]))
     said = in_one_line(caught.value)
     assert said.endswith("no append is lost; /target: the first 2 of 3 sources are joined; join the others")
     assert world.content(target) == b"01"
@@ -61,7 +62,7 @@ def test_a_target_that_another_makes_meanwhile_keeps_what_it_has(verb, is_refuse
     world, other = World(backend), World(backend.inner)
     source, opened = other.create("/s", [b"joined"], sealed=True), other.create("/open", [b"o"])
     backend.plan(verb, before=lambda: other.create("/target", [b"acknowledged;"]))
-    call = world.client.concats.concat("/target", [source, *[opened] * is_refused], create=True)
+    call = concat(world.client, "/target", [source, *[opened] * is_refused], create=True)
     if is_refused and verb == "create":  # no commit of the target is tried
         backend.plans.clear()
         other.create("/target", [b"acknowledged;"])
@@ -79,12 +80,12 @@ def test_a_refused_concat_leaves_no_target():
     source, opened = world.create("/s", [b"s"], sealed=True), world.create("/open", [b"o"])
     for given, refusal in (([source, opened], SegmentNotSealedError), ([source, "/missing"], FileNotFoundError)):
         with pytest.raises(refusal):
-            drive(world.client.concats.concat("/target", given, create=True))
+            drive(concat(world.client, "/target", given, create=True))
         assert drive(world.client.headers.load("/target")).header is None
     for guard, refusal in ((Guard(expected_offset=7), BadOffsetError), (Guard(epoch=1), FileNotFoundError)):
         with pytest.raises(refusal):
-            drive(world.client.concats.concat("/target", [source], create=True, guard=guard))
-    assert drive(world.client.concats.concat("/target", [source], create=True)) == 0
+            drive(concat(world.client, "/target", [source], create=True, guard=guard))
+    assert drive(concat(world.client, "/target", [source], create=True)) == 0
     assert world.content("/target") == b"s"
 
 
@@ -100,14 +101,14 @@ def test_a_target_that_is_deleted_after_the_marks_is_made_by_other_marks():
 
     backend.plan("replace", "target$header", before=lambda: (note(), other.delete(target)))
     backend.plan(("replace", "create"), "target$header", before=note, times=None)
-    drive(world.client.concats.concat(target, [source], create=True))
+    drive(concat(world.client, target, [source], create=True))
     assert world.content(target) == b"s"
     assert (named[0], named[-1]) == (old, other.header(target).segment)
     assert named[-1] != old
 
 
 def test_later_sources_join_the_segment_that_the_first_have_joined(monkeypatch):
-    monkeypatch.setattr(concat, "MARKS_MAX", 1)
+    monkeypatch.setattr(concat_module, "MARKS_MAX", 1)
     backend = Scripted(private_memory())
     world, other = World(backend), World(backend.inner)
     sources = [other.create(f"/s{n}", [b"%d" % n], sealed=True) for n in range(2)]
@@ -118,7 +119,7 @@ def test_later_sources_join_the_segment_that_the_first_have_joined(monkeypatch):
 
     backend.plan("replace", "/s1$header", before=replaced)
     with pytest.raises(FileNotFoundError) as caught:
-        drive(world.client.concats.concat("/target", sources, create=True))
+        drive(concat(world.client, "/target", sources, create=True))
     assert "first 1 of 2 sources are joined" in in_one_line(caught.value)
     found = [other.content(path) for path in ("/target", "/elsewhere", sources[1])]
     assert found == [b"another's", b"0", b"1"]
@@ -152,7 +153,7 @@ def test_a_concat_of_many_sources_is_done_beside_one_that_appends_all_the_time()
             appended += 1
 
     async def race():
-        moved = asyncio.ensure_future(mover.concats.concat(target, sources))
+        moved = asyncio.ensure_future(concat(mover, target, sources))
         await append_until(moved)
         return await moved
 
@@ -205,7 +206,7 @@ def test_any_number_of_dead_movers_with_names_of_any_length_leaves_a_source_free
     for _ in range(MARKS_MAX + 10):
         dying = At.of(store, clock=clock)
         sources, deadline_s = [Source(source, str(uuid.uuid4()), target)], dying.commits.deadline_s()
-        drive(dying.concats.moves.mark_all(sources, str(uuid.uuid4()), deadline_s, sealed=True))
+        drive(mark_all(dying, sources, str(uuid.uuid4()), deadline_s, sealed=True))
         clock.now_s += MARK_AGE_S_MAX + 1
     world.rename(source, target)
     assert world.content(target) == b"data"

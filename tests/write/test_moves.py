@@ -13,6 +13,7 @@ from rollingfs.format.header import Phase
 from rollingfs.runtime.bridge import Bridge
 from rollingfs.runtime.concurrency import drive
 from rollingfs.segment.at import At
+from rollingfs.segment.verbs.concat import concat
 from tests.support.backends import Scripted, fail, private_memory, raises
 from tests.support.examples import slowly
 from tests.support.life import Turned, World
@@ -52,7 +53,7 @@ class Site:
         self.backend.clear()
 
     def concat(self, **options):
-        self.bridge.run(self.mover.concats.concat(TARGET, SOURCES), **options)
+        self.bridge.run(concat(self.mover, TARGET, SOURCES), **options)
 
     def header(self, path):
         return drive(At.of(self.store).headers.load(path)).header
@@ -148,7 +149,7 @@ def test_a_mark_that_cannot_be_taken_back_keeps_its_evidence_by_which_the_target
 
     site.backend.plan("put", of_pin(source), after=break_off)
     with pytest.raises(OSError, match="the connection broke"):
-        site.bridge.run(site.mover.concats.concat(far, [source]))
+        site.bridge.run(concat(site.mover, far, [source]))
     assert site.phases([source]) == {Phase.MERGING}
     other = later(site.store)
     other.delete(source)
@@ -188,7 +189,7 @@ def test_a_page_that_a_source_names_stays_until_the_source_is_buried(site, monke
     maker.create(f"{TARGET}-new", pieces)
     maker.seal(source)
     site.backend.plan("replace", f"{source}$header", skips=1, times=None, before=raises(PermissionError(13, "no")))
-    site.bridge.run(site.mover.concats.concat(f"{TARGET}-new", [source]))
+    site.bridge.run(concat(site.mover, f"{TARGET}-new", [source]))
     assert site.phases([source]) == {Phase.MERGING}
     later(site.store).truncate(f"{TARGET}-new", 400)
     later(site.store).delete(f"{TARGET}-new")

@@ -7,27 +7,21 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import TypeVar
 
-from rollingfs.commit.store import Store
 from rollingfs.errors import WholeFileError
 from rollingfs.format import joins, whole_files
 from rollingfs.format.joins import Part
-from rollingfs.read.ranges import Fetcher
+from rollingfs.read.ends import ends_of
 from rollingfs.read.revalidate import OUTDATED, SNAPSHOTS_MAX
-from rollingfs.read.snapshot import Lookup, Snapshot
-from rollingfs.write.cuts import ends_of
+from rollingfs.read.snapshot import Snapshot
+from rollingfs.segment.at import At
 
 T = TypeVar("T")
 
 
-async def seen(
-    store: Store,
-    lookup: Lookup,
-    paths: Sequence[str],
-    look: Callable[[Sequence[Snapshot]], Awaitable[T]],
-) -> T:
+async def seen(at: At, paths: Sequence[str], look: Callable[[Sequence[Snapshot]], Awaitable[T]]) -> T:
     """Return what a look into segments shows, and look again if others change them during the look."""
     for number in range(SNAPSHOTS_MAX):
-        views = await store.each([partial(lookup.view, path, fresh=True) for path in paths])
+        views = await at.each([partial(at.lookup.view, path, fresh=True) for path in paths])
         try:
             return await look(views)
         except OUTDATED:
@@ -45,9 +39,8 @@ class JoinLooks:
         The concat adds a line feed to text without one at its end; otherwise such text is refused.
     """
 
-    def __init__(self, store: Store, fetcher: Fetcher, *, adds_line_feeds: bool) -> None:
-        self._store = store
-        self._fetcher = fetcher
+    def __init__(self, at: At, *, adds_line_feeds: bool) -> None:
+        self._at = at
         self._adds_line_feeds = adds_line_feeds
         self._parts: dict[str, Part] = {}
 
@@ -56,8 +49,8 @@ class JoinLooks:
 
         The commit looks again at a target that this client has not seen, or that has changed.
         """
-        await self._store.each([partial(self._seen, path) for path in sources])
-        known = self._store.headers.seen(target)
+        await self._at.each([partial(self._seen, path) for path in sources])
+        known = self._at.headers.seen(target)
         if known is not None and known.live and known.header is not None:
             with contextlib.suppress(*OUTDATED):
                 await self._look([Snapshot(target, known.header, known.token)])
@@ -72,14 +65,14 @@ class JoinLooks:
 
     async def again(self, views: Sequence[Snapshot]) -> list[str]:
         """Return the paths of parts that need a line feed before the next part, as the commit joins them."""
-        await self._store.each([partial(self._look, [view]) for view in views])
+        await self._at.each([partial(self._look, [view]) for view in views])
         return self._unended([view.path for view in views])
 
     def _unended(self, paths: Sequence[str]) -> list[str]:
         return joins.unended([self._parts[path] for path in paths], adds_line_feeds=self._adds_line_feeds)
 
     async def _seen(self, path: str) -> None:
-        await seen(self._store, self._fetcher.lookup, [path], self._look)
+        await seen(self._at, [path], self._look)
 
     async def _look(self, views: Sequence[Snapshot]) -> None:
         (view,) = views
@@ -91,8 +84,8 @@ class JoinLooks:
 
     async def _ends(self, view: Snapshot) -> tuple[bytes, bytes]:
         """Return the bytes to look at; empty if the ends are damaged, because it is a file of no format then."""
-        head, tail = await ends_of(self._fetcher, view, whole_files.HEAD_BYTES, whole_files.TAIL_BYTES) or (b"", b"")
+        head, tail = await ends_of(self._at.fetcher, view, whole_files.HEAD_BYTES, whole_files.TAIL_BYTES) or (b"", b"")
         needed = min(whole_files.head_bytes(head), view.size)
         if len(head) < needed and tail:
-            head = await self._fetcher.read(view, view.start, view.start + needed)
+            head = await self._at.fetcher.read(view, view.start, view.start + needed)
         return head, tail

@@ -1,0 +1,242 @@
+"""Concat: the entries of segments become another segment's. No byte is moved.
+
+The sources are marked, which freezes their maps; their chunk folders are pinned; one commit gives their entries
+to the target; then they become tombstones (`moves`).
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import chain
+
+from rollingfs.backend.tier_marks import moved_lines
+from rollingfs.commit.attempt import Attempt
+from rollingfs.commit.header_cache import NOTHING, Loaded
+from rollingfs.errors import AppendInterrupted, RollingError, interrupted
+from rollingfs.format import merging, names, placement, tokens, transitions
+from rollingfs.format.header import MARKS_MAX, Header
+from rollingfs.format.joins import LINE_FEED
+from rollingfs.format.placement import Item
+from rollingfs.format.transitions import NO_GUARD, Guard
+from rollingfs.read.revalidate import OUTDATED
+from rollingfs.read.snapshot import Snapshot
+from rollingfs.segment.at import At
+from rollingfs.segment.files.join_looks import JoinLooks, seen
+from rollingfs.segment.files.moves import Marked, MarkLostError, frozen_headers, move
+from rollingfs.write.append_to_header import grow
+from rollingfs.write.parquet_footers import one_footer
+
+logger = logging.getLogger("rollingfs")
+
+BATCH_PATH_BYTES_MAX = 24 * 1024
+"""Maximum bytes of source names in the marks of one commit."""
+NOTHING_DONE = re.compile(r"[;,] (so )?nothing was (joined|moved|written)")
+"""What an error says of its own commit, which is not true of several."""
+
+
+async def concat(
+    at: At,
+    target: str,
+    sources: Sequence[str],
+    *,
+    attrs: Mapping[str, str | None] | None = None,
+    guard: Guard = NO_GUARD,
+    meant: Mapping[str, str | None] | None = None,
+    as_bytes: bool = True,
+    as_parquet: bool = False,
+    newline: bool = False,
+    create: bool = False,
+    sealed: bool = True,
+) -> int:
+    """Append sealed segments to another without moving bytes; they are gone afterwards.
+
+    Up to 128 sources (fewer where their names are long) become part of the target in one commit; more
+    take further commits to the same incarnation, the last of which sets the attributes.
+
+    Parameters
+    ----------
+    meant
+        The incarnations of sources, by path; of a source without one, any is taken.
+    as_bytes
+        Join bytes, whatever they are. Otherwise files of formats that do not join are refused, and so is text
+        without a line feed at the end of each part but the last.
+    as_parquet
+        Put a footer behind the sources of each commit that makes one Parquet file of them and the target.
+    newline
+        Add that line feed.
+    create
+        Make a target that is missing in the first of these commits.
+    sealed
+        Refuse a source that is open. Otherwise its mark keeps appends out, and goes if the concat is refused.
+
+    Returns
+    -------
+    int
+        The offset at which the first source's bytes begin.
+
+    Raises
+    ------
+    ValueError
+        The target is among the sources, or one source comes twice.
+    WholeFileError
+        The target or a source is a Parquet file, a zip, or of another such format, or text without its last line
+        feed.
+    MalformedFooterError
+        With `as_parquet`: the target or a source is not Parquet, or they have different columns.
+    FileNotFoundError
+        The target or a source is missing.
+    SegmentNotSealedError
+        A source is not sealed.
+    SegmentSealedError
+        The target is.
+    """
+    sources = list(sources)
+    if target in sources:
+        raise ValueError(f"{target}: a segment cannot be concatenated to itself; nothing was changed")
+    if len(set(sources)) != len(sources):
+        raise ValueError(f"{target}: a source comes twice; each can be given away only once; nothing was changed")
+    transitions.check_attrs(attrs or {}, target)
+    looks = None if as_bytes or as_parquet else JoinLooks(at, adds_line_feeds=newline)
+    if looks is not None:  # before the marks
+        await looks.first(target, sources)
+    batches = _batches(target, sources)
+    if as_parquet and len(batches) > 1:  # all are looked at before any is joined
+        await seen(at, sources, partial(one_footer, at.fetcher))
+    offset = -1
+    for index, batch in enumerate(batches):
+        last = attrs if index == len(batches) - 1 else None
+        try:
+            begins, segment = await _concat(
+                at, target, batch, last or {}, guard, meant or {}, as_parquet, create, sealed, looks
+            )
+        except AppendInterrupted as interrupt:
+            if index == {"not committed": 0, "committed": len(batches) - 1}.get(interrupt.outcome):
+                raise
+            raise interrupted(target, "unknown") from interrupt  # some of the sources are there
+        except (OSError, ValueError) as error:
+            if joined := sum(map(len, batches[:index])):
+                error.args = tuple(NOTHING_DONE.sub("", one) if isinstance(one, str) else one for one in error.args)
+                error.add_note(f"{target}: the first {joined} of {len(sources)} sources are joined; join the others")
+            raise
+        offset = begins if index == 0 else offset
+        guard, create = replace(guard, expected_offset=None, segment=segment), False
+    return offset
+
+
+async def _concat(
+    at: At,
+    target: str,
+    paths: Sequence[str],
+    attrs: Mapping[str, str | None],
+    guard: Guard,
+    meant: Mapping[str, str | None],
+    as_parquet: bool,
+    create: bool,
+    sealed: bool,
+    looks: JoinLooks | None,
+) -> tuple[int, str]:
+    """One commit; returns where the sources begin, and the incarnation of the target."""
+    offset, fresh = -1, str(uuid.uuid4())
+
+    async def joined(base: Loaded, attempt: Attempt, marked: Marked) -> Header:
+        nonlocal offset
+        if marked.incarnation == fresh and not base.live:
+            found = await _made(at, target, base, fresh)
+        elif base.header is None or base.header.deleted or base.header.segment != marked.incarnation:
+            # a verb by path goes on with the segment that has this name now, but the marks name the other one
+            raise MarkLostError(f"{target} is not the segment any more that it was when its sources were marked")
+        else:
+            found = transitions.check(base.header, guard, target)
+        transitions.check_open(found, target)
+        marks = [source.mark for source in marked.sources]
+        merging.check_marks(found, marks)
+        frozen = await frozen_headers(at, base, marked)
+        offset = found.length
+        views = [Snapshot(path, header, None) for path, header in zip([target, *paths], [found, *frozen], strict=True)]
+        try:
+            open_ended = [] if looks is None else await looks.again(views)
+            footer = await one_footer(at.fetcher, views) if as_parquet else None
+        except OUTDATED as error:  # of the target alone: the sources are marked
+            raise MarkLostError(f"{target} has changed since its header was read: {error}") from error
+        items: list[Item] = [LINE_FEED] if target in open_ended else []
+        for path, header in zip(paths, frozen, strict=True):
+            items += [*_items(path, header, target), *([LINE_FEED] if path in open_ended else [])]
+        items += [footer] if footer else []
+        offset += target in open_ended
+        lines = [moved_lines(at.backend, one.tiers, path, target) for path, one in zip(paths, frozen, strict=True)]
+        found = merging.with_tiers(found, chain.from_iterable(lines))
+        grown = await grow(found, items, attempt.files, joint=True)
+        modified_ms = max((header.modified_ms for header in frozen), default=0)
+        grown = merging.with_merged(grown, marks, modified_ms)
+        grown = merging.with_waiting(grown, target, zip(paths, frozen, strict=True), at.now_ms())
+        return transitions.with_attrs(grown, attrs, target)
+
+    is_bound = guard.segment is not None or guard.epoch is not None
+    incarnation = partial(_target, at, target, guard, fresh if create and not is_bound else None)
+    header = await move(at, target, paths, joined, sealed=sealed, incarnation=incarnation, meant=meant)
+    return offset, header.segment
+
+
+async def _made(at: At, target: str, base: Loaded, incarnation: str) -> Header:
+    """The empty header of a target that is missing."""
+    if await at.contents.room(target, base) is not None:
+        raise MarkLostError(f"{target} is a plain file now: it is to be adopted first")
+    return transitions.create(base.header, incarnation, await at.segments.inherited.policy(target), at.now_ms())
+
+
+async def _target(at: At, target: str, guard: Guard, fresh: str | None) -> str:
+    """The incarnation of a target as last seen, if that allows a concat; otherwise a fresh header decides.
+
+    Parameters
+    ----------
+    fresh
+        The incarnation that the concat makes of a missing target; None refuses it.
+    """
+
+    def checked(loaded: Loaded) -> str:
+        found = transitions.check(loaded.header, guard, target)
+        transitions.check_open(found, target)
+        return found.segment
+
+    try:
+        return checked(at.headers.seen(target) or NOTHING)
+    except (RollingError, FileNotFoundError):
+        logger.debug("%s: looking at the target again", target)
+    while True:
+        loaded = await at.headers.load(target)
+        if not loaded.live and await at.segments.adopt(target, guard.segment):
+            continue
+        if not loaded.live and guard.segment is None:
+            await at.contents.check_no_folder(target)
+        if not loaded.live and fresh is not None:
+            transitions.check_absent(guard, target)
+            return fresh
+        try:
+            return checked(loaded)
+        except transitions.MergeFoundError as merge:
+            await at.commits.merges.resolve(target, merge.header)
+
+
+def _items(path: str, frozen: Header, target: str) -> list[Item]:
+    """A source's retained bytes as items of the target."""
+    items: list[Item] = list(placement.transplant(frozen.entries, frozen.start, path, target))
+    return [*items, frozen.tail] if frozen.tail else items
+
+
+def _batches(target: str, sources: Sequence[str]) -> list[list[str]]:
+    """Sources in groups whose marks fit one header."""
+    batches: list[list[str]] = [[]]
+    size = 0
+    for path in sources:
+        path_bytes = len(tokens.quote(names.relative(names.parent(target), path)).encode())
+        if batches[-1] and (len(batches[-1]) >= MARKS_MAX or size + path_bytes > BATCH_PATH_BYTES_MAX):
+            batches.append([])
+            size = 0
+        batches[-1].append(path)
+        size += path_bytes
+    return batches

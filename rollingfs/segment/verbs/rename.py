@@ -1,0 +1,83 @@
+"""Rename: the entries of a segment become another segment's. No byte is moved."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+
+from rollingfs.backend.tier_marks import moved_lines
+from rollingfs.commit.attempt import Attempt
+from rollingfs.commit.drop_files import try_drops
+from rollingfs.commit.header_cache import Loaded
+from rollingfs.commit.hidden_plain_file import shadow
+from rollingfs.commit.tier_checks import check_there
+from rollingfs.format import merging, names, placement, transitions
+from rollingfs.format.drops import with_hints
+from rollingfs.format.header import Header, Phase
+from rollingfs.format.plain_file import Adopted
+from rollingfs.format.transitions import NO_GUARD
+from rollingfs.segment.at import At
+from rollingfs.segment.files.moves import Marked, frozen_headers, move
+from rollingfs.write.whole import take_all
+
+
+async def rename(at: At, path: str, target: str, *, overwrite: bool = True) -> None:
+    """Give a segment another name; start, length, state, policy and attributes stay.
+
+    Parameters
+    ----------
+    overwrite
+        Replace what has the new name. Otherwise the commit of the target refuses.
+
+    Raises
+    ------
+    FileNotFoundError
+        Nothing is at `path`.
+    FileExistsError
+        Without `overwrite`: a segment or plain file has the new name.
+    FencedError
+        An exclusive owner holds one of the two.
+    FolderOccupiedError
+        A folder with something in it has the new name.
+    """
+    names.check_segment_name(target)
+    if path == target:
+        await at.lookup.view(path, fresh=True)
+        return
+    if at.backend.capability.removes_whole:
+        loaded = await at.headers.load(path)
+        if await take_all(at, target, {path: loaded}, {path: target}):
+            return
+    renamed = partial(_renamed, at, overwrite=overwrite)
+    header = await move(at, target, [path], renamed, sealed=False)
+    await try_drops(at.commits, target, header)
+
+
+async def _check_taken(at: At, target: str, base: Loaded, *, overwrite: bool) -> None:
+    if not overwrite and base.live and not (base.header and base.header.phase is Phase.MERGING):
+        raise transitions.exists(target)
+    if base.live:  # a segment that is on its way elsewhere must get there first
+        there = transitions.check(base.header, NO_GUARD, target)
+        await check_there(at.headers, at.pages, target, there)
+
+
+async def _plain(at: At, target: str, base: Loaded, *, overwrite: bool) -> Adopted | None:
+    """The plain file that a rename's target will hide."""
+    plain = None if base.live else await at.contents.room(target, base)
+    if plain is not None and not overwrite:
+        raise transitions.exists(target)
+    return shadow(plain)
+
+
+async def _renamed(at: At, base: Loaded, attempt: Attempt, marked: Marked, *, overwrite: bool) -> Header:
+    (source,), now_ms = marked.sources, at.now_ms()
+    path, target = source.path, source.target
+    await _check_taken(at, target, base, overwrite=overwrite)
+    (frozen,) = await frozen_headers(at, base, marked)
+    adopted = await _plain(at, target, base, overwrite=overwrite) or (base.header.adopted if base.header else None)
+    entries = placement.transplant(frozen.entries, frozen.start, path, target)
+    lines = moved_lines(at.backend, frozen.tiers, path, target)
+    source_header = replace(frozen, tiers=lines)
+    found = merging.renamed(source_header, entries, base.header, source.mark, marked.incarnation, adopted, now_ms)
+    hints = await at.pages.hints(target, base.header.entries) if base.header else []
+    return merging.with_waiting(with_hints(found, hints, now_ms), target, [(path, frozen)], now_ms)

@@ -1,0 +1,188 @@
+"""Cuts the head of a segment, unless what is left would be no file of its format any more.
+
+Text, and all that joins, is cut by byte. A Parquet file is cut by row group: one commit moves the start and appends a
+footer that names the row groups which stay. Files of other whole formats, and sealed Parquet files, stay or go whole.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import TypeVar
+
+from rollingfs.errors import BadOffsetError, WholeFileError
+from rollingfs.format.header import Header
+from rollingfs.format.parquet_chunks import gaps, groups_before
+from rollingfs.format.parquet_footer import MAGIC, JoinedFile, ended, join, last_groups, understood
+from rollingfs.format.thrift import MalformedFooterError
+from rollingfs.format.transitions import GONE, NO_GUARD, Guard
+from rollingfs.read.ends import ends_of, format_of
+from rollingfs.read.revalidate import OUTDATED
+from rollingfs.read.snapshot import Snapshot
+from rollingfs.runtime.concurrency import backoff_s
+from rollingfs.runtime.values import value_class
+from rollingfs.segment.at import At
+from rollingfs.write.ingest import PIECE_BYTES
+from rollingfs.write.parquet_footers import footer_of, is_last_of_several
+
+T = TypeVar("T")
+
+LOOKS_MAX = 16
+"""Maximum looks at a segment that others replace, or append to, before each cut."""
+PARQUET = "Parquet"
+
+
+@value_class
+class Cut:
+    """How the head of a segment goes."""
+
+    at: int
+    """The segment offset that becomes the start."""
+    footer: bytes = b""
+    """The end of a Parquet file, which names the row groups that stay."""
+    copied: tuple[int, int] = (0, 0)
+    """The bytes that the commit puts before the footer, because no magic stands before them where they lie."""
+
+
+async def cut_bytes(
+    at: At, path: str, offset: int, guard: Guard, change: Callable[[str, int, Guard], Awaitable[T]]
+) -> T:
+    """Truncate or erase by a call, which is bound to the incarnation that was looked at.
+
+    An append between the look and the commit does not matter: it makes no whole file of other bytes.
+
+    Raises
+    ------
+    WholeFileError
+        The rest would be no file of its format; nothing was changed.
+    OSError
+        An end cannot be read, so the format is not known; nothing was changed.
+    """
+    for left in reversed(range(LOOKS_MAX)):
+        view = await at.lookup.view(path, fresh=True)
+        try:
+            if view.start < offset < view.length and (name := await format_of(at.fetcher, view)) is not None:
+                raise _whole(path, name, offset)
+            return await change(path, offset, _bound(guard, view))
+        except OUTDATED:
+            if guard.segment is not None or not left:
+                raise
+            # a verb by path goes on with another incarnation, which the next look finds
+            await at.runtime.sleep(backoff_s(LOOKS_MAX - left))
+    raise AssertionError("the last look returns or raises")
+
+
+async def cut_groups(at: At, path: str, offset: int) -> int:
+    """Drop the row groups of a Parquet file that lie wholly before a segment offset; returns the bytes dropped."""
+    guard = NO_GUARD
+    for left in reversed(range(LOOKS_MAX)):
+        view = await at.lookup.view(path, fresh=True)
+        if guard.segment not in (None, *view.incarnations):
+            raise FileNotFoundError(errno.ENOENT, f"{GONE}; nothing was dropped", path)
+        if not 0 <= offset <= view.length:
+            raise BadOffsetError(f"{path}: there is no offset {offset}; {view.extent}; nothing was dropped")
+        guard = _bound(guard, view)
+        try:
+            cut = await cut_parquet(at, view, offset)
+            return 0 if cut.at <= view.start else (await commit_cut(at, view, cut, guard)).start - view.start
+        except (BadOffsetError, *OUTDATED):
+            if not left:
+                raise
+            await at.runtime.sleep(backoff_s(LOOKS_MAX - left))
+    raise AssertionError("the last look returns or raises")
+
+
+async def plan_cut(at: At, view: Snapshot, offset: int) -> Cut:
+    """How the bytes before an offset go, as a policy asks for it.
+
+    Raises
+    ------
+    WholeFileError
+        The rest would be no file of its format.
+    OSError
+        An end cannot be read, so the format is not known.
+    """
+    if offset >= view.length:  # all goes; of Parquet the columns stay
+        ends = await ends_of(at.fetcher, view, 0, len(MAGIC))
+        name = PARQUET if ends is not None and ends[1] == MAGIC else None
+    else:
+        name = await format_of(at.fetcher, view)
+    if name == PARQUET:
+        return await cut_parquet(at, view, offset)
+    if name is not None:
+        raise _whole(view.path, name, offset)
+    return Cut(offset)
+
+
+async def cut_parquet(at: At, view: Snapshot, offset: int) -> Cut:
+    """How the row groups go that lie wholly before a segment offset.
+
+    Raises
+    ------
+    WholeFileError
+        It is sealed, is not one Parquet file, or its footer is not understood; nothing was changed.
+    """
+    if view.sealed:
+        raise WholeFileError(
+            f"{view.path} is a sealed Parquet file, which takes no other footer: it goes as a whole; nothing was "
+            "dropped"
+        )
+    try:
+        old = await footer_of(at.fetcher, view)
+        with understood():
+            if is_last_of_several(old, view.size):
+                raise MalformedFooterError("it holds several whole Parquet files")
+            count, first = groups_before(old, offset - view.start)
+            kept = last_groups(old, count)
+    except MalformedFooterError as error:
+        raise WholeFileError(f"{view.path}: no row groups can be dropped: {error}; nothing was dropped") from error
+    if not count:
+        return Cut(view.start)
+    body = view.size - len(ended(old))
+    if first is None:  # none stays: the magic at the end of the file is the one at its beginning
+        return Cut(view.length - len(MAGIC), ended(kept))
+    start, footer = view.start + first - len(MAGIC), join([JoinedFile(kept, len(MAGIC) - first)])
+    is_short = not is_last_of_several(footer, view.length - start + len(ended(footer)))
+    if is_short and await at.fetcher.read(view, start, start + len(MAGIC)) == MAGIC:
+        return Cut(start, ended(footer))
+    behind = gaps(old, body)[1]  # old footers, which no appends have come between
+    return Cut(view.length - len(MAGIC), ended(footer), (start + len(MAGIC), view.start + body - behind))
+
+
+async def commit_cut(at: At, view: Snapshot, cut: Cut, guard: Guard) -> Header:
+    """Commit the cut of a Parquet file, on condition that it has the very bytes that were seen.
+
+    Raises
+    ------
+    BadOffsetError, FileNotFoundError
+        It was changed meanwhile; nothing was written.
+    """
+    guard = replace(_bound(guard, view), expected_offset=view.length, expected_start=view.start)
+    if cut.copied == (0, 0):
+        return await at.segments.renew(view.path, cut.footer, guard, cut.at)
+    intake, (position, end) = at.segments.addition(view.path, guard), cut.copied
+    try:
+        while position < end:
+            await intake.take(await at.fetcher.read(view, position, min(position + PIECE_BYTES, end)))
+            position += PIECE_BYTES
+        await intake.take(cut.footer)
+        await intake.flush()
+    except BaseException:
+        await intake.abort()
+        raise
+    return await at.segments.renew(view.path, intake, guard, cut.at)
+
+
+def _bound(guard: Guard, view: Snapshot) -> Guard:
+    """A guard that means the incarnation which was seen, where it means none."""
+    seen = next(iter(view.incarnations), None)
+    return guard if guard.segment is not None or seen is None else replace(guard, segment=seen)
+
+
+def _whole(path: str, name: str, offset: int) -> WholeFileError:
+    by_group = ", and rollingfs.parquet.truncate drops whole row groups" if name == PARQUET else ""
+    return WholeFileError(
+        f"{path} is a {name} file, and its bytes from offset {offset} on may be none: nothing was dropped. "
+        f"as_bytes=True drops the bytes all the same{by_group}"
+    )
