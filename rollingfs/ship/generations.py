@@ -88,8 +88,8 @@ class PackedFile(File):
 
     def __init__(self, path: str) -> None:
         super().__init__(path)
-        opened = compr[PACKERS[os.path.splitext(path)[1]]](os.fdopen(os.dup(self.fd), "rb"), mode="rb")
-        self._unpacked = cast(BinaryIO, opened)
+        self._packed = os.fdopen(os.dup(self.fd), "rb")
+        self._unpacked = cast(BinaryIO, compr[PACKERS[os.path.splitext(path)[1]]](self._packed, mode="rb"))
         self._size = self._end()
 
     def _end(self) -> int:
@@ -106,6 +106,11 @@ class PackedFile(File):
     def read(self, offset: int, size: int) -> bytes:
         self._unpacked.seek(offset)
         return self._unpacked.read(size)
+
+    def close(self) -> None:
+        self._unpacked.close()
+        self._packed.close()
+        super().close()
 
 
 class Log:

@@ -223,7 +223,7 @@ class Lineage:
         there, position = self.log.generations(), self.position
         current = [one for one in there if one.is_current]
         if position is None:
-            for one in (there if self.log.is_dated else current)[:1]:
+            for one in there[:1]:
                 self._open(one)
             return
         if position.offset:

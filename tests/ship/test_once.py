@@ -1,5 +1,6 @@
 """`ship --once`: a file goes to its segment, each line once, whatever is killed."""
 
+import gzip
 import os
 import random
 import subprocess
@@ -24,6 +25,18 @@ def test_whole_lines_are_shipped_once(tmp_path: Path) -> None:
     Shipper(fs, [str(log)], f"{tmp_path}/segment", say=said.append).once()
     assert fs.cat_file(f"{tmp_path}/segment") == b"one\ntwo\nthree\n"
     assert not said
+
+
+def test_a_first_run_begins_with_the_oldest_file(tmp_path: Path) -> None:
+    packed = tmp_path / "app.log.2.gz"
+    packed.write_bytes(gzip.compress(b"one\n"))
+    (tmp_path / "app.log.1").write_bytes(b"two\n")
+    (tmp_path / "app.log").write_bytes(b"three\n")
+    for number, name in enumerate(("app.log.2.gz", "app.log.1", "app.log")):
+        os.utime(tmp_path / name, (1e9 + number, 1e9 + number))
+    fs = RollingFileSystem("file")
+    Shipper(fs, [str(tmp_path / "app.log")], f"{tmp_path}/segment").once()
+    assert fs.cat_file(f"{tmp_path}/segment") == b"one\ntwo\nthree\n"
 
 
 @pytest.mark.slow
