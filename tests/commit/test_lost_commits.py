@@ -100,7 +100,7 @@ def test_a_writer_is_told_of_its_lost_commit_and_writes_no_more(site, look, othe
 
 
 @pytest.mark.parametrize("shown", ["its own commit", "the other's"])
-def test_a_writer_is_told_where_a_load_was_faster_than_the_answer_to_its_commit(site, shown):
+def test_a_writer_is_told_after_a_faster_load(site, shown):
     before, headers, keep = raw(site), site.client.headers, site.client.headers.keep
 
     def keep_late(segment: str, loaded: Loaded, began: int, **own: Any) -> None:
@@ -120,7 +120,7 @@ def test_a_writer_is_told_where_a_load_was_faster_than_the_answer_to_its_commit(
 
 @pytest.mark.parametrize("segment", ["m/other", None], ids=["another", "all"])
 @pytest.mark.parametrize("when", ["before", "during", "after"])
-def test_a_writer_is_told_although_it_was_to_forget_what_it_has_seen(site, segment, when):
+def test_a_writer_is_told_after_a_forget(site, segment, when):
     """A call of `invalidate_cache` forgets headers, but not commits."""
     forget = partial(site.client.headers.forget, segment and site.path if when == "after" else segment)
     if when == "during":
@@ -264,7 +264,7 @@ def test_nothing_else_counts_as_a_lost_commit(site, change, caplog):
 
 
 @pytest.mark.parametrize("change", WARNED, ids=[change.__name__ for change in WARNED])
-def test_a_commit_that_is_gone_for_another_reason_is_in_the_log(site, change, caplog):
+def test_a_commit_gone_otherwise_is_logged(site, change, caplog):
     change(site)
     LOOKS["reads"](site)
     site.append(b"more")
