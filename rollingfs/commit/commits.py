@@ -165,6 +165,10 @@ class Commits:
                 if not self.store.backend.capability.has_folders:
                     await self.store.abilities(change.path)  # it is the first to say that a bucket is missing
                 return await self._counted(self._loop(slot, change, attempt))
+            except BaseException:
+                if attempt.is_out:
+                    self.store.headers.forget(change.path)  # a read that follows must show what is there
+                raise
             finally:
                 if attempt.took_turn:
                     attempt.end_turn()

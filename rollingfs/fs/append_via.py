@@ -109,7 +109,11 @@ class Via:
         if known is None:
             return None
         call = self._client.runtime.shield(self._append(path, data, known))
-        return await self._client.meters.measure(APPEND, call, len(data))
+        try:
+            return await self._client.meters.measure(APPEND, call, len(data))
+        finally:
+            if self._client.headers.cache_s:
+                self._client.headers.forget(path)  # the next read shows what is there, also if the outcome is unknown
 
     async def _learn(self, path: str) -> tuple[str, int] | None:
         """Look which incarnation is there, and how many entries of writers have gone; None if it is not open to all."""
@@ -135,15 +139,14 @@ class Via:
             status, answer = await self._sent(path, writer, "\r\n".join(lines).encode() + data, until_s)
             self._idle.append(writer)  # its outcome is known
             if status == HTTPStatus.OK:
-                if self._client.headers.cache_s:
-                    self._client.headers.forget(path)  # a client sees its own commits at once
                 return int(answer["offset"])
             title = str(answer.get("title"))
             found = await self._learn(path) if title in ("FileNotFound", "Forgotten") else None
             if found is None or found == known:
                 why = f"the server at {self.url} refused the append, and nothing was written: {answer.get('detail')}"
                 kind = REFUSALS.get(title, OSError)
-                raise kind(errno.EIO, f"{why}; it must serve the folder that the URL names", path)
+                hint = "; it must serve the folder that the URL names" if kind is FileNotFoundError else ""
+                raise kind(errno.EIO, f"{why}{hint}", path)
             known = found  # another segment has the name, or more entries of writers have gone
 
     async def _sent(self, path: str, writer: _Writer, request: bytes, until_s: float) -> tuple[int, Mapping[str, Any]]:
@@ -182,6 +185,8 @@ class Via:
     async def _answer(self, writer: _Writer, request: bytes) -> tuple[int, Mapping[str, Any]]:
         """Send a request once; returns the status, and the fields of the JSON."""
         loop, got = asyncio.get_running_loop(), b""
+        if writer.connection is not None and _has_ended(writer.connection):
+            writer.close()  # while it was idle, so nothing is in doubt
         if writer.connection is None:
             writer.connection = socket.socket(self._family)  # a stream that ends in a child deafens the parent's loop
             writer.connection.setblocking(False)
@@ -196,3 +201,14 @@ class Via:
             if not part:
                 raise EOFError("the server ended the connection")
             got += part
+
+
+def _has_ended(connection: socket.socket) -> bool:
+    """Whether the server has ended an idle connection."""
+    try:
+        connection.recv(1, socket.MSG_PEEK)
+    except BlockingIOError:
+        return False
+    except OSError:
+        pass
+    return True

@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
-from rollingfs import AppendOutcomeUnknown, ConflictError
+from rollingfs import AppendInterrupted, AppendOutcomeUnknown, ConflictError
 from rollingfs.backend import shared_errors
 from rollingfs.commit import attempt
 from rollingfs.format.header import COMMITS_MAX, GRACE_S
 from rollingfs.runtime.concurrency import drive
+from rollingfs.segment.at import At
 from rollingfs.segment.verbs.collect import collect
 from tests.support.backends import Scripted, fail, private_memory, raises
 from tests.support.faults import Store
@@ -135,6 +136,20 @@ def test_without_a_bucket_an_append_and_a_create_fail_at_once_and_say_so(site: S
         with pytest.raises(FileNotFoundError, match="the bucket 'bucket' does not exist, so nothing was"):
             write()
         assert site.backend.count("create") + site.backend.count("replace") == 1
+
+
+@pytest.mark.parametrize("error", [TimeoutError("no answer"), KeyboardInterrupt(), MemoryError()], ids=repr)
+def test_a_read_after_an_unknown_outcome_is_fresh(site: Site, error: BaseException) -> None:
+    """Within the time for which headers are believed, too: the caller is to read before it repeats."""
+    site.client = At.of(site.backend, header_cache_s=600, commit_timeout_s=0.05)
+    site.append(b"seen ")
+    site.backend.plan("replace", "clicks$header", after=raises(error))
+    site.backend.plan(("read", "read_if_changed"), "clicks$header", times=None, before=fail)
+    with pytest.raises((AppendOutcomeUnknown, AppendInterrupted)):
+        site.append(b"unknown")
+    site.backend.plans.clear()
+    view = site.run(site.client.lookup.view(site.path))
+    assert site.run(site.client.fetcher.read(view, 0, view.length)) == site.content()
 
 
 def test_without_a_bucket_an_earlier_request_that_may_still_arrive_stays_unknown(site: Site) -> None:

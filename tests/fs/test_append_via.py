@@ -61,6 +61,8 @@ class Relay:
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{self.listener.getsockname()[1]}"
         self.requests = 0
+        self.ended = threading.Event()
+        """Whether a planned end of a connection is over."""
         threading.Thread(target=self._accept, daemon=True).start()
 
     def _accept(self) -> None:
@@ -86,6 +88,9 @@ class Relay:
                 if plan == "answer lost":
                     return
                 client.sendall(answer.replace(b"connection: close\r\n", b""))
+                if plan == "then end":
+                    break
+        self.ended.set()
 
     def close(self) -> None:
         with contextlib.suppress(OSError):  # it is closed already
@@ -187,6 +192,29 @@ def test_without_a_server_nothing_goes_another_way(seaweed, bucket, path, relay)
     with pytest.raises(CommitTimeoutError, match="nothing was written"):
         opened(seaweed, fs._core.via.url, commit_timeout_s=1).append(path, b"x")
     assert opened(seaweed, None).cat_file(path) == b""
+
+
+@pytest.mark.parametrize("how", ["sealed", "gone"])
+def test_an_ended_connection_leaves_no_doubt(seaweed, bucket, path, relay, how):
+    fs = opened(seaweed, f"{relay.url}/{bucket}/logs", commit_timeout_s=1)
+    fs.create(path)
+    relay.plans = ["then end"]
+    assert fs.append(path, b"x") == 0
+    assert relay.ended.wait(60)
+    relay.close() if how == "gone" else fs.seal(path)
+    with pytest.raises(CommitTimeoutError if how == "gone" else SegmentSealedError, match="nothing was written"):
+        fs.append(path, b"y")
+
+
+def test_a_read_after_an_unknown_outcome_is_fresh(seaweed, bucket, path, relay):
+    fs = opened(seaweed, f"{relay.url}/{bucket}/logs", commit_timeout_s=1, header_cache_s=600)
+    fs.create(path)
+    assert fs.append(path, b"x") == 0
+    assert fs.cat_file(path) == b"x"
+    relay.plans = ["answer lost"] * 100
+    with pytest.raises(AppendOutcomeUnknown, match="read the segment"):
+        fs.append(path, b"y")
+    assert fs.cat_file(path) == b"xy"
 
 
 def test_another_server_takes_over_a_socket(seaweed, bucket, path, tmp_path):
