@@ -17,7 +17,7 @@ from rollingfs.errors import lost_commit
 from rollingfs.format import names
 from rollingfs.format.codec import parse_file, parse_more
 from rollingfs.format.header import Header, Phase
-from rollingfs.format.lost import Acknowledged, Trace, trace
+from rollingfs.format.lost import Acknowledged, Trace, are_two, trace
 from rollingfs.runtime.concurrency import Runtime
 from rollingfs.runtime.values import value_class
 
@@ -168,6 +168,8 @@ class Headers:
                 mine = self._checked(segment, entry, loaded.header, began)
             elif mine is not None and loaded.header is not None and entry is not None and began < entry.known:
                 self.acknowledge(segment, mine, loaded.header)
+            if entry is not None and not is_own and loaded.header is not None and loaded is not entry.loaded:
+                self._compare(segment, entry.loaded.header, loaded.header)
             is_late = began < self._lost and (entry is None or entry.at_s == FORGOTTEN)
             if is_late and not (is_own and mine is not None):
                 return
@@ -221,6 +223,17 @@ class Headers:
             mine.end,
         )
         return None
+
+    def _compare(self, segment: str, seen: Header | None, found: Header) -> None:
+        """Warn if two commits had one version: the newest of the header that was seen, and another."""
+        if seen is None or not are_two(seen, found) or not self.backend.may_tear(names.header_path(segment)):
+            return
+        logger.warning(
+            "%s: the store let two commits win as version %d, or a hand put an older header back: the commit that this "
+            "client saw is gone; its writer is told",
+            names.shown(segment),
+            seen.version,
+        )
 
     def _is_newer(self, segment: str, entry: _Entry, loaded: Loaded, began: int, is_own: bool) -> bool:
         """Whether a header is newer than the one remembered, by its version: by time, either may be."""

@@ -1,6 +1,6 @@
 """Acknowledged commits as evidence: whether a later header shows that the store has lost a commit. Pure.
 
-Rules P14.14 to P14.18 of the protocol.
+Rules P14.14 to P14.19 of the protocol.
 """
 
 from __future__ import annotations
@@ -73,6 +73,15 @@ def trace(own: Acknowledged, seen: Header, found: Header, now_s: float) -> Trace
     others = {one.writer: one.number for one in found.commits}
     kept = all(others.get(one.writer, 0) >= one.number for one in older if one.version > found.evicted)
     return Trace.LOST if kept else Trace.BACK
+
+
+def are_two(seen: Header, found: Header) -> bool:
+    """Return whether a header that was read later does not follow the one that was seen, although it is no older."""
+    if found.segment != seen.segment or not found.evicted < seen.version <= found.version:
+        return False
+    newest = next((one for one in seen.commits if one.version == seen.version), None)
+    line = found.commit_of(newest.writer) if newest is not None else None
+    return newest is not None and (line is None or line.number < newest.number)
 
 
 def _is_of_base(own: Acknowledged, line: Commit | None, found: Header) -> bool:

@@ -1,6 +1,6 @@
 """A commit that the store has acknowledged and lost: its writer is told, and nobody on a right store is.
 
-Rules of the protocol: P14.14 to P14.18.
+Rules of the protocol: P14.14 to P14.19.
 """
 
 import pickle
@@ -152,6 +152,17 @@ def test_a_lost_commit_is_told_once_and_reads_go_on(site):
     with pytest.raises(LostCommitError):
         LOOKS["reads"](site)
     assert LOOKS["reads"](site).length == 12
+
+
+@pytest.mark.parametrize("others", [[], [b"theirs"], [b"theirs", b"and more"]], ids=["none", "one", "several"])
+def test_a_reader_warns_of_two_headers_of_a_version(site, others, caplog):
+    reader = At.of(Scripted(site.backend))
+    before = raw(site)
+    site.append(b"ours")
+    site.run(reader.headers.load(site.path))
+    others_after(site, before, *others)
+    assert site.run(reader.lookup.view(site.path, fresh=True)).length == len(site.content())
+    assert caplog.text.count("the store let two commits win as version 3") == bool(others)
 
 
 def restore_older(site: Site) -> None:

@@ -1,6 +1,6 @@
 """A store that lets two writers of one header win: commits that it has acknowledged and lost, and who was told.
 
-Rules of the protocol: P14.14 to P14.18.
+Rules of the protocol: P14.14 to P14.19.
 """
 
 from __future__ import annotations
@@ -46,6 +46,8 @@ class Lies:
         self.world, self.share = world, share
         self.lost: list[Loss] = []
         self.told: set[Way] = set()
+        self.paths: set[str] = set()
+        """Where the store has ever lied."""
 
     def make_way(self, way: Way, verb: str, args: Sequence[Any]) -> None:
         """Take the newest commit of a header away, if this request is to take its place."""
@@ -62,6 +64,7 @@ class Lies:
         if is_own or not can_lose or self.world.chance.random() >= self.share:
             return
         self.world.counts["lies"] += 1
+        self.paths.add(names.shown(segment))
         version = self.world.witness.headers[segment].version
         self.lost += [Loss(doing, version) for doing in losers]
         self.world.store.take_back(path)
@@ -104,8 +107,11 @@ class Lies:
             self.world.replace_client(index)
 
     def warned(self, text: str, *args: Any, **_: Any) -> None:
-        """Take a warning in the log, where a client cannot tell a lost creation from a segment that was made anew."""
+        """Take a warning in the log: of a commit of others, or of a creation, which may have been collected as well."""
         doing = running.get()
+        if "let two commits win" in text and args[0] not in self.paths:
+            self.world.fail(Violation(f"a right store has two headers of one version: {text % args}: {doing}"))
+        self.world.counts["lies seen by others"] += "let two commits win" in text
         if "is not there any more" not in text or doing is None:
             return
         mine = [one for one in self.lost if one.doing.way is doing.way and names.shown(one.doing.call.path) == args[0]]
