@@ -20,8 +20,9 @@ PATCHES = {
 }
 PARSER = ('    "turn": _word("turn", tokens.unquote),\n', '    "colour": _word("colour", str),\n')
 SCRIPT = """
-import dataclasses, json
+import dataclasses, json, pathlib
 from rollingfs import OffloadPolicy, RollingFileSystem, RollingPolicy, core
+from rollingfs.format.header import LOOSE_CHUNKS_MAX
 
 fs = RollingFileSystem("file", probe_cache=False, tiers={"cold": "file://" + FOLDER + "/cold"})
 client, drive = core(fs).client, core(fs).run
@@ -34,8 +35,8 @@ def coloured(name):
         return dataclasses.replace(base.header, colour="blue")
     drive(client.commits.commit(f"{FOLDER}/{name}", step))
 
-def make(name, *data):
-    fs.create(f"{FOLDER}/{name}", policy=RollingPolicy(4, None, 0))
+def make(name, *data, policy=RollingPolicy(4, None, 0)):
+    fs.create(f"{FOLDER}/{name}", policy=policy)
     coloured(name)
     for one in data or (b"abcdefgh", b"ij"):
         fs.append(f"{FOLDER}/{name}", one)
@@ -73,6 +74,36 @@ fs.mv(path, FOLDER + "/o")
 found["mv over a segment"] = header("o").colour
 fs.pipe_file(FOLDER + "/o", b"anew")
 found["overwrite"] = header("o").colour
+make("dir/a")
+fs.mv(FOLDER + "/dir", FOLDER + "/dir2", recursive=True)
+found["mv of a folder"] = header("dir2/a").colour
+make("r", b"in place", policy=RollingPolicy(1000, None, 1000))
+found["append in place"] = header("r").colour
+fs.append(FOLDER + "/r", fs.stage(FOLDER + "/r", b"staged"))
+found["append of staged data"] = header("r").colour
+with fs.transaction, fs.open(FOLDER + "/r", "wb") as file:
+    file.write(b"new")
+found["transaction"] = header("r").colour
+make("p", bytes(4 * (LOOSE_CHUNKS_MAX + 1)))
+found["index page"] = header("p").colour if len(header("p").entries) <= LOOSE_CHUNKS_MAX else "no page"
+fs.truncate(FOLDER + "/p", 4 * LOOSE_CHUNKS_MAX)
+found["truncate within a page"] = header("p").colour
+plain = pathlib.Path(FOLDER, "plain")
+plain.write_bytes(b"of another program")
+fs.append(str(plain), b"adopts it")
+coloured("plain")
+for verb, call in {
+    "append to a plain file": lambda: fs.append(str(plain), b"x"),
+    "truncate of a plain file": lambda: fs.truncate(str(plain), 3),
+    "consolidate of a plain file": lambda: fs.segment(str(plain)).consolidate(grace=0),
+    "collect of a plain file": lambda: fs.collect(str(plain), grace=0),
+}.items():
+    call()
+    found[verb] = header("plain").colour
+make("stream/a")
+stream = fs.stream(FOLDER + "/stream")
+stream.trim(stream.cut())
+found["trim"] = header("stream/a").colour
 make("d")
 fs.stage(FOLDER + "/d", b"x" * 9)  # a file that keeps the tombstone
 fs.rm(FOLDER + "/d")
