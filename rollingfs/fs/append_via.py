@@ -108,12 +108,8 @@ class Via:
         known = self._known.get(path) or await self._learn(path)
         if known is None:
             return None
-        call = self._client.runtime.shield(self._append(path, data, known))
-        try:
-            return await self._client.meters.measure(APPEND, call, len(data))
-        finally:
-            if self._client.headers.cache_s:
-                self._client.headers.forget(path)  # the next read shows what is there, also if the outcome is unknown
+        call = self._client.runtime.shield(self._append_and_forget(path, data, known))
+        return await self._client.meters.measure(APPEND, call, len(data))
 
     async def _learn(self, path: str) -> tuple[str, int] | None:
         """Look which incarnation is there, and how many entries of writers have gone; None if it is not open to all."""
@@ -124,6 +120,14 @@ class Via:
             self._known.clear()
         self._known[path] = known = header.segment, gone_of(header.attrs)
         return known
+
+    async def _append_and_forget(self, path: str, data: bytes, known: tuple[str, int]) -> int:
+        """Append, and let the next read show what is there, also if the outcome is unknown or the caller is gone."""
+        try:
+            return await self._append(path, data, known)
+        finally:
+            if self._client.headers.cache_s:
+                self._client.headers.forget(path)
 
     async def _append(self, path: str, data: bytes, known: tuple[str, int]) -> int:
         until_s = time.monotonic() + self._timeout_s

@@ -1,5 +1,6 @@
 """`append_via`: small appends go through a server, once each, whatever is lost on the way; all else goes directly."""
 
+import asyncio
 import contextlib
 import json
 import logging
@@ -215,6 +216,27 @@ def test_a_read_after_an_unknown_outcome_is_fresh(seaweed, bucket, path, relay):
     with pytest.raises(AppendOutcomeUnknown, match="read the segment"):
         fs.append(path, b"y")
     assert fs.cat_file(path) == b"xy"
+
+
+def test_a_read_after_a_cancelled_append_is_fresh(seaweed, bucket, path, relay):
+    async def cancel() -> bytes:
+        fs = opened(seaweed, f"{relay.url}/{bucket}/logs", header_cache_s=600, asynchronous=True)
+        await fs._create(path)
+        is_there, may_go, has_gone = threading.Event(), threading.Event(), asyncio.Event()
+        relay.plans = [lambda: (is_there.set(), may_go.wait(60))]
+        forget = fs._core.client.headers.forget
+        fs._core.client.headers.forget = lambda name: (forget(name), has_gone.set())
+        task = asyncio.ensure_future(fs._append(path, b"x"))
+        await asyncio.to_thread(is_there.wait, 60)
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+        assert await fs._cat_file(path) == b""
+        may_go.set()
+        await asyncio.wait_for(has_gone.wait(), 60)
+        return await fs._cat_file(path)
+
+    assert asyncio.run(cancel()) == b"x"
 
 
 def test_another_server_takes_over_a_socket(seaweed, bucket, path, tmp_path):
