@@ -132,8 +132,9 @@ def test_a_package_hides_no_module_of_its_own(package: Path) -> None:
 
 # -- verbs -------------------------------------------------------------------------------------------------------
 
-COMPOSED = {("erase", "collect")}
-"""An erase is a truncation, and a collection whose report shows what is left."""
+COMPOSED = {("append", "create"), ("erase", "collect"), ("erase", "truncate")}
+"""An append may make its segment. An erase truncates first if the store is full, and its report shows what a collection
+leaves."""
 
 
 def test_a_verb_imports_no_other_verb() -> None:

@@ -23,7 +23,7 @@ def _write(job: Job, **options: object) -> None:
             for file in files:
                 file.write(data)
     sample.byte_count = count * FILE_BYTES
-    sample.extra["counted_mib"] = fs._client.segments.budget.used * MIB
+    sample.extra["counted_mib"] = fs._client.budget.used * MIB
     for file in files:
         file.discard()
 

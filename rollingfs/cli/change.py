@@ -22,6 +22,8 @@ from rollingfs.format.transitions import MISSING, Guard
 from rollingfs.fs.commit_on import CommitOn
 from rollingfs.fs.core import core
 from rollingfs.segment.files.erased import Erased
+from rollingfs.segment.files.intakes import addition
+from rollingfs.segment.verbs.append import extend
 from rollingfs.show.readable import count_text
 from rollingfs.write.ingest import PIECE_BYTES, Intake
 
@@ -105,8 +107,8 @@ def _append(place: Place, source: BufferedReader, guard: Guard, create: bool, ad
     The file is read here, not in the library: over S3 the library would read in a thread, which Ctrl-C cannot wake.
     """
     core = place.core
-    path, segments = core.to_write(place.path), core.client.segments
-    intake: Intake = segments.addition(path, guard, create=create)
+    path = core.to_write(place.path)
+    intake: Intake = addition(core.client, path, guard, create=create)
     try:
         while data := source.read1(PIECE_BYTES):  # takes what has come, so that progress is shown at once
             core.run(intake.take(data))
@@ -116,7 +118,7 @@ def _append(place: Place, source: BufferedReader, guard: Guard, create: bool, ad
         core.run(intake.abort())
         raise
     size = intake.size
-    written = core.run(segments.extend(path, intake, guard=guard, create=create), commits=path)
+    written = core.run(extend(core.client, path, intake, guard=guard, create=create), commits=path)
     return written.offset, size
 
 

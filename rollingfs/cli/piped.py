@@ -19,6 +19,9 @@ from rollingfs.format.append_keys import AlreadyAppended, ForgottenError, Writer
 from rollingfs.format.transitions import Guard
 from rollingfs.fs.commit_on import CommitOn
 from rollingfs.fs.core import Core
+from rollingfs.segment.files.adopt import adopt
+from rollingfs.segment.verbs.append import extend
+from rollingfs.segment.verbs.create import create as create_segment
 
 LINE_FEED = b"\n"
 READ_BYTES = 64 * 1024
@@ -78,11 +81,11 @@ class Pipe:
     async def _bound(self, create: bool) -> tuple[str, int]:
         client = self.core.client
         found = await client.headers.load(self.path)
-        if not found.live and not await client.segments.adopt(self.path, None):
+        if not found.live and not await adopt(client, self.path, None):
             if not create:
                 raise transitions.missing(self.path)
             with contextlib.suppress(FileExistsError):  # another writer was faster, and it is the same segment
-                await client.segments.create(self.path)
+                await create_segment(client, self.path)
         header = transitions.live((await client.headers.load(self.path)).header, self.path)
         return header.segment, gone_of(header.attrs)
 
@@ -161,9 +164,7 @@ class Pipe:
 
     def _append(self, data: bytes) -> None:
         writer = Writer(self._name, self._number, self._gone, self._segment)
-        call = self.core.client.segments.extend(
-            self.path, data, guard=Guard(self._segment), attrs=writer.attributes(len(data))
-        )
+        call = extend(self.core.client, self.path, data, guard=Guard(self._segment), attrs=writer.attributes(len(data)))
         self.core.run(call)
 
     def _said(self, size: int, error: Exception, is_unknown: bool) -> str:

@@ -11,8 +11,10 @@ from collections.abc import AsyncIterator
 from rollingfs.errors import ConflictError
 from rollingfs.read.snapshot import Snapshot
 from rollingfs.segment.at import At
+from rollingfs.segment.files.adopt import ADOPTIONS_MAX, remove_plain
+from rollingfs.segment.files.intakes import replacement
+from rollingfs.segment.verbs.create import overwrite as overwrite_segment
 from rollingfs.segment.verbs.rename import rename as rename_segment
-from rollingfs.write.adopt import ADOPTIONS_MAX
 from rollingfs.write.ingest import PIECE_BYTES
 
 
@@ -27,14 +29,14 @@ async def copy(client: At, view: Snapshot, parts: AsyncIterator[bytes], target: 
         Replace `target`; otherwise a taken name refuses the copy (`FileExistsError`).
     """
     try:
-        intake = client.segments.replacement(target, create_only=not overwrite)
+        intake = replacement(client, target, create_only=not overwrite)
         try:
             async for data in parts:
                 await intake.take(data)
         except BaseException:
             await intake.abort()
             raise
-        await client.segments.overwrite(target, intake, create_only=not overwrite)
+        await overwrite_segment(client, target, intake, create_only=not overwrite)
     except OSError as error:
         if error.errno != errno.ENAMETOOLONG:
             raise
@@ -65,7 +67,7 @@ async def rename(client: At, source: str, target: str, *, overwrite: bool) -> No
     for _ in range(ADOPTIONS_MAX if overwrite else 1):
         view = await client.lookup.view(source, fresh=True)
         await copy(client, view, _parts(client, view), target, overwrite=overwrite)
-        if await client.segments.adoption.remove(source, view.incarnations[0]):
+        if await remove_plain(client, source, view.incarnations[0]):
             return
     raise ConflictError(f"{source}: the plain file changes too often to be moved; it is still there, and copied")
 

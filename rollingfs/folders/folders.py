@@ -19,12 +19,13 @@ from rollingfs.format.codec import parse_header
 from rollingfs.format.transitions import missing
 from rollingfs.read.folder_contents import kept_path, removed_path
 from rollingfs.segment.at import At
+from rollingfs.segment.files.adopt import remove_plain
 from rollingfs.write.whole import take_all
 
 if TYPE_CHECKING:
     from rollingfs.backend.contract import Blob
     from rollingfs.format.header import Header
-    from rollingfs.write.delete import Buried
+    from rollingfs.segment.verbs.delete import Buried
 
 logger = logging.getLogger("rollingfs")
 
@@ -184,8 +185,10 @@ class Folders:
         CorruptHeaderError
             The header of a segment cannot be read, and `damaged` is false; no file was deleted.
         """
+        from rollingfs.segment.verbs.delete import bury_all
+
         delete = partial(self._delete, path, recursive=recursive, depth_max=depth_max, damaged=damaged)
-        await self.client.segments.deletes.all([delete])
+        await bury_all(self.client, [delete])
 
     async def _delete(self, path: str, *, recursive: bool, depth_max: int | None, damaged: bool) -> Buried | None:
         if names.is_reserved(path):
@@ -206,21 +209,25 @@ class Folders:
         try:
             await self._delete_tree(path, depth_max, damaged)
         finally:  # what the folders said went with them
-            self.client.segments.inherited.forget()
+            self.client.inherited.forget()
         return None
 
     async def delete_all(
         self, paths: Iterable[str], *, recursive: bool, depth_max: int | None, damaged: bool = False
     ) -> None:
         """Delete several paths at once; a path in another path goes with it."""
+        from rollingfs.segment.verbs.delete import bury_all
+
         listed = sorted(set(paths))
         outer = [path for path in listed if not (recursive and any(path.startswith(f"{other}/") for other in listed))]
         delete = partial(self._delete, recursive=recursive, depth_max=depth_max, damaged=damaged)
-        await self.client.segments.deletes.all([partial(delete, path) for path in outer])
+        await bury_all(self.client, [partial(delete, path) for path in outer])
 
     async def delete_file(self, path: str) -> None:
         """Delete a segment or plain file; the folder it is in stays, perhaps empty."""
-        await self.client.segments.deletes.all([partial(self._bury_file, path, damaged=False)])
+        from rollingfs.segment.verbs.delete import bury_all
+
+        await bury_all(self.client, [partial(self._bury_file, path, damaged=False)])
 
     async def _bury_file(self, path: str, *, damaged: bool) -> Buried | None:
         buried = await self._bury(path, damaged)
@@ -228,8 +235,10 @@ class Folders:
         return buried
 
     async def _bury(self, path: str, damaged: bool, seen: Loaded | None = None) -> Buried | None:
+        from rollingfs.segment.verbs.delete import bury
+
         try:
-            return await self.client.segments.deletes.bury(path, seen=seen)
+            return await bury(self.client, path, seen=seen)
         except CorruptHeaderError as error:
             if not damaged:
                 raise CorruptHeaderError(f"{error}. {_HOW_TO_DELETE}") from error
@@ -237,6 +246,8 @@ class Folders:
             return None
 
     async def _delete_tree(self, path: str, depth_max: int | None, damaged: bool) -> None:
+        from rollingfs.segment.verbs.delete import bury_all
+
         scans = await self.listings.tree(path, depth_max, hidden=True, on_error=REPORT)
         check_readable(path, scans.values(), "deleted", damaged=damaged)
         for link in [link for scan in scans.values() for link in scan.links]:
@@ -245,7 +256,7 @@ class Folders:
         gone = await take_all(self.client, path, seen)
         files = [*seen, *(file for scan in scans.values() for file in scan.unreadable)]
         calls = [partial(self._bury_gone, file, damaged, seen.get(file)) for file in files if file not in gone]
-        await self.client.segments.deletes.all(calls)
+        await bury_all(self.client, calls)
         if depth_max is None:
             await self.remove_all(scans, path)
 
@@ -269,6 +280,8 @@ class Folders:
 
         The delete names the header's token. A writer that saw the header before cannot commit after it.
         """
+        from rollingfs.segment.verbs.delete import bury_all, bury_unread
+
         header = names.header_path(path)
         while True:
             try:
@@ -279,8 +292,8 @@ class Folders:
             except FileNotFoundError:
                 break
             else:
-                deletes = self.client.segments.deletes  # an index page is lost, or somebody has repaired the header
-                await deletes.all([partial(deletes.bury_unread, path)])
+                # an index page is lost, or somebody has repaired the header
+                await bury_all(self.client, [partial(bury_unread, self.client, path)])
                 return
             if not (await self.client.abilities(path)).delete_if:
                 await self.backend.delete([header])
@@ -289,7 +302,7 @@ class Folders:
                 break
         self.client.headers.forget(path)
         logger.warning("%s: deleted with its header unread; its chunks are left to collect(recursive=True)", path)
-        await self.client.segments.adoption.remove(path)
+        await remove_plain(self.client, path)
 
 
 def check_readable(path: str, scans: Iterable[Scan], what: str, *, damaged: bool = False) -> None:

@@ -18,6 +18,7 @@ from rollingfs.format.transitions import Guard
 from rollingfs.policy import INLINE_BYTES_MAX, RollingPolicy
 from rollingfs.read.snapshot import Snapshot
 from rollingfs.segment.at import At
+from rollingfs.segment.verbs.create import create, overwrite
 
 logger = logging.getLogger("rollingfs")
 
@@ -106,22 +107,23 @@ class ListingRows:
         FileExistsError, FileNotFoundError
             Another client was first, or a user's file has this name.
         """
-        segments = self.client.segments
         header = (await self.client.headers.load(path)).header
         if header is None or header.deleted:
-            header = await segments.create(path, POLICY)
+            header = await create(self.client, path, POLICY)
             # from here to the overwrite it has no mark: after a crash it stays as it is, without rows
         elif not is_ours(header) and not _is_begun(header):
             raise FileExistsError(f"{path}: a segment that does not hold rows has this name")
-        await segments.overwrite(path, data, attrs={MARK[0]: MARK[1]}, guard=Guard(header.segment))
+        await overwrite(self.client, path, data, attrs={MARK[0]: MARK[1]}, guard=Guard(header.segment))
 
     async def remove(self, folder: str) -> None:
         """Delete the rows of a folder, if there are any."""
+        from rollingfs.segment.verbs.delete import delete
+
         path = names.listing_path(folder)
         with contextlib.suppress(FileNotFoundError, CorruptHeaderError):
             header = (await self.client.headers.load(path)).header
             if header is not None and (is_ours(header) or _is_begun(header)):
-                await self.client.segments.delete(path, Guard(header.segment))
+                await delete(self.client, path, Guard(header.segment))
 
 
 def _new_row(segment: str, loaded: Loaded) -> Row | None:

@@ -67,7 +67,7 @@ async def move(folders: Folders, source: str, target: str, *, into: bool | None 
         try:
             await _move_tree(folders, source, target, overwrite)
         finally:  # what the folders say went with them; a plain file that became a segment has asked before
-            folders.client.segments.inherited.forget()
+            folders.client.inherited.forget()
 
 
 async def _is_folder_only(folders: Folders, path: str) -> bool:

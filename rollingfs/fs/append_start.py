@@ -9,6 +9,8 @@ from rollingfs.format.transitions import Guard
 from rollingfs.fs.binding import Binding
 from rollingfs.runtime.values import value_class
 from rollingfs.segment.at import At
+from rollingfs.segment.verbs.change import acquire
+from rollingfs.segment.verbs.create import create
 
 
 @value_class
@@ -78,12 +80,12 @@ async def find_end(at: Binding, owner: str | None) -> Start:
         )
     if owner is None:
         return Start(is_there, position, header.segment, first=first)
-    header = await client.segments.acquire(path, owner)
+    header = await acquire(client, path, owner)
     return Start(True, header.size, header.segment, header.epoch, header.start)
 
 
 async def _created(at: Binding) -> Header:
     try:
-        return await at.client.segments.create(at.path)
+        return await create(at.client, at.path)
     except FileExistsError:
         return await at.header()

@@ -11,6 +11,9 @@ from rollingfs.fs.core import Core
 from rollingfs.fs.segment_verbs import touch
 from rollingfs.fs.unclosed import tell_lost
 from rollingfs.read.snapshot import Snapshot
+from rollingfs.segment.files.intakes import addition, replacement
+from rollingfs.segment.verbs.append import append
+from rollingfs.segment.verbs.create import overwrite
 from rollingfs.write.ingest import Data, Intake
 
 
@@ -30,16 +33,15 @@ class AsyncFile:
 
     async def begin(self) -> AsyncFile:
         """Look at what is there, and make what `ab` needs, on the loop of the store."""
-        segments = self._client.segments
         if self.mode == "rb":
             self._snapshot = await self._client.lookup.view(self.path, fresh=True)
         elif self.mode == "ab":
             await touch(Binding(self._core, self.path), truncate=False)
-            self._intake = segments.addition(self.path)
+            self._intake = addition(self._client, self.path)
         else:
             if self.mode == "xb":
                 await check_absent(self._client, self.path)
-            self._intake = segments.replacement(self.path, create_only=self.mode == "xb")
+            self._intake = replacement(self._client, self.path, create_only=self.mode == "xb")
         return self
 
     @property
@@ -108,11 +110,10 @@ class AsyncFile:
             await self._bridge.arun(self._commit(self._intake))
 
     async def _commit(self, intake: Intake) -> None:
-        segments = self._client.segments
         if self.mode != "ab":
-            await segments.overwrite(self.path, intake, create_only=self.mode == "xb")
+            await overwrite(self._client, self.path, intake, create_only=self.mode == "xb")
         elif intake.size:
-            await segments.append(self.path, intake)
+            await append(self._client, self.path, intake)
 
     async def discard(self) -> None:
         """Close without committing."""

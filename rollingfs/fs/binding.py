@@ -14,6 +14,7 @@ from rollingfs.fs.core import Core
 from rollingfs.read.piece_checks import RUNS_MAX, PieceChecks
 from rollingfs.read.revalidate import Current, RevalidatingReads
 from rollingfs.read.snapshot import Snapshot
+from rollingfs.segment.files.adopt import adopt
 
 
 class Binding:
@@ -108,7 +109,7 @@ class Binding:
         if self._current is None or self.snapshot.header is not None:
             return
         meant = self.segment
-        if not await self.client.segments.adopt(self.path, meant):
+        if not await adopt(self.client, self.path, meant):
             return  # the verb itself finds the present file
         loaded = await self.client.headers.load(self.path)
         found = transitions.check_incarnation(transitions.live(loaded.header, self.path), meant, self.path)
@@ -123,7 +124,7 @@ class Binding:
             There is no such segment or file.
         """
         if self._current is None:
-            if not await self.client.segments.adopt(self.path):
+            if not await adopt(self.client, self.path):
                 raise transitions.missing(self.path)
             return transitions.live((await self.client.headers.load(self.path)).header, self.path)
         await self.bind()

@@ -15,6 +15,7 @@ from rollingfs.fs.binding import Binding
 from rollingfs.policy import KEEP, Keep, OffloadPolicy
 from rollingfs.read.snapshot import Snapshot
 from rollingfs.segment.at import At
+from rollingfs.segment.verbs.change import change as change_segment
 
 if TYPE_CHECKING:
     from rollingfs.format.policies import PolicyChange
@@ -81,8 +82,8 @@ async def set_policy(
         return
     await _check(at, change.offload)
     if change.inherit:
-        change = replace(change, base=await at.client.segments.inherited.policy(at.path))
-    await at.client.segments.change(at.path, change.of, at.guard())
+        change = replace(change, base=await at.client.inherited.policy(at.path))
+    await change_segment(at.client, at.path, change.of, at.guard())
     await at.refresh()
 
 
@@ -94,12 +95,12 @@ async def _set_of_folder(at: Binding, change: PolicyChange) -> None:
     verbs = StreamVerbs(at.client, Listings(at.client), at.path)
     if change.given or change.inherit:
         await verbs.set_rolling(change)
-        at.client.segments.inherited.forget()
+        at.client.inherited.forget()
     if change.offload is not KEEP:
         assert change.offload is None or isinstance(change.offload, OffloadPolicy)
         await verbs.set_offload_policy(change.offload)
     if change.given or change.inherit:
-        default = at.client.segments.inherited.default
+        default = at.client.inherited.default
         upkeep = Upkeep(at.client, (ROLL,), dropped={name: getattr(default, name) for name in change.inherit})
         for folder in await upkeep.folders(at.path, {}):
             await upkeep.keep(folder)
@@ -147,7 +148,7 @@ async def policies_at(client: At, path: str, header: Header | None) -> Policies:
     ledgers = Ledgers(client)
     levels = [(folder, await ledgers.load(folder)), *await ledgers.levels(folder)]
     resolved = reduce(lambda far, near: near.under(far), reversed([ledger for _, ledger in levels]), Ledger())
-    default = client.segments.inherited.default
+    default = client.inherited.default
     found = policies_of(path, header, resolved, client.offload_policy)
     rolling = (default if header is None else header.policy).inheriting(resolved.rolling)
     own = dict.fromkeys(() if header is None else header.policy.own, "")

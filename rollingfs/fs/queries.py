@@ -241,7 +241,7 @@ async def get_policy(core: Core, path: str) -> Policies:
         Nothing is there.
     """
     path, client = core.strip(path), core.client
-    view, default = await look_at(client, path), client.segments.inherited.default
+    view, default = await look_at(client, path), client.inherited.default
     header = None if view is None else view.header or Header("", 1, policy=default)
     return await policies_at(client, path, header)
 

@@ -108,7 +108,7 @@ class Segment(ByHandle):
     @property
     def policy(self) -> RollingPolicy:
         """When it rolls to a new chunk; for a plain file, the policy that this client would give it."""
-        return self._snapshot.policy or self._binding.client.segments.inherited.default
+        return self._snapshot.policy or self._binding.client.inherited.default
 
     @property
     def rewritten(self) -> int:

@@ -17,6 +17,10 @@ from rollingfs.fs import arguments
 from rollingfs.fs.arguments import Attrs
 from rollingfs.fs.binding import Binding
 from rollingfs.policy import RollingPolicy
+from rollingfs.segment.files.intakes import addition, replacement
+from rollingfs.segment.verbs.append import extend
+from rollingfs.segment.verbs.change import acquire as acquire_segment, release as release_segment, seal as seal_segment
+from rollingfs.segment.verbs.create import create as create_segment, overwrite as overwrite_segment
 from rollingfs.write.ingest import Data, Intake
 
 PARQUET = "parquet"
@@ -76,7 +80,7 @@ async def append(
         if offset is not None:
             return offset
     try:
-        written = await at.client.segments.extend(at.path, data, attrs=attrs, guard=guard)
+        written = await extend(at.client, at.path, data, attrs=attrs, guard=guard)
     except FileNotFoundError as error:
         raise _how_to_create(at, error) from None
     at.advance(written.header)
@@ -94,7 +98,7 @@ async def take_append(
     guard = at.guard(expected_offset, expected_attrs)
     arguments.check_attrs(at.path, attrs)
     try:
-        return await taken(at.client.segments.addition(at.path, guard), data)
+        return await taken(addition(at.client, at.path, guard), data)
     except FileNotFoundError as error:
         raise _how_to_create(at, error) from None
 
@@ -123,7 +127,9 @@ async def stage(at: Binding, data: Data) -> Staged:
         A small picklable receipt for this path; any process can give it to `append` or `overwrite`. Each call that
         gets the receipt commits the data, a second one too: `expected_offset` or `expected_attrs` prevents that.
     """
-    return await at.client.segments.stage(at.path, data)
+    from rollingfs.segment.verbs.stage import stage
+
+    return await stage(at.client, at.path, data)
 
 
 async def truncate(at: Binding, offset: int, erase: bool = False, as_bytes: bool = False) -> Any:
@@ -156,16 +162,16 @@ async def truncate(at: Binding, offset: int, erase: bool = False, as_bytes: bool
     CorruptChunkError
         With `erase`: the chunk in which the offset lies is damaged; nothing was erased.
     """
-    from rollingfs.segment.verbs.truncate import cut_bytes
+    from rollingfs.segment.verbs.truncate import cut_bytes, truncate as cut_start
 
     arguments.check_offset(at.path, offset)
     arguments.check_switches(erase=erase, as_bytes=as_bytes)
     await at.bind()
-    change: Any = at.client.segments.truncate
+    change: Any = partial(cut_start, at.client)
     if erase:
-        from rollingfs.segment.verbs.erase import erase as cut
+        from rollingfs.segment.verbs.erase import erase as erase_start
 
-        change = partial(cut, at.client)
+        change = partial(erase_start, at.client)
     try:
         if as_bytes:
             return await change(at.path, offset, at.guard())
@@ -278,7 +284,7 @@ async def seal(at: Binding) -> int:
         An exclusive owner holds it.
     """
     await at.bind()
-    length = await at.client.segments.seal(at.path, at.guard())
+    length = await seal_segment(at.client, at.path, at.guard())
     at.advance()
     return length
 
@@ -293,12 +299,14 @@ async def delete(at: Binding) -> None:
     FencedError
         An exclusive owner holds it.
     """
-    await at.client.segments.delete(at.path, at.guard())
+    from rollingfs.segment.verbs.delete import delete
+
+    await delete(at.client, at.path, at.guard())
 
 
 async def acquire(at: Binding, owner: str) -> Binding:
     """Take the segment exclusively, from whoever holds it; returns the binding that holds the new epoch."""
-    header = await at.client.segments.acquire(at.path, owner, at.guard())
+    header = await acquire_segment(at.client, at.path, owner, at.guard())
     at.advance(header)
     return at.holding(header)
 
@@ -315,7 +323,7 @@ async def release(at: Binding) -> None:
     """
     if at.held is None:
         raise ValueError(f"{at.path}: this handle holds no epoch to release; acquire() returns one that does")
-    await at.client.segments.release(at.path, at.guard())
+    await release_segment(at.client, at.path, at.guard())
     at.held = None
     at.advance()
 
@@ -339,7 +347,7 @@ async def create(at: Binding, policy: RollingPolicy | None = None) -> None:
         A segment cannot have this name.
     """
     arguments.check_policy(at.path, policy)
-    await at.client.segments.create(at.path, policy)
+    await create_segment(at.client, at.path, policy)
 
 
 async def overwrite(at: Binding, data: Data | Intake, attrs: Attrs = None, expected_attrs: Attrs = None) -> None:
@@ -356,12 +364,12 @@ async def overwrite(at: Binding, data: Data | Intake, attrs: Attrs = None, expec
     """
     guard = at.guard(None, expected_attrs)
     arguments.check_attrs(at.path, attrs)
-    await at.client.segments.overwrite(at.path, data, attrs=attrs, guard=guard)
+    await overwrite_segment(at.client, at.path, data, attrs=attrs, guard=guard)
 
 
 async def take_overwrite(at: Binding, data: Data, attrs: Attrs = None, expected_attrs: Attrs = None) -> Intake:
     """Upload what `overwrite` is to commit, and commit nothing."""
-    return await taken(at.client.segments.replacement(at.path, at.guard(None, expected_attrs)), data)
+    return await taken(replacement(at.client, at.path, at.guard(None, expected_attrs)), data)
 
 
 async def pipe_file(at: Binding, value: Data | Intake, mode: str = arguments.OVERWRITE, **kwargs: Any) -> None:
@@ -377,13 +385,13 @@ async def pipe_file(at: Binding, value: Data | Intake, mode: str = arguments.OVE
     FileExistsError
         With ``"create"``: a segment or a plain file is there.
     """
-    await at.client.segments.overwrite(at.path, value, create_only=arguments.creates_only(mode, at.path))
+    await overwrite_segment(at.client, at.path, value, create_only=arguments.creates_only(mode, at.path))
 
 
 async def take_pipe_file(at: Binding, value: Data, mode: str = arguments.OVERWRITE, **kwargs: Any) -> Intake:
     """Upload what `pipe_file` is to commit, and commit nothing."""
     create_only = arguments.creates_only(mode, at.path)
-    return await taken(at.client.segments.replacement(at.path, create_only=create_only), value)
+    return await taken(replacement(at.client, at.path, create_only=create_only), value)
 
 
 async def touch(at: Binding, truncate: bool = True, **kwargs: Any) -> None:
@@ -395,7 +403,7 @@ async def touch(at: Binding, truncate: bool = True, **kwargs: Any) -> None:
         Empty a file that is there. Otherwise it stays as it is, with its date.
     """
     if truncate:
-        await at.client.segments.overwrite(at.path, b"")
+        await overwrite_segment(at.client, at.path, b"")
         return
     with contextlib.suppress(FileExistsError):
-        await at.client.segments.create(at.path)
+        await create_segment(at.client, at.path)

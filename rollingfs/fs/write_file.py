@@ -20,6 +20,10 @@ from rollingfs.fs.commit_on import NEVER, CommitOnGiven, Due, parse_commit_on
 from rollingfs.fs.core import Core
 from rollingfs.fs.unclosed import CommitsByClose, is_unwinding, tell_lost, watch
 from rollingfs.fs.write_buffer import WriteBuffer
+from rollingfs.segment.files.intakes import addition, replacement
+from rollingfs.segment.verbs.append import extend
+from rollingfs.segment.verbs.change import release
+from rollingfs.segment.verbs.create import overwrite
 from rollingfs.write.ingest import Intake, as_bytes
 
 P = ParamSpec("P")
@@ -132,14 +136,13 @@ class WriteFile(CommitsByClose):
         self._position = start.position + (start.first if absolute else 0)
         self._is_there = start.is_there
         self._due = Due(when, self._commit_in_time)
-        self._buffer = WriteBuffer(self._bridge, self._client.segments.budget, path, self._due, self._new_intake())
+        self._buffer = WriteBuffer(self._bridge, self._client.budget, path, self._due, self._new_intake())
         watch(self)
 
     def _new_intake(self) -> Intake:
-        segments = self._client.segments
         if self._is_replacing:
-            return segments.replacement(self.path, create_only=self.mode == "xb")
-        return segments.addition(self.path, self._guard, create=self._segment is None)
+            return replacement(self._client, self.path, create_only=self.mode == "xb")
+        return addition(self._client, self.path, self._guard, create=self._segment is None)
 
     @property
     def _is_replacing(self) -> bool:
@@ -221,14 +224,13 @@ class WriteFile(CommitsByClose):
             self._release_committed()
 
     async def _commit(self) -> None:
-        segments, intake = self._client.segments, self._buffer.intake
+        intake = self._buffer.intake
         assert intake is not None
         if self._is_replacing:
-            header = await segments.overwrite(self.path, intake, attrs=self._attrs, create_only=self.mode == "xb")
+            header = await overwrite(self._client, self.path, intake, attrs=self._attrs, create_only=self.mode == "xb")
         else:
-            written = await segments.extend(
-                self.path, intake, attrs=self._attrs, guard=self._guard, create=self._segment is None
-            )
+            is_new = self._segment is None
+            written = await extend(self._client, self.path, intake, attrs=self._attrs, guard=self._guard, create=is_new)
             header = written.header
         self._segment, self._is_there, self._attrs = header.segment, True, None
 
@@ -291,7 +293,7 @@ class WriteFile(CommitsByClose):
             return
         guard, self.epoch = self._guard, None
         try:
-            self._bridge.run(self._client.segments.release(self.path, guard), commits=self.path)
+            self._bridge.run(release(self._client, self.path, guard), commits=self.path)
         except (FencedError, FileNotFoundError) as error:
             logger.debug("%s: nothing to release: %s", self.path, error)
 

@@ -27,7 +27,8 @@ from rollingfs.parquet.encoding import Encoder, as_table, empty, encoded
 from rollingfs.parquet.files import RowsFile, of_file, refused
 from rollingfs.read.snapshot import Snapshot
 from rollingfs.runtime.values import value_class
-from rollingfs.segment.verbs.truncate import cut_groups
+from rollingfs.segment.verbs.append import extend
+from rollingfs.segment.verbs.truncate import cut_groups, renew
 from rollingfs.write import parquet_footers
 
 T = TypeVar("T")
@@ -167,7 +168,7 @@ def commit(
         It was changed since; no byte was written.
     """
     guard = guard_of(view, expected_attrs)
-    call = core(fs).client.segments.extend(path, list(data), attrs=attrs, guard=guard, create=view is None)
+    call = extend(core(fs).client, path, list(data), attrs=attrs, guard=guard, create=view is None)
     verdict.outcome = UNKNOWN
     offset = core(fs).run(call, commits=path).offset
     verdict.outcome = COMMITTED
@@ -325,7 +326,7 @@ def _rewritten(fs: RollingFileSystem, path: str, view: Snapshot, options: dict[s
                 raise MalformedFooterError("its columns would have other types")
         data = Encoder(file.iter_batches(BATCH_ROWS), **options) if file.metadata.num_rows else [none]
         verdict.outcome = UNKNOWN
-        renewed = core(fs).run(core(fs).client.segments.renew(path, data, guard_of(view)), commits=path)
+        renewed = core(fs).run(renew(core(fs).client, path, data, guard_of(view)), commits=path)
         verdict.outcome = COMMITTED
         return view.size - renewed.size
 

@@ -23,7 +23,7 @@ from rollingfs.runtime.concurrency import AsyncRuntime, Runtime, SyncRuntime
 from rollingfs.runtime.meters import Meters
 from rollingfs.runtime.values import value_class
 from rollingfs.write.budget import WRITE_MEMORY_BYTES_DEFAULT, Budget, check_write_memory
-from rollingfs.write.segment_operations import Segments
+from rollingfs.write.inherited import Inherited
 
 if TYPE_CHECKING:
     from rollingfs.segment.files.references import References
@@ -46,8 +46,10 @@ class At(Store):
     """Reads ranges."""
     contents: Contents
     """Lists folders."""
-    segments: Segments
-    """The verbs that have no module of their own yet."""
+    inherited: Inherited
+    """The policies of new segments."""
+    budget: Budget
+    """Bounds the bytes that writers hold."""
     offload_policy: OffloadPolicy | None
     """The chunks that move to a tier, if neither a segment nor its folder has a policy."""
 
@@ -92,8 +94,8 @@ class At(Store):
         fetcher = Fetcher(backend, runtime, lookup, pages, meters)
         contents = Contents(backend, runtime, headers, lookup)
         budget = Budget(runtime, check_write_memory(max_write_memory))
-        segments = Segments(commits, lookup, contents, policy or RollingPolicy(), budget)
-        return At(*parts, commits, lookup, fetcher, contents, segments, offload_policy)
+        inherited = Inherited(commits.store, policy or RollingPolicy())
+        return At(*parts, commits, lookup, fetcher, contents, inherited, budget, offload_policy)
 
     # Made, and imported, at their first use: most clients only append and read.
 
@@ -108,4 +110,4 @@ class At(Store):
         """In a child process: another writer, no connection and no lock of the parent's."""
         super().after_fork()
         self.commits.after_fork()
-        self.segments.budget.after_fork()
+        self.budget.after_fork()

@@ -20,6 +20,8 @@ from rollingfs.format.append_keys import ATTRIBUTE, WRITERS, Writer, check_fresh
 from rollingfs.format.crc import crc32c
 from rollingfs.format.transitions import Guard
 from rollingfs.read.snapshot import Snapshot
+from rollingfs.segment.files.intakes import addition
+from rollingfs.segment.verbs.append import extend
 from rollingfs.segment.verbs.concat import concat
 from rollingfs.stream.cut import StreamCut
 from rollingfs.write.group_commit import Written
@@ -201,8 +203,7 @@ class Store:
         """
         place = names.check_new_name(place)
         guard = Guard(None if writer is None else writer.segment, expected_offset=offset)
-        segments = self.client.segments
-        intake, must_look = segments.addition(place, guard, **create), isinstance(key, str)
+        intake, must_look = addition(self.client, place, guard, **create), isinstance(key, str)
         try:
             async for part in body:
                 if must_look and intake.size > SEND_BYTES:  # a small body is refused by its own commit
@@ -215,7 +216,7 @@ class Store:
             raise
         size, key = intake.size, key() if callable(key) else key
         attrs = writer.attributes(size) if writer is not None else None if key is None else remembering(key, size)
-        call = segments.extend(place, intake, attrs=attrs, guard=guard, **create)
+        call = extend(self.client, place, intake, attrs=attrs, guard=guard, **create)
         try:
             return await asyncio.shield(self.run(call)), size
         except RollingError:  # the same append may have taken place before, and be the reason of the refusal

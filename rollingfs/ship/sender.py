@@ -17,6 +17,8 @@ from rollingfs.errors import (
 from rollingfs.format import transitions
 from rollingfs.format.transitions import Guard
 from rollingfs.fs.core import Core
+from rollingfs.segment.verbs.append import extend
+from rollingfs.segment.verbs.change import seal
 
 T = TypeVar("T")
 Attrs = Mapping[str, str | None]
@@ -102,9 +104,10 @@ class Sender:
 
         def attempt() -> bool:
             guard, create = Guard(self.segment, expected_attrs=before), self.segment is None
-            extend = self.core.client.segments.extend
             try:
-                written = self.core.run(extend(self.path, data(), attrs=after, guard=guard, create=create))
+                written = self.core.run(
+                    extend(self.core.client, self.path, data(), attrs=after, guard=guard, create=create)
+                )
             except AttributeMismatchError:
                 found = self._look()  # after a lost answer, an earlier try may be what is there
                 return all(found.get(key) == value for key, value in after.items())
@@ -115,7 +118,7 @@ class Sender:
 
     def seal(self) -> None:
         """Let the segment take no more bytes."""
-        self._patiently(lambda: self.core.run(self.core.client.segments.seal(self.path, Guard(self.segment))))
+        self._patiently(lambda: self.core.run(seal(self.core.client, self.path, Guard(self.segment))))
 
     def _look(self) -> dict[str, str]:
         loaded = self.core.run(self.core.client.headers.load_durable(self.path))

@@ -25,6 +25,7 @@ from rollingfs.policy import RollingPolicy
 from rollingfs.read.snapshot import Snapshot
 from rollingfs.runtime.concurrency import backoff_s
 from rollingfs.segment.at import At
+from rollingfs.segment.verbs.create import create, overwrite
 from rollingfs.stream.ledger_codec import LEDGER_BYTES_MAX, Ledger, format_ledger, parse_ledger
 from rollingfs.write.inherited import lineage
 
@@ -93,7 +94,7 @@ class Ledgers:
 
     async def levels(self, folder: str) -> list[tuple[str, Ledger]]:
         """The folders above one from which it inherits, nearest first, with their policies; otherwise as `above`."""
-        found, speaking = [], self.client.segments.inherited.speaking
+        found, speaking = [], self.client.inherited.speaking
         for path in lineage(self.client, folder)[1:]:
             ledger = self._above.get(path)
             try:
@@ -182,12 +183,11 @@ class Ledgers:
 
     async def _replace(self, path: str, segment: str | None, ledger: Ledger) -> bool:
         """Write a ledger in place of that of an incarnation; returns whether it was still there."""
-        segments = self.client.segments
         try:
             if segment is None:
-                segment = (await segments.create(path, POLICY)).segment
+                segment = (await create(self.client, path, POLICY)).segment
             attrs = {ROLLING_ATTR: format_rolling(ledger.rolling)} if ledger.rolling else None
-            await segments.overwrite(path, format_ledger(ledger), attrs=attrs, guard=Guard(segment))
+            await overwrite(self.client, path, format_ledger(ledger), attrs=attrs, guard=Guard(segment))
         except (FileExistsError, FileNotFoundError):
             return False
         return True

@@ -16,6 +16,7 @@ from rollingfs.read.snapshot import Snapshot
 from rollingfs.runtime.values import value_class
 from rollingfs.segment.at import At
 from rollingfs.segment.files.collected import Collected
+from rollingfs.segment.verbs.change import change
 from rollingfs.segment.verbs.collect import collect
 from rollingfs.segment.verbs.consolidate import consolidate_by_policy
 from rollingfs.segment.verbs.offload import Offloaded
@@ -100,7 +101,8 @@ class SegmentUpkeep:
             return Upkept(path, is_stream=False)
         fields = {**(self.how.dropped or {}), **ledger.rolling}
         if header.policy.inheriting(fields) != header.policy:
-            header = await self.client.segments.change(
+            header = await change(
+                self.client,
                 path,
                 lambda found: replace(found, policy=found.policy.inheriting(fields)),
                 Guard(header.segment, header.epoch if header.owner is not None else None),

@@ -17,6 +17,7 @@ from rollingfs.format.policies import PolicyChange
 from rollingfs.policy import OffloadPolicy
 from rollingfs.read.snapshot import Snapshot
 from rollingfs.segment.at import At
+from rollingfs.segment.verbs.delete import delete
 from rollingfs.stream import retention_run
 from rollingfs.stream.cut import StreamCut
 from rollingfs.stream.cut_finder import Cutter
@@ -103,11 +104,11 @@ class StreamVerbs:
         await self.client.headers.load(ledger)  # if it cannot be read, this raises before anything is deleted
         await self.members.listings.gather([partial(self._delete, view.path) for view in found.views.values()])
         await self._delete(ledger)
-        self.client.segments.inherited.forget()
+        self.client.inherited.forget()
 
     async def _delete(self, path: str) -> None:
         with contextlib.suppress(FileNotFoundError):  # another client deleted it meanwhile
-            await self.client.segments.delete(path)
+            await delete(self.client, path)
 
     # -- cuts ----------------------------------------------------------------------------------------------
 

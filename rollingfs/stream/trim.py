@@ -16,7 +16,8 @@ from rollingfs.read.revalidate import OUTDATED
 from rollingfs.read.snapshot import Snapshot
 from rollingfs.runtime.concurrency import backoff_s
 from rollingfs.runtime.values import value_class
-from rollingfs.segment.verbs.truncate import Cut, commit_cut, plan_cut
+from rollingfs.segment.verbs.delete import delete
+from rollingfs.segment.verbs.truncate import Cut, commit_cut, cut_head, plan_cut
 from rollingfs.stream.cut import StreamCut
 from rollingfs.stream.ledger import Ledgers
 from rollingfs.stream.ledger_codec import Goal, Ledger, Trim, check_member_name
@@ -175,10 +176,10 @@ class Trimmer:
 
     async def _trim_seen(self, view: Snapshot, goal: Goal, as_bytes: bool, is_dry: bool) -> Trimmed:
         """Trim a segment as it was seen; counted is what this commit dropped, and not what another run's did."""
-        path, offset, segments = view.path, min(goal.offset, view.length), self.client.segments
+        path, offset = view.path, min(goal.offset, view.length)
         guard = _guard(goal, view.header)
         if is_over(view, offset):
-            before = view if is_dry else await segments.delete(path, guard)
+            before = view if is_dry else await delete(self.client, path, guard)
             dropped = 0 if before is None else before.size
             return Trimmed(dropped, (path,), dropped={path: dropped})
         if offset <= view.start:
@@ -195,7 +196,7 @@ class Trimmer:
         if cut.footer:
             after, start = await commit_cut(self.client, view, cut, guard), view.start
         else:
-            committed = await segments.behead(path, cut.at, guard)
+            committed = await cut_head(self.client, path, cut.at, guard)
             assert committed.header is not None
             after, start = committed.header, committed.base.start if committed.base is not None else 0
         dropped = after.start - start

@@ -9,6 +9,9 @@ from rollingfs.folders.listing import Listings
 from rollingfs.format import names
 from rollingfs.runtime.concurrency import drive
 from rollingfs.segment.at import At
+from rollingfs.segment.verbs.append import append
+from rollingfs.segment.verbs.create import create
+from rollingfs.segment.verbs.delete import delete
 from tests.support.backends import limit, private_memory
 
 FOLDER = "/folder"
@@ -41,16 +44,16 @@ def _put(backend: MemoryBackend, path: str, state: str) -> None:
     if state in ("plain", "shadowed", "replaced"):
         drive(backend.write(path, [b"data"]))
     if state in ("live", "tombstone"):
-        drive(client.segments.create(path))
+        drive(create(client, path))
     if state == "ledger":
-        drive(client.segments.create(names.ledger_path(names.parent(path))))
+        drive(create(client, names.ledger_path(names.parent(path))))
     if state == "orphans":
         drive(backend.write(f"{names.chunks_folder(path)}/{names.new_chunk_name(0)}", [b"data"]))
     if state in ("tombstone", "shadowed", "replaced"):
         plain = backend.fs.store.get(path)
         if plain is not None:
-            drive(client.segments.append(path, b"more"))  # this adopts the file, so that the tombstone names it
-        drive(client.segments.delete(path))
+            drive(append(client, path, b"more"))  # this adopts the file, so that the tombstone names it
+        drive(delete(client, path))
         if state == "shadowed":  # as if the plain file could not be deleted
             backend.fs.store[path] = plain
         elif state == "replaced":

@@ -18,6 +18,7 @@ from rollingfs.errors import CorruptHeaderError
 from rollingfs.format import names
 from rollingfs.format.header import LOOSE_CHUNKS_MAX
 from rollingfs.segment.at import At
+from rollingfs.segment.verbs.append import append
 from tests.support.backends import LOOKS, Scripted, private_memory
 from tests.support.disks import mounted
 from tests.support.servers import new_bucket, rclone_server
@@ -74,7 +75,7 @@ def test_a_torn_header_is_read_again_until_it_fits(site, how, times):
 @pytest.mark.parametrize("how", TORN)
 def test_a_writer_judges_by_a_whole_header(site, how):
     other = At.of(Scripted(site.backend.inner))  # which replaces the header, as on a store that may tear
-    site.run(other.segments.append(site.path, b", others'"))
+    site.run(append(other, site.path, b", others'"))
     site.backend.plan(LOOKS, names.header_path(site.path), answers=torn(how, met := []), times=2)
     assert site.append(b", ours") == 16
     assert site.content() == b"content, others', ours"

@@ -92,7 +92,7 @@ def test_a_variable_with_a_stores_name_is_for_that_store_alone():
 def test_a_variable_of_rolling_is_for_every_store():
     for protocol in ("s3", "file", "memory"):
         fs = opened(protocol, MAX_BYTES="77", ROLLING_INLINE_BYTES="7")
-        assert (fs._client.segments.policy.max_bytes, fs._client.segments.policy.inline_bytes) == (77, 7)
+        assert (fs._client.inherited.default.max_bytes, fs._client.inherited.default.inline_bytes) == (77, 7)
         assert given(fs) == {}
 
 

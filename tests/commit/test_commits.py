@@ -26,6 +26,8 @@ from rollingfs.errors import CorruptHeaderError
 from rollingfs.format import names
 from rollingfs.format.header import AGE_S_MAX, GRACE_S
 from rollingfs.runtime.concurrency import SyncRuntime, drive
+from rollingfs.segment.verbs.append import append
+from rollingfs.segment.verbs.change import acquire
 from tests.support.faults import Store
 from tests.support.life import pieces_of
 from tests.support.schedules import at_line, in_threads, interrupt
@@ -146,11 +148,11 @@ def test_commits_that_wait_for_others_of_their_client_do_not_add_up_their_times(
     site = Site(LocalBackend(sync=False), str(tmp_path), commit_timeout_s=0.5)
     site.create()
 
-    def acquire() -> None:
-        drive(site.client.segments.acquire(site.path, "owner"))
+    def take() -> None:
+        drive(acquire(site.client, site.path, "owner"))
 
     with record_lock(names.lock_path(names.header_path(site.path))):
-        errors = in_threads(*[acquire] * 8)
+        errors = in_threads(*[take] * 8)
     assert {type(error) for error in errors} == {CommitTimeoutError}
     assert any("other commits of this client" in str(error) for error in errors)
 
@@ -213,7 +215,7 @@ def test_a_commit_voids_asks_of_older_releases(site: Site) -> None:
     path = "/carried"
     older = (Path(__file__).parents[1] / "fixtures/headers/v1/carried.header").read_bytes()
     drive(site.client.backend.create(names.header_path(path), older))
-    drive(site.client.segments.append(path, b"more"))
+    drive(append(site.client, path, b"more"))
     header = bytes(drive(site.client.backend.read(names.header_path(path))).data)
     lines = header.split(b"\n")
     assert not [line for line in lines if line.startswith(b"asks")]

@@ -16,6 +16,8 @@ from rollingfs.format.header import COMMITS_MAX, GRACE_S
 from rollingfs.runtime.concurrency import drive
 from rollingfs.segment.at import At
 from rollingfs.segment.verbs.collect import collect
+from rollingfs.segment.verbs.create import overwrite
+from rollingfs.segment.verbs.delete import delete
 from tests.support.backends import Scripted, fail, private_memory, raises
 from tests.support.faults import Store
 from tests.support.site import Site
@@ -42,9 +44,9 @@ def test_a_file_goes_on_into_its_own_incarnation_alone(mode: str, verb: str) -> 
 
 def test_an_overwrite_of_one_incarnation_makes_no_other_where_it_is_gone(site: Site) -> None:
     bound = site.segment()
-    site.run(site.client.segments.delete(site.path))
+    site.run(delete(site.client, site.path))
     with pytest.raises(FileNotFoundError):
-        site.run(site.client.segments.overwrite(site.path, b"x", guard=bound._binding.guard()))
+        site.run(overwrite(site.client, site.path, b"x", guard=bound._binding.guard()))
     assert not site.is_there()
 
 
@@ -110,7 +112,7 @@ def test_a_writer_that_was_idle_while_its_segment_was_collected_and_made_anew_kn
     store = Store()
     idle, other = client(store), client(store)
     idle.create("/a", [b"1", b"2"])
-    drive(other.client.segments.delete("/a"))
+    drive(delete(other.client, "/a"))
     store.lapse(GRACE_S + 1)
     drive(collect(other.client, "/a"))
     other.create("/a")

@@ -20,8 +20,12 @@ from rollingfs.format import names
 from rollingfs.format.codec import parse_header
 from rollingfs.format.header import AGE_S_MAX, COMMITS_MAX
 from rollingfs.segment.at import At
+from rollingfs.segment.verbs.append import append
+from rollingfs.segment.verbs.change import seal
+from rollingfs.segment.verbs.create import create, overwrite as overwrite_segment
 from rollingfs.segment.verbs.rename import rename
 from tests.support.backends import Scripted, private_memory
+from tests.support.segment_verbs import VERBS
 from tests.support.site import Site
 
 NAME = "http://store/bucket"
@@ -64,7 +68,7 @@ def others_after(site: Site, before: bytes, *appends: bytes) -> None:
     put(site, before)
     other = At.of(Scripted(site.backend.inner))
     for data in appends:
-        site.run(other.segments.append(site.path, data))
+        site.run(append(other, site.path, data))
 
 
 def lose(site: Site, *others: bytes) -> None:
@@ -77,7 +81,7 @@ def lose(site: Site, *others: bytes) -> None:
 LOOKS = {
     "commits": lambda site: site.append(b"more"),
     "reads": lambda site: site.run(site.client.lookup.view(site.path, fresh=True)),
-    "seals": lambda site: site.run(site.client.segments.seal(site.path)),
+    "seals": lambda site: site.run(seal(site.client, site.path)),
     "lists": lambda site: site.run(site.client.headers.load(site.path)),
 }
 
@@ -93,10 +97,10 @@ def test_a_writer_is_told_of_its_lost_commit_and_writes_no_more(site, look, othe
     again = At.of(site.backend)
     for client in (site.client, again):
         with pytest.raises(UnsafeBackendError, match="let another writer take its place"):
-            site.run(client.segments.append(site.path, b"more"))
+            site.run(append(client, site.path, b"more"))
     assert site.content() == b"first " + b"".join(others)
     forget_verdicts()
-    assert site.run(At.of(Scripted(site.backend.inner)).segments.append(site.path, told.value.data)) > 6
+    assert site.run(VERBS["append"](At.of(Scripted(site.backend.inner)), site.path, told.value.data)) > 6
 
 
 @pytest.mark.parametrize("shown", ["its own commit", "the other's"])
@@ -137,11 +141,11 @@ def test_a_writer_is_told_after_a_forget(site, segment, when):
 def test_a_writer_is_told_of_its_lost_overwrite(site, look, other):
     """Another's commit on the header that it replaced takes its place: of the old incarnation, or of a third."""
     before = raw(site)
-    site.run(site.client.segments.overwrite(site.path, [b"ours"]))
+    site.run(overwrite_segment(site.client, site.path, [b"ours"]))
     put(site, before)
     other_client = At.of(Scripted(site.backend.inner))
     data = b"theirs" if other == "append" else [b"theirs"]
-    site.run(getattr(other_client.segments, other)(site.path, data))
+    site.run(VERBS[other](other_client, site.path, data))
     with pytest.raises(LostCommitError, match="acknowledged a commit of the bytes from 0 to 4") as told:
         LOOKS[look](site)
     assert told.value.data == b"ours"
@@ -185,14 +189,14 @@ def overwrite(site: Site) -> None:
 
 def overwrite_twice(site: Site) -> None:
     site.append(b"one")
-    site.run(site.client.segments.overwrite(site.path, [b"ours"]))
+    site.run(overwrite_segment(site.client, site.path, [b"ours"]))
     site.by_another("overwrite", b"new")
 
 
 def rename_onto(site: Site) -> None:
-    site.run(site.client.segments.overwrite(site.path, [b"ours"]))
+    site.run(overwrite_segment(site.client, site.path, [b"ours"]))
     other = At.of(Scripted(site.backend.inner))
-    site.run(other.segments.overwrite(f"{site.path}2", [b"new"]))
+    site.run(overwrite_segment(other, f"{site.path}2", [b"new"]))
     site.run(rename(other, f"{site.path}2", site.path))
 
 
@@ -201,9 +205,9 @@ def make_anew(site: Site, after_s: float = AGE_S_MAX + 1) -> None:
     ages(site, after_s)
     site.run(site.backend.inner.delete([names.header_path(site.path)]))
     other = At.of(Scripted(site.backend.inner))
-    site.run(other.segments.create(site.path, None))
+    site.run(create(other, site.path, None))
     for _ in range(5):
-        site.run(other.segments.append(site.path, b"x"))
+        site.run(append(other, site.path, b"x"))
 
 
 def make_anew_at_once(site: Site) -> None:
@@ -223,7 +227,7 @@ def create_twice(site: Site) -> None:
     site.append(b"one")
     site.run(site.backend.inner.delete([names.header_path(site.path)]))
     other = At.of(Scripted(site.backend.inner))
-    site.run(other.segments.create(site.path, None))
+    site.run(create(other, site.path, None))
 
 
 def evict(site: Site) -> None:

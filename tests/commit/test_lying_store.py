@@ -13,6 +13,7 @@ import pytest
 from rollingfs.errors import AppendOutcomeUnknown, ConflictError, LostCommitError, UnsafeBackendError
 from rollingfs.segment.at import At
 from tests.support.backends import private_memory
+from tests.support.segment_verbs import VERBS
 from tests.support.simulation import EPOCH_S, NEAR, PATH, Distant, virtual_time
 
 WRITERS = 4
@@ -54,7 +55,7 @@ class Lying(Distant):
 async def live(store: Lying, lies: float) -> tuple[list[set[bytes]], bytes, list[BaseException | None]]:
     """The acknowledged appends of each writer, what is there at the end, and the error that ended each writer."""
     clients = [At.of(store) for _ in range(WRITERS)]
-    await clients[0].segments.create(PATH, clients[0].segments.policy)
+    await VERBS["create"](clients[0], PATH, clients[0].inherited.default)
     for client in clients:
         await client.abilities(PATH)
     store.lies = lies
@@ -64,7 +65,7 @@ async def live(store: Lying, lies: float) -> tuple[list[set[bytes]], bytes, list
         try:
             for number in range(APPENDS):
                 try:
-                    await clients[writer].segments.append(PATH, data := f"<{writer}:{number}>".encode())
+                    await VERBS["append"](clients[writer], PATH, data := f"<{writer}:{number}>".encode())
                     done.add(data)
                 except AppendOutcomeUnknown:
                     continue

@@ -10,6 +10,7 @@ import pytest
 from rollingfs.backend import race
 from rollingfs.commit import commits
 from rollingfs.runtime.concurrency import SyncRuntime
+from rollingfs.segment.verbs.change import seal
 from tests.support.backends import Scripted, private_memory
 from tests.support.life import Turned
 from tests.support.site import Site
@@ -56,7 +57,7 @@ def test_a_commit_waits_for_what_is_left_of_the_interval(site: Site, clock: Cloc
     clock.now_s += 0.25
     site.append(b"2")
     assert sum(clock.slept) == INTERVAL_S - 0.25
-    site.run(site.client.segments.seal(site.path))
+    site.run(seal(site.client, site.path))
     assert sum(clock.slept) == INTERVAL_S - 0.25 + INTERVAL_S
     assert site.content() == b"12"
 

@@ -16,6 +16,9 @@ from rollingfs.commit.turns import CLAIMED_S_MAX, Turns
 from rollingfs.format.header import Commit, Header
 from rollingfs.runtime.concurrency import drive
 from rollingfs.segment.at import At
+from rollingfs.segment.verbs.append import append
+from rollingfs.segment.verbs.create import create
+from rollingfs.segment.verbs.delete import delete
 from tests.support.backends import private_memory
 
 SEGMENT = "7b0c2f6e-4d11-4c53-9b0e-0d3a5f9c1e27"
@@ -70,10 +73,10 @@ def test_segments_that_are_deleted_are_not_remembered_without_end(monkeypatch: p
     monkeypatch.setattr(turns_module, "SLOTS_MAX", 3)
     client = At.of(private_memory(), RollingPolicy(max_bytes=10, inline_bytes=0))
     for number in range(10):
-        drive(client.segments.create(f"/folder/{number}"))
-        drive(client.segments.append(f"/folder/{number}", b"x" * 30))
-        drive(client.segments.delete(f"/folder/{number}"))
+        drive(create(client, f"/folder/{number}"))
+        drive(append(client, f"/folder/{number}", b"x" * 30))
+        drive(delete(client, f"/folder/{number}"))
     assert len(client.commits.slots._slots) == 3
-    drive(client.segments.create("/folder/9"))
-    drive(client.segments.create("/folder/0"))
-    assert drive(client.segments.append("/folder/0", b"again")) == 0
+    drive(create(client, "/folder/9"))
+    drive(create(client, "/folder/0"))
+    assert drive(append(client, "/folder/0", b"again")) == 0

@@ -12,6 +12,7 @@ from rollingfs.format.header import GRACE_S
 from rollingfs.format.pin_codec import Pin, format_pin
 from rollingfs.runtime.concurrency import drive
 from rollingfs.segment.files.collected import CHUNK, DROPPED, LEFTOVER, PIN, PLAIN, PROBE, STAGED, TOMBSTONE
+from rollingfs.segment.verbs.delete import delete
 from tests.support.backends import Scripted, Shifted, private_memory
 from tests.support.life import World
 
@@ -88,7 +89,7 @@ def test_it_says_of_each_file_why_it_goes_and_a_dry_run_the_same(world):
     pin = Pin(str(uuid.uuid4()), "/tree/removed", path, str(uuid.uuid4()))
     world.write(f"{folder}/pin-1", format_pin(pin, folder))
     expected[world.stage(path, b"s" * 20).chunks[0].path] = STAGED
-    drive(world.client.segments.delete(world.create("/tree/removed", [b"r"])))
+    drive(delete(world.client, world.create("/tree/removed", [b"r"])))
     world.append("/tree/plain", b"more")
     world.backend.shift_s = GRACE_S + 60
     undeleting = Scripted(world.backend)

@@ -12,6 +12,7 @@ import pytest
 from rollingfs import RollingFileSystem, RollingPolicy
 from rollingfs.folders import collect_tree, listing
 from rollingfs.folders.listing import REPORT, Listings
+from rollingfs.segment.verbs.create import overwrite
 from tests.support.backends import Scripted, private_memory, raises
 
 COUNT = 40
@@ -132,7 +133,7 @@ def test_a_client_that_may_not_write_lists_all_the_same_and_tries_once(store, ca
 
 def test_a_damaged_list_of_rows_is_named_in_the_log_and_every_header_is_read(store, caplog):
     fs = listed(store)
-    fs._bridge.run(fs._client.segments.overwrite(ROWS, b"nonsense", attrs={"rollingfs.listing": "1"}))
+    fs._bridge.run(overwrite(fs._client, ROWS, b"nonsense", attrs={"rollingfs.listing": "1"}))
     assert shown(client(store)) == truth(store)
     assert f"{ROWS}: every header is read" in caplog.text
     after = client(store)
@@ -145,7 +146,7 @@ def test_a_row_with_a_number_out_of_range_fails_no_listing(store, caplog):
     rows = json.loads(zlib.decompress(fs.cat_file(ROWS)))
     rows["rows"][3][-1] = 10**400
     data = zlib.compress(json.dumps(rows).encode())
-    fs._bridge.run(fs._client.segments.overwrite(ROWS, data, attrs={"rollingfs.listing": "1"}))
+    fs._bridge.run(overwrite(fs._client, ROWS, data, attrs={"rollingfs.listing": "1"}))
     assert shown(client(store)) == truth(store)
     assert "a row is malformed" in caplog.text
 
@@ -165,7 +166,7 @@ def test_what_a_user_has_under_the_name_is_neither_taken_for_rows_nor_overwritte
     if is_plain:
         store.fs.pipe_file(ROWS, b"mine")
     else:
-        fs._bridge.run(fs._client.segments.overwrite(ROWS, b"mine"))
+        fs._bridge.run(overwrite(fs._client, ROWS, b"mine"))
     for _ in range(2):
         assert shown(client(store)) == truth(store)
         client(store).collect(FOLDER, grace=0, recursive=True)

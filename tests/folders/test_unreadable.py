@@ -9,6 +9,8 @@ import pytest
 
 from rollingfs import CorruptHeaderError, RollingFileSystem, RollingPolicy
 from rollingfs.format import names
+from rollingfs.format.transitions import NO_GUARD
+from rollingfs.segment.verbs import delete as delete_module
 from rollingfs.stream.retention import RetentionPolicy
 from tests.support.backends import Scripted, private_memory, raises
 
@@ -245,18 +247,18 @@ def test_a_plain_file_that_the_corrupt_header_hid_does_not_come_to_life(corrupt)
 
 def test_a_header_that_was_mended_meanwhile_is_deleted_as_any_other(corrupt, monkeypatch):
     fs = corrupt.fs
-    inner, told = fs._client.segments.deletes.bury, []
+    inner, told = delete_module.bury, []
 
-    async def delete(path, guard=None, seen=None):
+    async def delete(at, path, guard=NO_GUARD, seen=None):
         try:
-            return await inner(path, guard, seen)
+            return await inner(at, path, guard, seen)
         except CorruptHeaderError:
             told.append(path)
             await fs._backend.delete([f"{corrupt.bad}$header"])
             await fs._backend.write(f"{corrupt.bad}$header", [corrupt.header])
             raise
 
-    monkeypatch.setattr(fs._client.segments.deletes, "bury", delete)
+    monkeypatch.setattr(delete_module, "bury", delete)
     fs.rm(corrupt.bad, damaged=True)
     assert told == [corrupt.bad]
     assert fs._bridge.run(fs._client.headers.load(corrupt.bad)).header.deleted

@@ -14,8 +14,13 @@ from rollingfs.format.index_codec import format_page, parse_page
 from rollingfs.format.tokens import seal_text
 from rollingfs.runtime.concurrency import drive
 from rollingfs.segment.at import At
+from rollingfs.segment.verbs.append import append
+from rollingfs.segment.verbs.change import seal
 from rollingfs.segment.verbs.collect import collect
 from rollingfs.segment.verbs.concat import concat
+from rollingfs.segment.verbs.create import create, overwrite
+from rollingfs.segment.verbs.delete import delete
+from rollingfs.segment.verbs.truncate import truncate
 from tests.support.backends import private_memory
 
 AT = "at=2026-11-20T10:00:00.000Z"
@@ -43,7 +48,7 @@ DAMAGES = {
 @pytest.fixture
 def client():
     client = At.of(private_memory(), RollingPolicy(100), header_cache_s=0)
-    drive(client.segments.create(PATH))
+    drive(create(client, PATH))
     return client
 
 
@@ -52,12 +57,12 @@ def files(client):
 
 
 OPERATIONS = {
-    "append": lambda client: client.segments.append(PATH, [b"x" * 1000]),
-    "seal": lambda client: client.segments.seal(PATH),
-    "truncate": lambda client: client.segments.truncate(PATH, 0),
-    "create": lambda client: client.segments.create(PATH),
-    "overwrite": lambda client: client.segments.overwrite(PATH, [b"new"]),
-    "delete": lambda client: client.segments.delete(PATH),
+    "append": lambda client: append(client, PATH, [b"x" * 1000]),
+    "seal": lambda client: seal(client, PATH),
+    "truncate": lambda client: truncate(client, PATH, 0),
+    "create": lambda client: create(client, PATH),
+    "overwrite": lambda client: overwrite(client, PATH, [b"new"]),
+    "delete": lambda client: delete(client, PATH),
     "read": lambda client: client.lookup.view(PATH, fresh=True),
     "concat": lambda client: concat(client, PATH, [f"{PATH}-source"]),
     "collect": lambda client: collect(client, PATH, grace_s=0),
@@ -84,8 +89,8 @@ def test_an_empty_header_file_is_no_segment_and_create_succeeds_over_it(client):
     for operation in ("append", "seal", "truncate", "delete", "read"):
         with pytest.raises(FileNotFoundError):
             drive(OPERATIONS[operation](client))
-    drive(client.segments.create(PATH))
-    assert drive(client.segments.append(PATH, [b"again"])) == 0
+    drive(create(client, PATH))
+    assert drive(append(client, PATH, [b"again"])) == 0
 
 
 # -- index pages ---------------------------------------------------------------------------------------------

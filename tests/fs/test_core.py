@@ -7,6 +7,7 @@ import pytest
 
 import rollingfs
 from rollingfs import RollingFileSystem
+from rollingfs.segment.verbs.append import append
 from tests.support.backends import Counting, private_memory
 
 
@@ -24,7 +25,7 @@ def test_its_coroutines_run_for_blocking_and_awaiting_callers(fs: RollingFileSys
     loaded = core.run(load("/log"))
     assert loaded.header.length == 0
     assert asyncio.run(core.arun(load("/log"))).header == loaded.header
-    assert core.run(core.client.segments.append("/log", b"abc"), commits="/log") == 0
+    assert core.run(append(core.client, "/log", b"abc"), commits="/log") == 0
     assert fs.cat_file("/log") == b"abc"
 
 

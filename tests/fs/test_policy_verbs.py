@@ -4,6 +4,7 @@ import fsspec
 import pytest
 
 from rollingfs import FencedError, Follower, OffloadPolicy, RollingFileSystem, RollingPolicy
+from rollingfs.segment.verbs.create import create
 from tests.support.places import tiered
 
 
@@ -115,7 +116,7 @@ def test_a_folder_that_its_client_moved_or_removed_says_nothing_any_longer(fs, m
     listed = fs._core.folders.listings.tree
 
     async def beside_a_create(*args: object, **more: object) -> object:
-        await fs._client.segments.create("/one/low/meanwhile")
+        await create(fs._client, "/one/low/meanwhile")
         return await listed(*args, **more)
 
     monkeypatch.setattr(fs._core.folders.listings, "tree", beside_a_create)

@@ -14,6 +14,10 @@ from rollingfs.fs.core import Core
 from rollingfs.fs.segment_handle import Segment
 from rollingfs.fs.tail import Tail
 from rollingfs.runtime.concurrency import drive
+from rollingfs.segment.files.adopt import adopt
+from rollingfs.segment.verbs.append import append
+from rollingfs.segment.verbs.create import overwrite
+from rollingfs.segment.verbs.delete import delete
 from tests.support.backends import Scripted, private_memory, raises
 from tests.support.faults import CLOCK, HashingStore, hurry
 from tests.support.life import World
@@ -35,12 +39,12 @@ def another_file(site: Site) -> None:
 
 
 def another_segment(site: Site) -> None:
-    site.run(site.other().segments.overwrite(site.path, ANOTHER))
+    site.run(overwrite(site.other(), site.path, ANOTHER))
 
 
 def another_adopted(site: Site) -> None:
     another_file(site)
-    site.run(site.other().segments.adopt(site.path))
+    site.run(adopt(site.other(), site.path))
 
 
 def nothing(site: Site) -> None:
@@ -83,7 +87,7 @@ def test_a_handle_on_a_plain_file_changes_nothing_that_comes_while_it_adopts(ver
 def test_a_handle_on_a_plain_file_goes_on_with_the_segment_that_others_adopt_it_as(verb: str) -> None:
     site = plain_site()
     handle = site.segment()
-    site.run(site.other().segments.append(site.path, b" and more"))
+    site.run(append(site.other(), site.path, b" and more"))
     getattr(handle, verb)(*CHANGES[verb])
     assert site.is_there() == (verb != "delete")
 
@@ -101,7 +105,7 @@ def test_a_handle_on_a_plain_file_does_not_read_on_in_what_was_written_over_it()
 def test_a_snapshot_of_a_plain_file_is_not_read_from_the_tail_of_what_was_written_over_it(data: bytes) -> None:
     site = plain_site()
     view = drive(site.client.lookup.view(site.path))
-    site.run(site.other().segments.overwrite(site.path, data))
+    site.run(overwrite(site.other(), site.path, data))
     drive(site.backend.delete([site.path]))  # as collection does a day later
     for start in (0, 2):
         with pytest.raises(FileNotFoundError, match="open it again"):
@@ -110,12 +114,12 @@ def test_a_snapshot_of_a_plain_file_is_not_read_from_the_tail_of_what_was_writte
 
 def segment_site() -> Site:
     site = Site(Scripted(private_memory()), "")
-    site.run(site.client.segments.overwrite(site.path, b"a segment"))
+    site.run(overwrite(site.client, site.path, b"a segment"))
     return site
 
 
 def plain_after_segment(site: Site) -> None:
-    site.run(site.other().segments.delete(site.path))
+    site.run(delete(site.other(), site.path))
     site.run(site.backend.write(site.path, [b"something longer"]))
 
 

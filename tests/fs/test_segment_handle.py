@@ -49,7 +49,7 @@ def test_attributes_are_a_snapshot_that_moves_on_with_own_verbs_and_refresh(site
     assert handle.length == 251
     assert handle.seal() == 251
     assert (handle.sealed, handle.state) == (True, "sealed")
-    assert (handle.policy, handle.path) == (site.client.segments.policy, site.path)
+    assert (handle.policy, handle.path) == (site.client.inherited.default, site.path)
     assert handle.created == created <= handle.modified
 
 

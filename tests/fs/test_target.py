@@ -129,7 +129,7 @@ def test_options_need_no_name_if_only_one_store_can_be_meant(url, seaweed):
     with fsspec.open(url, "wb", **seaweed, max_bytes=100) as file:
         file.write(b"data")
     fs, path = fsspec.url_to_fs(url, **seaweed, max_bytes=100)
-    assert (fs.cat_file(path), fs._client.segments.policy.max_bytes) == (b"data", 100)
+    assert (fs.cat_file(path), fs._client.inherited.default.max_bytes) == (b"data", 100)
     assert pickle.loads(pickle.dumps(fs)).cat_file(path) == b"data"
     assert fsspec.url_to_fs(url, anon=True)[0]._backend.fs.anon
 
@@ -179,9 +179,9 @@ def test_pandas_shows_why_it_was_refused_and_reads_what_everybody_may(seaweed, t
 
 def test_the_policy_comes_whole_or_in_parts():
     policy = RollingPolicy(max_bytes=100, inline_bytes=0)
-    assert RollingFileSystem("memory", policy=policy)._client.segments.policy == policy
+    assert RollingFileSystem("memory", policy=policy)._client.inherited.default == policy
     parts = RollingFileSystem("memory", max_bytes=100, max_age="1h", inline_bytes="0 B")
-    assert parts._client.segments.policy == RollingPolicy(100, 3600, 0)
+    assert parts._client.inherited.default == RollingPolicy(100, 3600, 0)
     with pytest.raises(ValueError, match="not both"):
         RollingFileSystem("memory", policy=policy, max_bytes=100)
 

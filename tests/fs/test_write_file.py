@@ -10,6 +10,7 @@ from rollingfs import FencedError, RollingPolicy, SegmentSealedError
 from rollingfs.format.transitions import Guard
 from rollingfs.fs import write_buffer
 from rollingfs.fs.text_file import TextFile
+from rollingfs.segment.verbs.truncate import truncate
 from rollingfs.write import chunk_writer, ingest
 from tests.support.backends import private_memory
 from tests.support.site import Site
@@ -89,7 +90,7 @@ def test_xb_fails_at_open_or_at_close_if_something_is_there_and_leaves_nothing(s
 def test_ab_continues_at_the_logical_end_of_a_truncated_segment(site, data):
     site.create()
     site.append(b"0123456789")
-    site.run(site.client.segments.truncate(site.path, 4))
+    site.run(truncate(site.client, site.path, 4))
     with site.open("ab") as file:
         assert file.tell() == 6
         file.write(data)

@@ -39,7 +39,7 @@ def fs(store):
 
 def held(fs):
     gc.collect()
-    bound = fs._client.segments.budget
+    bound = fs._client.budget
     bound.share().try_take(0)  # takes note of what was let go
     return bound.used
 

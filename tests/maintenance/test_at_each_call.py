@@ -17,6 +17,8 @@ from rollingfs.format import erasing, names
 from rollingfs.format.header import AGE_S_MAX, GRACE_S, Page
 from rollingfs.format.transitions import Guard
 from rollingfs.runtime.concurrency import drive
+from rollingfs.segment.verbs.append import append
+from rollingfs.segment.verbs.change import acquire
 from rollingfs.segment.verbs.roll import roll
 from rollingfs.stream.blocks import BlockRule
 from tests.support.examples import MANY, slowly
@@ -86,8 +88,8 @@ VERBS = {
 
 def _take_over(world: World) -> None:
     """Another owner takes the segment over, and appends behind what it finds."""
-    held = drive(world.client.segments.acquire(A, "the new owner"))
-    drive(world.client.segments.append(A, [b"mine" * 10], guard=Guard(epoch=held.epoch, expected_offset=len(WHOLE))))
+    held = drive(acquire(world.client, A, "the new owner"))
+    drive(append(world.client, A, [b"mine" * 10], guard=Guard(epoch=held.epoch, expected_offset=len(WHOLE))))
 
 
 Other = tuple[Callable[[World], object], bytes, int]

@@ -15,6 +15,7 @@ from rollingfs.format.transitions import Guard
 from rollingfs.runtime.concurrency import drive
 from rollingfs.segment.files.erased import HIDDEN, KEPT, PINNED, YOUNG, Erased
 from rollingfs.segment.verbs import erase as erase_module
+from rollingfs.segment.verbs.change import acquire
 from tests.support.backends import limit
 from tests.support.faults import CLOCK, Store, TieredStore
 from tests.support.life import World, pieces_of
@@ -294,7 +295,7 @@ def test_an_overwrite_in_the_midst_is_erased_in_its_turn_also_where_the_line_of_
 def test_an_erase_that_its_guard_forbids_or_of_a_segment_that_is_gone_writes_nothing_whatever_the_offset(store, world):
     gone = Guard(segment=world.header(A).segment)
     world.overwrite(A, WHOLE)
-    held = drive(world.client.segments.acquire(A, "owner"))
+    held = drive(acquire(world.client, A, "owner"))
     before = store.snapshot()
     for offset in (3, 700):
         with pytest.raises(FileNotFoundError, match="another has its name"):

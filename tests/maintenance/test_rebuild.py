@@ -15,6 +15,7 @@ from rollingfs.runtime.concurrency import drive
 from rollingfs.segment.files import replace_chunks as swaps
 from rollingfs.segment.files.rebuild_evidence import AmbiguousRebuildError, Gap
 from rollingfs.segment.files.rebuild_plan import OTHER
+from rollingfs.segment.verbs.append import append
 from rollingfs.segment.verbs.rebuild import OTHERS, Rebuilt, rebuild as rebuild_segment
 from tests.support.faults import Crashed, Fault, Store, TieredStore
 from tests.support.life import World
@@ -169,7 +170,7 @@ def test_index_pages_say_what_was_committed_where_even_of_other_folders_and_stag
     staged = world.stage(A, DATA[40:60])
     # a lost race, after which the name of the loser's chunk says where the receipt lies
     world.backend.prepare(between={2: partial(client(store).concat, A, ["/other/source"])})
-    drive(world.client.segments.append(A, [staged, DATA[60:80]]))
+    drive(append(world.client, A, [staged, DATA[60:80]]))
     world.append(A, DATA[80:])
     assert world.header(A).loose_count <= 2
     lose(store)

@@ -63,6 +63,6 @@ def test_plain_files_and_segments_without_chunks_are_whole(world):
 def test_what_goes_while_it_is_verified_is_no_damage():
     world = World(Scripted(private_memory()), RollingPolicy(max_bytes=50, inline_bytes=0))
     world.create(LOG, [b"x" * 50] * 4)
-    other = World(world.backend.inner, world.client.segments.policy)
+    other = World(world.backend.inner, world.client.inherited.default)
     world.backend.plan("read_range", before=lambda: other.truncate(LOG, 150))
     assert states(world) == ["ok"]

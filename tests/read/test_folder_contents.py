@@ -7,6 +7,7 @@ import pytest
 
 from rollingfs import FolderOccupiedError, RollingFileSystem
 from rollingfs.segment.at import At
+from rollingfs.segment.verbs.create import create
 from tests.support.backends import Scripted, private_memory, raises
 from tests.support.examples import slowly
 from tests.support.places import new_place
@@ -154,7 +155,7 @@ def test_a_segment_that_another_has_made_meanwhile_is_found_before_the_folder():
     fs.create(path)
     fs.rm(path)  # the tombstone is cached
     other = At.of(fs._backend)
-    fs._bridge.run(other.segments.create(path))
-    fs._bridge.run(other.segments.create(f"{path}/below"))
+    fs._bridge.run(create(other, path))
+    fs._bridge.run(create(other, f"{path}/below"))
     fs.overwrite(path, b"x")
     assert fs.cat_file(path) == b"x"

@@ -9,6 +9,10 @@ import pytest
 
 from rollingfs import RollingPolicy, SegmentTruncatedError
 from rollingfs.read.revalidate import Current, RevalidatingReads, Trust
+from rollingfs.segment.verbs.append import append
+from rollingfs.segment.verbs.create import create
+from rollingfs.segment.verbs.delete import delete
+from rollingfs.segment.verbs.truncate import truncate
 from tests.support.backends import Scripted, private_memory
 from tests.support.schedules import beside
 from tests.support.site import Site
@@ -37,7 +41,7 @@ def test_a_handle_looks_again_beside_the_data(site: Site) -> None:
 
 def test_the_bytes_of_an_incarnation_are_not_read_twice_when_it_grows(site: Site) -> None:
     segment = site.segment()
-    site.run(site.other().segments.append(site.path, b"more"))
+    site.run(append(site.other(), site.path, b"more"))
     site.backend.calls.clear()
     assert segment.read(2, 8) == b"234567"
     assert site.client.headers.seen(site.path).header.length == 24  # so it looked
@@ -47,17 +51,17 @@ def test_the_bytes_of_an_incarnation_are_not_read_twice_when_it_grows(site: Site
 
 def test_what_was_truncated_away_meanwhile_is_not_given(site: Site) -> None:
     segment = site.segment()
-    site.run(site.other().segments.truncate(site.path, 10))
+    site.run(truncate(site.other(), site.path, 10))
     with pytest.raises(SegmentTruncatedError, match="it holds bytes 10 to 20"):
         segment.read(2, 8)
 
 
 def test_of_several_paths_only_what_changed_is_read_again(site: Site) -> None:
     same = f"{site.path}-same"
-    site.run(site.client.segments.create(same))
-    site.run(site.client.segments.append(same, b"same"))
+    site.run(create(site.client, same))
+    site.run(append(site.client, same, b"same"))
     currents = [Current(site.client.lookup, path) for path in (site.path, same)]
-    site.run(site.other().segments.append(site.path, b"more"))
+    site.run(append(site.other(), site.path, b"more"))
 
     for current in currents:
         current.believe()
@@ -88,7 +92,7 @@ def test_a_handle_on_a_plain_file_reads_what_was_written_meanwhile() -> None:
 def test_a_handle_on_a_plain_file_beside_a_tombstone_reads_it() -> None:
     site = Site(private_memory(), "", header_cache_s=60)
     site.create()
-    site.run(site.client.segments.delete(site.path))
+    site.run(delete(site.client, site.path))
     site.run(site.backend.write(site.path, [b"plain"]))
     assert site.segment().read(0, 5) == b"plain"
 
@@ -107,6 +111,6 @@ def test_a_look_of_another_thread_that_is_too_old_does_not_count(monkeypatch: py
     other = threading.Thread(target=segment.read, args=(0, 3))
     other.start()
     assert asked.wait(10)
-    site.run(site.other().segments.append(site.path, b"more"))
+    site.run(append(site.other(), site.path, b"more"))
     beside(monkeypatch, RevalidatingReads, "run", lambda _: (go.set(), other.join(10)))
     assert segment.read(10, 14) == b"more"

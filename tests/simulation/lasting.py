@@ -17,6 +17,8 @@ from rollingfs.fs import follower
 from rollingfs.fs.follower import Follower
 from rollingfs.policy import OffloadPolicy
 from rollingfs.segment.at import At
+from rollingfs.segment.verbs.append import append
+from rollingfs.segment.verbs.change import seal
 from rollingfs.segment.verbs.offload import check_may_move
 from rollingfs.stream.blocks import POLL_S_MAX, Move
 from rollingfs.stream.follow import Followed, fixed
@@ -176,7 +178,7 @@ async def _append(world: World, chance: random.Random, writer: At) -> None:
     for path in chance.sample(good, min(len(good), chance.randint(0, 2))):
         for _ in range(chance.choice((1, 1, 8))):
             count = chance.randint(1, 10)
-            await writer.segments.append(path, tokens_of(world.tokens, count))
+            await append(writer, path, tokens_of(world.tokens, count))
             world.tokens += count
         if chance.random() < 0.1:
-            await writer.segments.seal(path)
+            await seal(writer, path)

@@ -14,14 +14,20 @@ from rollingfs.format.transitions import Guard
 from rollingfs.fs import reading
 from rollingfs.segment.at import At
 from rollingfs.segment.files.rewrite_plan import Chosen
+from rollingfs.segment.verbs.append import append
+from rollingfs.segment.verbs.change import acquire, release, seal
 from rollingfs.segment.verbs.collect import collect
 from rollingfs.segment.verbs.concat import concat
 from rollingfs.segment.verbs.consolidate import consolidate
+from rollingfs.segment.verbs.create import create, overwrite
+from rollingfs.segment.verbs.delete import delete
 from rollingfs.segment.verbs.erase import erase
 from rollingfs.segment.verbs.export import export
 from rollingfs.segment.verbs.offload import offload, onload
 from rollingfs.segment.verbs.rename import rename
 from rollingfs.segment.verbs.roll import roll
+from rollingfs.segment.verbs.stage import stage
+from rollingfs.segment.verbs.truncate import truncate
 from tests.simulation import checks, model
 from tests.simulation.draw import TOKENS_MAX, TOKENS_OF_LARGE_MAX, Handle, Op, core_of
 from tests.simulation.faces import FaceVerbs
@@ -29,6 +35,7 @@ from tests.simulation.history import TOKEN
 from tests.simulation.model import Call, Who
 from tests.simulation.tree_verbs import TreeVerbs
 from tests.simulation.witness import EXPORTS
+from tests.support.segment_verbs import VERBS
 
 
 class Verbs(TreeVerbs, FaceVerbs):
@@ -41,7 +48,7 @@ class Verbs(TreeVerbs, FaceVerbs):
         policy = None if self.often(0.7) else self.world.another_policy(self.chance)
         return Op(
             Call(model.create, path),
-            lambda client: client.segments.create(path, policy),
+            lambda client: create(client, path, policy),
             lambda header, doing: self.world.created(policy, header, doing),
         )
 
@@ -56,7 +63,7 @@ class Verbs(TreeVerbs, FaceVerbs):
         call = Call(model.append, path, {"data": data, "attrs": attrs, "who": who})
         # an iterator is taken piece by piece, so chunks are uploaded before the commit
         given: Any = pieces if pieces_max > 1 else data
-        return Op(call, lambda client: client.segments.append(path, given, attrs=attrs, guard=guard))
+        return Op(call, lambda client: append(client, path, given, attrs=attrs, guard=guard))
 
     def append_large(self) -> Op:
         return self.append(4, TOKENS_OF_LARGE_MAX)
@@ -66,7 +73,7 @@ class Verbs(TreeVerbs, FaceVerbs):
         data, began_s = self.data(), self.world.now_s
         return Op(
             Call(model.look, path),
-            lambda client: client.segments.stage(path, data),
+            lambda client: stage(client, path, data),
             lambda receipt, _: self.world.receipts.append((receipt, data, began_s)),
         )
 
@@ -82,19 +89,19 @@ class Verbs(TreeVerbs, FaceVerbs):
         call = Call(getattr(model, verb), path, {"data": data + between, "attrs": {}, "who": who})
         if self.world.now_s - began_s > AGE_S_MAX / 2:
             call = replace(call, may_also=frozenset({StagedExpiredError}))
-        return Op(call, lambda client: getattr(client.segments, verb)(path, [receipt, between], guard=guard))
+        return Op(call, lambda client: VERBS[verb](client, path, [receipt, between], guard=guard))
 
     def overwrite(self) -> Op:
         path = self.path(lambda seg: True)
         who, guard = self.who(path)
         data, attrs = self.data(), self.attrs()
         call = Call(model.overwrite, path, {"data": data, "attrs": attrs, "who": who})
-        return Op(call, lambda client: client.segments.overwrite(path, [data], attrs=attrs, guard=guard))
+        return Op(call, lambda client: overwrite(client, path, [data], attrs=attrs, guard=guard))
 
     def seal(self) -> Op:
         path = self.path(lambda seg: seg is not None and not seg.sealed)
         who, guard = self.who(path, bound=True)
-        return Op(Call(model.seal, path, {"who": who}), lambda client: client.segments.seal(path, guard))
+        return Op(Call(model.seal, path, {"who": who}), lambda client: seal(client, path, guard))
 
     def truncate(self, verb: str = "truncate") -> Op:
         path = self.path(lambda seg: seg is not None and len(seg.data) > TOKEN)
@@ -104,7 +111,7 @@ class Verbs(TreeVerbs, FaceVerbs):
         offset = self.chance.randint(least, most + (2 if self.often(0.05) else 0))
         call = Call(model.truncate, path, {"offset": offset, "who": who})
         if verb == "truncate":
-            return Op(call, lambda client: _no_value(client.segments.truncate(path, offset, guard)))
+            return Op(call, lambda client: _no_value(truncate(client, path, offset, guard)))
         call = replace(call, may_also=frozenset({ConflictError, CorruptChunkError}))
         return Op(call, lambda client: erase(client, path, offset, guard), self.world.erased)
 
@@ -116,7 +123,7 @@ class Verbs(TreeVerbs, FaceVerbs):
         who, guard = self.who(path)
         # it may find and finish one that is under way
         call = Call(model.delete, path, {"who": who}, frozenset({None}))  # type: ignore[arg-type]
-        return Op(call, lambda client: _no_value(client.segments.delete(path, guard)))
+        return Op(call, lambda client: _no_value(delete(client, path, guard)))
 
     def acquire(self) -> Op:
         lost = [path for path in self.world.paths if not self._may_write(path)]
@@ -124,7 +131,7 @@ class Verbs(TreeVerbs, FaceVerbs):
         owner = f"owner {self.world.new_number()}"
 
         async def start(client: At) -> int:
-            return (await client.segments.acquire(path, owner)).epoch
+            return (await acquire(client, path, owner)).epoch
 
         return Op(
             Call(model.acquire, path, {"owner": owner}),
@@ -139,7 +146,7 @@ class Verbs(TreeVerbs, FaceVerbs):
             return None
         handle = self.chance.choice(good or self.world.handles)
         call = Call(model.release, handle.path, {"who": Who(handle.owner)})
-        return Op(call, lambda client: client.segments.release(handle.path, Guard(epoch=handle.epoch)))
+        return Op(call, lambda client: release(client, handle.path, Guard(epoch=handle.epoch)))
 
     # -- two segments ------------------------------------------------------------------------------------------
 

@@ -16,6 +16,8 @@ import pytest
 from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.policy import RollingPolicy
 from rollingfs.segment.at import At
+from rollingfs.segment.verbs.append import append
+from rollingfs.segment.verbs.delete import delete
 from tests.support import spark as world
 from tests.support.servers import new_bucket, shared_backend
 from tests.support.spark import Place
@@ -109,7 +111,7 @@ def full(place: Place) -> None:
 def remains(place: Place) -> None:
     """Plain files, and a folder with plain files and the rest of a deleted segment."""
     place.segment("in/deep/log", OLD)
-    place.run(place.client.segments.delete(f"{place.path}/in/deep/log"))
+    place.run(delete(place.client, f"{place.path}/in/deep/log"))
     for name in ("plain", "other", "in/plain", "in/deep/plain"):
         place.plain(name, b"plain")
 
@@ -201,7 +203,7 @@ def test_a_plain_file_that_python_adopts_while_java_deletes_it_is_gone_or_java_s
             break
         adopted = True
         try:
-            place.run(place.client.segments.append(f"{place.path}/log", b"+"))
+            place.run(append(place.client, f"{place.path}/log", b"+"))
         except FileNotFoundError:
             adopted = False
         jvm.tell("go on")
@@ -229,7 +231,7 @@ def test_a_removed_folder_takes_nothing_along_that_comes_into_it(
         place = next(places)
         if has_rest:
             place.segment("in/other", OLD)
-            place.run(place.client.segments.delete(f"{place.path}/in/other"))
+            place.run(delete(place.client, f"{place.path}/in/other"))
         place.run(place.client.backend.make_folder(f"{place.path}/in"))
         words = words_of(place, ("rmdir", "/in"))
         answer = jvm.ask("WAITS", at, *words)

@@ -13,6 +13,8 @@ import pytest
 from pyarrow import csv, orc
 
 from rollingfs.policy import RollingPolicy
+from rollingfs.segment.verbs.append import append
+from rollingfs.segment.verbs.delete import delete
 from rollingfs.spark import doctor, jar
 from tests.support.spark import Place, run_query, wants_s3a
 
@@ -61,7 +63,7 @@ def test_a_folder_of_segments_plain_files_and_empty_segments_is_one_table(place)
     place.segment("in/empty", b"")
     place.plain("in/plain", b"333\n")
     place.segment("in/gone", b"4444\n")
-    place.run(place.client.segments.delete(f"{place.path}/in/gone"))
+    place.run(delete(place.client, f"{place.path}/in/gone"))
     assert place.listed("in") == {"one": 5, "empty": 0, "plain": 4}
     assert rows(place, "text", f"{place.url}/in") == [("1",), ("22",), ("333",)]
     assert rows(place, "text", f"{place.url}/in/{{one,pl*}}") == [("1",), ("22",), ("333",)]
@@ -176,8 +178,8 @@ def test_plain_files_are_created_renamed_and_deleted_without_a_header(place):
 def test_a_plain_file_that_a_tombstone_names_is_dead_and_yields_to_a_new_one(s3):
     """The tombstone names the plain file that still lies there; on a disk a delete leaves no tombstone."""
     s3.plain("log", b"plain")
-    s3.run(s3.client.segments.append(f"{s3.path}/log", b" and more"))
-    s3.run(s3.client.segments.delete(f"{s3.path}/log"))
+    s3.run(append(s3.client, f"{s3.path}/log", b" and more"))
+    s3.run(delete(s3.client, f"{s3.path}/log"))
     assert s3.tree()["log"] == b"plain"
     assert not s3.fs.exists(s3.hadoop_path("log"))
     assert s3.listed() == {}

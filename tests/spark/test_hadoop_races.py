@@ -14,7 +14,9 @@ from pyspark import TaskContext
 from rollingfs import RollingFileSystem
 from rollingfs.format import names, transitions
 from rollingfs.policy import RollingPolicy
+from rollingfs.segment.verbs.append import append
 from rollingfs.segment.verbs.rename import rename
+from rollingfs.segment.verbs.truncate import truncate
 from tests.support.spark import Place
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
@@ -35,7 +37,7 @@ def test_java_looks_at_a_segment_while_python_replaces_its_header(place):
 
     def write() -> None:
         for _ in range(count):
-            place.run(place.client.segments.append(f"{place.path}/log", b"0123456789"))
+            place.run(append(place.client, f"{place.path}/log", b"0123456789"))
 
     with beside(write) as turns:
         for _ in turns:
@@ -82,7 +84,7 @@ def test_a_reader_goes_on_when_the_map_changes_and_says_so_when_its_bytes_are_go
     place.run(place.client.backend.delete([names.resolve(path, old)]))
     stream.seek(170)
     assert bytes(stream.readNBytes(20)) == b"0123456789" * 2
-    place.run(place.client.segments.truncate(path, 260))
+    place.run(truncate(place.client, path, 260))
     stream.seek(205)
     with pytest.raises(Exception, match="offset 205 was truncated away; what is left is 260 to 300"):
         stream.readNBytes(20)

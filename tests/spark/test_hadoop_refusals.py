@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from rollingfs.segment.verbs.change import seal
+from rollingfs.segment.verbs.delete import delete as delete_segment
 from tests.support.spark import Place
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
@@ -18,7 +20,7 @@ DATA = b"live " * 30
 
 def sealed(place: Place, name: str) -> None:
     place.segment(name, DATA)
-    place.run(place.client.segments.seal(f"{place.path}/{name}"))
+    place.run(seal(place.client, f"{place.path}/{name}"))
 
 
 def merging(place: Place, name: str) -> None:
@@ -155,7 +157,7 @@ OVER_TOMBSTONE: dict[str, bytes | None] = {
 @pytest.mark.parametrize("verb", OVER_TOMBSTONE)
 def test_a_tombstone_counts_as_nothing_and_keeps_its_bytes(place, verb):
     place.segment("log", DATA)
-    place.run(place.client.segments.delete(f"{place.path}/log"))
+    place.run(delete_segment(place.client, f"{place.path}/log"))
     place.plain("plain", b"plain")
     held = place.held()
     call, _ = OVER_SEGMENT[verb]

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from rollingfs import RetentionPolicy, RollingFileSystem, RollingPolicy
+from rollingfs.segment.verbs.append import append
+from rollingfs.segment.verbs.change import seal
 from rollingfs.spark import to_json
 from tests.spark.test_source_batch import load, options_of, rows, url
 from tests.support.spark import Place, run_query
@@ -33,7 +35,7 @@ def test_a_query_restarted_from_its_checkpoint_goes_on_where_it_was(source, plac
     place.segment("f/a", lines(0, 50), SMALL)
     first = run(source, place, "f", "out", tmp_path / "check", maxBytesPerTrigger=200)
     assert len(first) > 3
-    place.run(place.client.segments.append(f"{place.path}/f/a", lines(50, 60)))
+    place.run(append(place.client, f"{place.path}/f/a", lines(50, 60)))
     place.segment("f/b", lines(60, 70), SMALL)
     run(source, place, "f", "out", tmp_path / "check")
     run(source, place, "f", "out", tmp_path / "check")
@@ -50,7 +52,7 @@ def test_complete_mode_replaces_the_target_with_each_batch(source, disk, tmp_pat
     for _ in range(2):
         counts = to_json(frame.groupBy((frame.n % 2).alias("odd")).count())
         run_query(counts.writeStream.outputMode("complete").format("rolling"), tmp_path / "check", url(disk, "out"))
-        disk.run(disk.client.segments.append(f"{disk.path}/s", lines(10, 20)))
+        disk.run(append(disk.client, f"{disk.path}/s", lines(10, 20)))
     found = {row["odd"]: row["count"] for row in rows(load(disk, "out", "odd long, count long", format="json"))}
     assert found == {0: 10, 1: 10}
 
@@ -62,7 +64,7 @@ def test_a_query_that_subscribes_is_told_of_its_last_batch_and_its_progress_show
     stream = fs.stream(f"{disk.path}/f")
     cut = stream.cut()
     for first in (30, 50):
-        disk.run(disk.client.segments.append(f"{disk.path}/f/a", lines(first, first + 20)))
+        disk.run(append(disk.client, f"{disk.path}/f/a", lines(first, first + 20)))
         options = {"subscriber": "q", "startingOffsets": str(cut), "maxBytesPerTrigger": 200}
         batches = run(source, disk, "f", "out", tmp_path / "check", **options)
         lags = [json.loads(batch["sources"][0]["latestOffset"])["lagBytes"] for batch in batches]
@@ -73,7 +75,7 @@ def test_a_query_that_subscribes_is_told_of_its_last_batch_and_its_progress_show
     stream.retention = RetentionPolicy.by_size(0, every="0s")
     stream.retain()
     assert fs.segment(f"{disk.path}/f/a").start == read[f"{disk.path}/f/a"]
-    disk.run(disk.client.segments.seal(f"{disk.path}/f/a"))
+    disk.run(seal(disk.client, f"{disk.path}/f/a"))
     run(source, disk, "f", "out", tmp_path / "check", subscriber="q")
     stream.retain()
     assert stream.segments() == []

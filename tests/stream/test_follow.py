@@ -14,6 +14,7 @@ from rollingfs.folders.listing import Listings
 from rollingfs.format import names
 from rollingfs.runtime.concurrency import drive
 from rollingfs.segment.files.rewrite_plan import Chosen
+from rollingfs.segment.verbs.change import change
 from rollingfs.segment.verbs.export import export
 from rollingfs.stream.blocks import RETRY_S_MAX, BlockRule, OffloadStatus
 from rollingfs.stream.follow import Followed
@@ -119,8 +120,9 @@ def test_a_lost_index_page_is_no_missing_segment_nor_one_that_changes(monkeypatc
         lambda world: world.erase(moved, 30),
         lambda world: world.rename(moved, A),
     ]
-    busy, change = client(store), client(store).client.segments.change
-    touch = partial(change, moved, lambda found: replace(found, attrs={"version": str(found.version)}))
+    busy = client(store)
+    other = client(store).client
+    touch = partial(change, other, moved, lambda found: replace(found, attrs={"version": str(found.version)}))
     busy.backend.prepare(between={call: lambda: drive(touch()) for call in range(99)})
     with pytest.raises(CorruptHeaderError, match="index page that its header names is missing"):
         busy.offload(moved)

@@ -9,6 +9,7 @@ from rollingfs import RollingPolicy, Stream
 from rollingfs.errors import FencedError
 from rollingfs.format import names
 from rollingfs.runtime.concurrency import drive
+from rollingfs.segment.verbs.change import acquire
 from rollingfs.stream.cut import StreamCut
 from rollingfs.stream.retention import RetentionPolicy
 from tests.support.backends import Scripted, raises
@@ -114,7 +115,7 @@ def test_a_run_that_another_overtakes_drops_nothing_by_what_it_has_read_before(w
 def test_an_owner_that_comes_between_the_look_and_the_commit_stops_nothing(world: World) -> None:
     due(world)
     slow, store = scripted(world)
-    store.plan("replace", names.header_path(A), before=lambda: drive(world.client.segments.acquire(A, "owner")))
+    store.plan("replace", names.header_path(A), before=lambda: drive(acquire(world.client, A, "owner")))
     assert slow.stream().retain().bytes == 200
     assert world.header(A).owner == "owner"
     with pytest.raises(FencedError):

@@ -14,7 +14,9 @@ from rollingfs.format import names
 from rollingfs.format.header import GRACE_S, Page
 from rollingfs.format.policies import PolicyChange
 from rollingfs.runtime.concurrency import drive
+from rollingfs.segment.verbs.change import change
 from rollingfs.segment.verbs.consolidate import READERS_GRACE_S
+from rollingfs.segment.verbs.delete import delete
 from rollingfs.stream.segment_upkeep import COLLECT
 from rollingfs.stream.upkeep import LOOK_AGAIN_S, Upkeep
 from rollingfs.stream.upkept import Upkept, total
@@ -39,8 +41,8 @@ def world(store: Store) -> World:
         world.create(path, pieces_of(DATA, [20] * 10))
     drive(verbs(world, STREAM).set_retention(RetentionPolicy.by_size(KEPT_BYTES, every=0)))
     drive(verbs(world, STREAM).set_offload_policy(OffloadPolicy("cold", after_bytes=40, deletion_lag=0)))
-    change = PolicyChange(OffloadPolicy("cold", after_bytes=100, deletion_lag=0))
-    drive(world.client.segments.change(LONE, change.of))
+    policy = PolicyChange(OffloadPolicy("cold", after_bytes=100, deletion_lag=0))
+    drive(change(world.client, LONE, policy.of))
     drive(verbs(world, STREAM).retain())  # it takes a cut at the end; the next drops up to it what is more than is kept
     for path in (A, B):
         for piece in pieces_of(DATA, [20] * 10):
@@ -85,7 +87,7 @@ def kept_again(upkeep: Upkeep) -> Upkept:
 def test_a_folder_is_kept_where_a_segment_of_its_name_was_deleted():
     world = World(policy=RollingPolicy(max_bytes=200, inline_bytes=50, max_age=3600))
     world.create("/root", [b"x"])
-    drive(world.client.segments.delete("/root"))
+    drive(delete(world.client, "/root"))
     world.create("/root/a", [b"tail"])
     world.clock.now_s += 3601
     assert kept_again(Upkeep(world.client)).rolled == 1

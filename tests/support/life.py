@@ -18,12 +18,18 @@ from rollingfs.segment.at import At
 from rollingfs.segment.files.collected import Collected
 from rollingfs.segment.files.erased import Erased
 from rollingfs.segment.files.rewrite_plan import Chosen
+from rollingfs.segment.verbs.append import append
+from rollingfs.segment.verbs.change import seal
 from rollingfs.segment.verbs.collect import collect
 from rollingfs.segment.verbs.concat import concat
 from rollingfs.segment.verbs.consolidate import Consolidated, consolidate
+from rollingfs.segment.verbs.create import create, overwrite
+from rollingfs.segment.verbs.delete import delete
 from rollingfs.segment.verbs.erase import erase
 from rollingfs.segment.verbs.offload import Offloaded, offload, onload
 from rollingfs.segment.verbs.rename import rename
+from rollingfs.segment.verbs.stage import stage
+from rollingfs.segment.verbs.truncate import truncate
 from rollingfs.segment.verbs.verify import Verified, verify
 from rollingfs.stream.cut import StreamCut
 from tests.support.backends import private_memory
@@ -61,7 +67,7 @@ class World:
     def create(
         self, path: str, pieces: Iterable[bytes] = (), policy: RollingPolicy | None = None, *, sealed: bool = False
     ) -> str:
-        drive(self.client.segments.create(path, policy))
+        drive(create(self.client, path, policy))
         for piece in pieces:
             self.append(path, piece)
         if sealed:
@@ -69,25 +75,25 @@ class World:
         return path
 
     def append(self, path: str, data: bytes | Staged) -> int:
-        return drive(self.client.segments.append(path, [data]))
+        return drive(append(self.client, path, [data]))
 
     def stage(self, path: str, data: bytes) -> Staged:
-        return drive(self.client.segments.stage(path, data))
+        return drive(stage(self.client, path, data))
 
     def overwrite(self, path: str, data: bytes) -> None:
-        drive(self.client.segments.overwrite(path, [data]))
+        drive(overwrite(self.client, path, [data]))
 
     def seal(self, path: str) -> None:
-        drive(self.client.segments.seal(path))
+        drive(seal(self.client, path))
 
     def truncate(self, path: str, offset: int) -> None:
-        drive(self.client.segments.truncate(path, offset))
+        drive(truncate(self.client, path, offset))
 
     def erase(self, path: str, offset: int, guard: Guard = NO_GUARD) -> Erased:
         return drive(erase(self.client, path, offset, guard))
 
     def delete(self, path: str) -> None:
-        drive(self.client.segments.delete(path))
+        drive(delete(self.client, path))
 
     def rename(self, source: str, target: str) -> None:
         drive(rename(self.client, source, target))

@@ -31,8 +31,10 @@ from rollingfs.format.header import Header
 from rollingfs.format.transitions import Guard
 from rollingfs.runtime.concurrency import backoff_s
 from rollingfs.segment.at import At
+from rollingfs.segment.verbs.append import append
 from tests.support.backends import limit, private_memory
 from tests.support.history import Call, check_history
+from tests.support.segment_verbs import VERBS
 
 PATH = "/segment"
 EPOCH_S = 1_700_000_000.0
@@ -252,7 +254,7 @@ def simulate(load: Load, turns: type[Any] = turns_module.Turns, seed: int = 1) -
 async def _run(loop: VirtualLoop, load: Load, chance: random.Random) -> Figures:
     store = Distant(private_memory(), load.latencies, chance)
     clients = [At.of(store, clock=lambda: EPOCH_S + loop.time()) for _ in range(load.writers)]
-    await clients[0].segments.create(PATH, clients[0].segments.policy)
+    await VERBS["create"](clients[0], PATH, clients[0].inherited.default)
     for client in clients:
         await client.abilities(PATH)
     began_s, count = loop.time(), store.count
@@ -292,7 +294,7 @@ async def _append(loop: VirtualLoop, client: At, writer: int, number: int, is_gu
     call = Call(str(writer), number, "append", began, expected=expected)
     told, why, offset = "ok", "", None
     try:
-        offset = await client.segments.append(PATH, _data(writer, number), guard=Guard(expected_offset=expected))
+        offset = await append(client, PATH, _data(writer, number), guard=Guard(expected_offset=expected))
     except BadOffsetError:
         told = "failed"  # others were faster
     except CommitTimeoutError as error:

@@ -13,7 +13,10 @@ from rollingfs.policy import RollingPolicy
 from rollingfs.runtime.bridge import Bridge
 from rollingfs.runtime.concurrency import drive
 from rollingfs.segment.at import At
+from rollingfs.segment.verbs.append import append
+from rollingfs.segment.verbs.create import create
 from rollingfs.write.ingest import SMALL_BYTES_MAX
+from tests.support.segment_verbs import VERBS
 
 LARGE = b"0123456789" * (SMALL_BYTES_MAX // 10 + 1)
 """So much that an append uploads it before the commit."""
@@ -31,20 +34,20 @@ class Site:
     def other(self, **options: Any) -> At:
         """Another client, as in another process; it goes past the wrapper."""
         inner = self.backend.inner if isinstance(self.backend, BackendWrapper) else self.backend
-        return At.of(inner, self.client.segments.policy, **options)
+        return At.of(inner, self.client.inherited.default, **options)
 
     def by_another(self, verb: str, *args: Any, **options: Any) -> Any:
         """What a verb of the segment gives to another client."""
-        return drive(getattr(self.other().segments, verb)(self.path, *args, **options))
+        return drive(VERBS[verb](self.other(), self.path, *args, **options))
 
     def run(self, coroutine: Any) -> Any:
         return self.bridge.run(coroutine)
 
     def create(self, policy: RollingPolicy | None = None) -> None:
-        self.run(self.client.segments.create(self.path, policy))
+        self.run(create(self.client, self.path, policy))
 
     def append(self, data: Any, **options: Any) -> int:
-        return self.bridge.run(self.client.segments.append(self.path, data, **options), commits=self.path)
+        return self.bridge.run(append(self.client, self.path, data, **options), commits=self.path)
 
     def open(self, mode: str, **options: Any) -> WriteFile:
         return WriteFile(Core(self.client, self.bridge), self.path, mode, **options)

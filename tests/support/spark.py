@@ -20,6 +20,9 @@ import google_crc32c
 from rollingfs.policy import RollingPolicy
 from rollingfs.runtime.bridge import Bridge
 from rollingfs.segment.at import At
+from rollingfs.segment.verbs.append import append
+from rollingfs.segment.verbs.create import create
+from rollingfs.segment.verbs.truncate import truncate
 from tests.support.schedules import eventually
 from tests.support.servers import cache_dir, require, required
 
@@ -219,12 +222,12 @@ class Place:
     ) -> str:
         """A segment of this content, appended in pieces; a `head` was before it and is truncated away. Its URL."""
         path = f"{self.path}/{name}"
-        self.run(self.client.segments.create(path, policy))
+        self.run(create(self.client, path, policy))
         whole = head + data
         for start in range(0, len(whole), piece):
-            self.run(self.client.segments.append(path, whole[start : start + piece]))
+            self.run(append(self.client, path, whole[start : start + piece]))
         if head:
-            self.run(self.client.segments.truncate(path, len(head)))
+            self.run(truncate(self.client, path, len(head)))
         return f"{self.url}/{name}"
 
     def plain(self, name: str, data: bytes) -> str:

@@ -11,7 +11,6 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import product
-from operator import methodcaller
 from typing import Any
 
 import pytest
@@ -20,9 +19,12 @@ from rollingfs.backend.contract import Over
 from rollingfs.format.transitions import Guard
 from rollingfs.policy import RollingPolicy
 from rollingfs.segment.at import At
+from rollingfs.segment.verbs.append import append as append_segment
+from rollingfs.segment.verbs.change import acquire as acquire_segment
 from rollingfs.segment.verbs.collect import collect as collect_folder
 from rollingfs.segment.verbs.concat import concat as concat_segment
 from rollingfs.segment.verbs.rename import rename as rename_segment
+from rollingfs.segment.verbs.stage import stage as stage_segment
 from tests.simulation import model
 from tests.simulation.draw import Handle, Op
 from tests.simulation.history import TOKEN, Doing, tokens_of
@@ -33,6 +35,7 @@ from tests.simulation.store import Disk, Store
 from tests.simulation.world import World
 from tests.support.examples import slowly, some
 from tests.support.faults import CRASHES, Fault
+from tests.support.segment_verbs import VERBS
 from tests.support.simulation import EPOCH_S
 
 POLICY = RollingPolicy(max_bytes=5 * TOKEN, inline_bytes=3 * TOKEN)
@@ -110,8 +113,7 @@ class Scenario:
 
 def _op(verb: Callable[..., model.Next], path: str, *given: Any, **args: Any) -> Op:
     """A verb of segments that the model has by the same name."""
-    start = methodcaller(verb.__name__, path, *given)
-    return Op(Call(verb, path, args), lambda client: start(client.segments))
+    return Op(Call(verb, path, args), lambda client: VERBS[verb.__name__](client, path, *given))
 
 
 def create(path: str) -> Step:
@@ -144,7 +146,7 @@ def append_staged(path: str) -> Step:
 
 def _append(path: str, given: Any, data: bytes, who: Who = ANYBODY, **how: Any) -> Op:
     call = Call(model.append, path, {"data": data, "attrs": {}, "who": who})
-    return Op(call, lambda client: client.segments.append(path, given, **how))
+    return Op(call, lambda client: append_segment(client, path, given, **how))
 
 
 def stage(path: str) -> Step:
@@ -152,7 +154,7 @@ def stage(path: str) -> Step:
         data = world.data(10)
         return Op(
             Call(model.look, path),
-            lambda client: client.segments.stage(path, data),
+            lambda client: stage_segment(client, path, data),
             lambda receipt, _: world.receipts.append((receipt, data, world.now_s)),
         )
 
@@ -193,7 +195,7 @@ def rename(path: str, target: str) -> Step:
 def acquire(path: str) -> Step:
     return lambda world: Op(
         Call(model.acquire, path, {"owner": "me"}),
-        lambda client: client.segments.acquire(path, "me"),
+        lambda client: acquire_segment(client, path, "me"),
         lambda header, _: world.handles.append(Handle(path, "me", header.epoch)),
     )
 

@@ -13,13 +13,19 @@ from rollingfs.backend.local.nofollow import Opened
 from rollingfs.fs.upkeep_verbs import consolidate
 from rollingfs.runtime.concurrency import drive
 from rollingfs.segment.at import At
+from rollingfs.segment.verbs.append import append
+from rollingfs.segment.verbs.change import seal
 from rollingfs.segment.verbs.concat import concat
+from rollingfs.segment.verbs.create import overwrite
+from rollingfs.segment.verbs.delete import delete
 from rollingfs.segment.verbs.rename import rename
+from rollingfs.segment.verbs.truncate import truncate
 from rollingfs.write import ingest
 from tests.support.backends import Counting, Scripted, private_memory, raises
 from tests.support.descriptors import opened_below
 from tests.support.examples import some
 from tests.support.schedules import COMMIT, Caller, at_line, beside, eventually, interrupt
+from tests.support.segment_verbs import VERBS
 from tests.support.site import Site
 
 # an interrupt between a call and its `await` leaves a coroutine that was never awaited
@@ -59,15 +65,15 @@ def outcome_of(site, call, path=None):
 def test_ctrl_c_in_an_adoption_says_that_nothing_is_committed(plain, verb, nth):
     args = {"append": [b"never"], "seal": [], "truncate": [3]}[verb]
     plain.backend.plan(["create", "replace"][nth], plain.path + HEADER, after=interrupt)
-    assert outcome_of(plain, getattr(plain.client.segments, verb)(plain.path, *args)) == "not committed"
+    assert outcome_of(plain, VERBS[verb](plain.client, plain.path, *args)) == "not committed"
     assert plain.content() == b"plain"
     plain.append(b"!")
     assert plain.content() == b"plain!"
 
 
 def sealed(site, path, data):
-    drive(site.other().segments.overwrite(path, [data]))
-    drive(site.other().segments.seal(path))
+    drive(overwrite(site.other(), path, [data]))
+    drive(seal(site.other(), path))
     return path
 
 
@@ -101,7 +107,7 @@ def test_ctrl_c_while_the_mark_of_another_is_resolved_says_that_nothing_is_commi
     assert outcome_of(site, concat(site.client, site.path, [source])) == "unknown"
     later = At.of(site.backend, clock=lambda: time.time() + 60)
     site.backend.plan("replace", site.path + HEADER, after=interrupt)  # the line that aborts the concat
-    assert outcome_of(site, later.segments.delete(source), source) == "not committed"
+    assert outcome_of(site, delete(later, source), source) == "not committed"
     site.path = source
     assert site.is_there()
 
@@ -136,7 +142,7 @@ def test_ctrl_c_after_a_truncation_says_that_it_is_committed(site):
     site.create()
     site.append(b"x" * 40)
     site.backend.plan("delete", before=interrupt)
-    assert outcome_of(site, site.client.segments.truncate(site.path, 33)) == "committed"
+    assert outcome_of(site, truncate(site.client, site.path, 33)) == "committed"
 
 
 # -- every line ----------------------------------------------------------------------------------------------
@@ -165,7 +171,7 @@ def test_wherever_ctrl_c_hits_a_commit_within_with_no_committed_chunk_is_deleted
             file.write(data)
             file.commit()
 
-    files = (*COMMIT, "rollingfs/write/segment_operations.py", "rollingfs/write/ingest.py")
+    files = (*COMMIT, "rollingfs/segment/verbs/append.py", "rollingfs/write/ingest.py")
     for nth in some(range(1, 1000)):
         site.path = f"/{nth}/clicks"
         site.create()
@@ -215,7 +221,7 @@ def test_wherever_ctrl_c_hits_an_append_no_lock_is_kept_while_the_exception_live
         site.append(b"1")
         outcome, met = interrupted_at(nth, partial(site.append, b"2"), files)
         for data, client in ((b"3", site.client), (b"4", other)):
-            caller = Caller(partial(drive, client.segments.append(site.path, data)))
+            caller = Caller(partial(drive, append(client, site.path, data)))
             caller.start()
             caller.join(WAIT_S)
             assert not caller.is_alive(), ("a lock is kept", met)
@@ -277,7 +283,7 @@ def at_the_look_after_the_copy(site, on_written, pause):
 def test_an_adoption_whose_caller_is_cancelled_keeps_the_copy_that_its_commit_names():
     site = Site(Scripted(private_memory(), suspends=True), "")
     drive(site.backend.inner.write(site.path, [b"plain"]))
-    cancelled(site, site.client.segments.seal(site.path), partial(at_the_look_after_the_copy, site, lambda: None))
+    cancelled(site, seal(site.client, site.path), partial(at_the_look_after_the_copy, site, lambda: None))
     assert site.content() == b"plain"
 
 

@@ -7,6 +7,7 @@ import fsspec
 import pytest
 
 from rollingfs import AttributeMismatchError, BadOffsetError, RetentionPolicy
+from rollingfs.segment.verbs.append import extend
 from tests.support.cli import failed
 from tests.support.servers import require_module
 
@@ -29,14 +30,14 @@ def files_below(folder):
 def test_what_is_expected_of_a_segment_that_is_to_be_made_is_looked_at(fs):
     from rollingfs.format.transitions import Guard
 
-    extend, run = fs._client.segments.extend, fs._bridge.run
+    append, run = partial(extend, fs._client), fs._bridge.run
     path = fs._strip("log")
     with pytest.raises(BadOffsetError, match="is not there"):
-        run(extend(path, b"data", guard=Guard(expected_offset=1), create=True))
+        run(append(path, b"data", guard=Guard(expected_offset=1), create=True))
     with pytest.raises(AttributeMismatchError, match="is not there"):
-        run(extend(path, b"data", guard=Guard(expected_attrs={"batch": "1"}), create=True))
+        run(append(path, b"data", guard=Guard(expected_attrs={"batch": "1"}), create=True))
     assert not fs.exists("log")
-    run(extend(path, b"data", guard=Guard(expected_offset=0, expected_attrs={"batch": None}), create=True))
+    run(append(path, b"data", guard=Guard(expected_offset=0, expected_attrs={"batch": None}), create=True))
     assert fs.cat_file("log") == b"data"
 
 

@@ -20,11 +20,13 @@ from rollingfs.errors import RollingError
 from rollingfs.folders.folders import Folders
 from rollingfs.folders.listing import Listings
 from rollingfs.runtime.concurrency import drive
+from rollingfs.segment.verbs.append import append as append_segment
 from rollingfs.segment.verbs.concat import concat as concat_segment
 from rollingfs.segment.verbs.rename import rename
 from tests.support.examples import some
 from tests.support.faults import CLOCK, hurry
 from tests.support.life import World
+from tests.support.segment_verbs import VERBS
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks at open files by /proc")
 
@@ -143,7 +145,7 @@ def content(path):
 
 def of(verb, *args):
     """Calls a verb of the segment."""
-    return lambda world, top: drive(getattr(world.client.segments, verb)(f"{top}/a/log", *args))
+    return lambda world, top: drive(VERBS[verb](world.client, f"{top}/a/log", *args))
 
 
 append, append_chunks, overwrite = of("append", [NEW]), of("append", [NEW * 9]), of("overwrite", [NEW])
@@ -158,7 +160,7 @@ def append_thrice(world, top):
 def append_with_attributes(world, top):
     """The second replaces the header, with the record of the first folded in."""
     world.append(f"{top}/a/log", NEW[:3])
-    drive(world.client.segments.append(f"{top}/a/log", [NEW[3:]], attrs={"key": "value"}))
+    drive(append_segment(world.client, f"{top}/a/log", [NEW[3:]], attrs={"key": "value"}))
 
 
 def create(world, top):

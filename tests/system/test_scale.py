@@ -12,6 +12,9 @@ from rollingfs.format import line_codec, names
 from rollingfs.format.header import LOOSE_CHUNKS_MAX, TEXT_BYTES_MAX
 from rollingfs.runtime.concurrency import drive
 from rollingfs.segment.at import At
+from rollingfs.segment.verbs.append import append
+from rollingfs.segment.verbs.create import create
+from rollingfs.segment.verbs.truncate import truncate
 from tests.support.backends import Scripted, private_memory
 from tests.support.strategies import chunks, pages
 
@@ -57,21 +60,21 @@ def test_each_operation_asks_the_same_of_the_store_at_every_size(segment):
     assert segment.asked(segment.read(middle + 1, 0)) == {"read_if_changed": 1, "read_range": 1}
     drive(client.abilities(PATH))  # the store is probed by then
     for _ in range(3):
-        assert segment.asked(client.segments.append(PATH, b"x" * 100)) == {"replace": 1}
+        assert segment.asked(append(client, PATH, b"x" * 100)) == {"replace": 1}
     first_in_page = segment.count > LOOSE_CHUNKS_MAX
-    asked = segment.asked(client.segments.truncate(PATH, CHUNK_BYTES))
+    asked = segment.asked(truncate(client, PATH, CHUNK_BYTES))
     assert asked == Counter(replace=1, read=first_in_page, delete=1)
-    assert segment.asked(client.segments.truncate(PATH, 2 * CHUNK_BYTES)) == {"replace": 1, "delete": 1}
+    assert segment.asked(truncate(client, PATH, 2 * CHUNK_BYTES)) == {"replace": 1, "delete": 1}
 
 
 def test_beyond_the_loose_chunks_the_pages_are_written_beside_the_chunk_that_makes_them_due():
     backend = Scripted(private_memory())
     client = At.of(backend, RollingPolicy(1, None, 0))
-    drive(client.segments.create(PATH))
+    drive(create(client, PATH))
     for _ in range(LOOSE_CHUNKS_MAX):
-        drive(client.segments.append(PATH, b"x"))
+        drive(append(client, PATH, b"x"))
     backend.calls.clear()
-    drive(client.segments.append(PATH, b"x"))
+    drive(append(client, PATH, b"x"))
     *before, last = backend.calls
     assert [verb for verb, _ in before] == ["write", "write"]
     assert last == ("replace", names.header_path(PATH))

@@ -12,6 +12,7 @@ import pytest
 
 from rollingfs import RollingPolicy
 from rollingfs.format import names
+from rollingfs.segment.verbs.stage import stage as stage_segment
 from rollingfs.write import chunk_writer, ingest
 from rollingfs.write.chunk_writer import ChunkWriter
 from rollingfs.write.ingest import PIECE_BYTES, SMALL_BYTES_MAX
@@ -186,7 +187,7 @@ def test_a_source_that_is_read_from_the_same_loop_does_not_wait_for_itself():
 
 
 def stage(site, data):
-    return site.run(site.client.segments.stage(site.path, data))
+    return site.run(stage_segment(site.client, site.path, data))
 
 
 def test_receipts_are_small_picklable_and_committed_together_in_their_order(site):
@@ -213,7 +214,7 @@ def test_one_receipt_twice_is_refused_and_writes_nothing(site, how):
 
 
 def test_a_receipt_for_another_segment_is_refused_and_none_is_staged_again(site):
-    receipt = site.run(site.client.segments.stage(site.path + "-other", b"x"))
+    receipt = site.run(stage_segment(site.client, site.path + "-other", b"x"))
     site.create()
     with pytest.raises(ValueError, match=r"staged for .*-other cannot be committed to"):
         site.append([receipt])

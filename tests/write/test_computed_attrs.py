@@ -6,6 +6,7 @@ from pathlib import Path
 
 from rollingfs import RollingFileSystem, core
 from rollingfs.errors import RollingError
+from rollingfs.segment.verbs.append import extend
 from tests.support.schedules import in_threads
 
 APPENDS = 40
@@ -23,7 +24,7 @@ def test_they_are_computed_for_the_header_of_the_commit_or_refuse_it(tmp_path: P
             return {"seen": " ".join([*seen, f"{number % 10}:{offset}"])}
 
         try:
-            core(fs).run(core(fs).client.segments.extend(path, b"%d" % (number % 10), attrs=attrs))
+            core(fs).run(extend(core(fs).client, path, b"%d" % (number % 10), attrs=attrs))
         except RollingError:
             refused.append(number)
 

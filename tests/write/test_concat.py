@@ -20,6 +20,7 @@ from rollingfs.runtime.concurrency import drive
 from rollingfs.segment.at import COMMIT_TIMEOUT_S, At
 from rollingfs.segment.files.moves import Source, mark_all
 from rollingfs.segment.verbs import concat as concat_module
+from rollingfs.segment.verbs.append import append
 from rollingfs.segment.verbs.concat import concat
 from tests.support.backends import Counting, Scripted, private_memory
 from tests.support.life import Turned, World
@@ -149,7 +150,7 @@ def test_a_concat_of_many_sources_is_done_beside_one_that_appends_all_the_time()
     async def append_until(moved):
         nonlocal appended
         while not moved.done():
-            await appender.segments.append(target, b".")
+            await append(appender, target, b".")
             appended += 1
 
     async def race():

@@ -11,6 +11,9 @@ import pytest
 from rollingfs import errors
 from rollingfs.format.transitions import Guard
 from rollingfs.runtime.concurrency import drive
+from rollingfs.segment.verbs.append import extend
+from rollingfs.segment.verbs.delete import delete
+from rollingfs.segment.verbs.stage import stage
 from rollingfs.write.ingest import SMALL_BYTES_MAX
 from tests.support.backends import fail, raises
 from tests.support.schedules import in_threads
@@ -110,7 +113,7 @@ def gathered(site, *calls):
 
 
 def test_a_refused_append_does_not_spoil_those_it_was_gathered_with(site):
-    receipt = site.run(site.client.segments.stage(site.path, b"gone"))
+    receipt = site.run(stage(site.client, site.path, b"gone"))
     drive(site.backend.inner.delete([receipt.chunks[0].path]))
     aged = tuple(replace(chunk, stored_at=chunk.stored_at - 2 * 3600) for chunk in receipt.chunks)
     expired = type(receipt)(receipt.path, aged, receipt.id)
@@ -142,7 +145,7 @@ def test_no_append_is_lost_in_the_queue_however_threads_take_turns(site):
 def test_an_append_that_loses_the_race_to_create_comes_after_the_winner(site, data):
     site.path += "-new"
     site.backend.plan("create", HEADER, before=partial(site.by_another, "overwrite", [b"first"]))
-    assert site.run(site.client.segments.extend(site.path, data, create=True)).offset == 5
+    assert site.run(extend(site.client, site.path, data, create=True)).offset == 5
     assert site.content() == b"first" + data
     assert len(site.chunk_files()) == len(site.segment().chunks)
 
@@ -155,7 +158,7 @@ def test_a_plain_file_that_is_replaced_while_it_is_deleted_is_deleted_as_it_is_t
     site.path += "-plain"
     drive(site.backend.inner.write(site.path, [b"plain"]))
     site.backend.plan("delete_if", site.path, before=write_again)
-    site.run(site.client.segments.delete(site.path))
+    site.run(delete(site.client, site.path))
     assert site.backend.count("delete_if") >= 2
     with pytest.raises(FileNotFoundError):
         site.content()

@@ -12,6 +12,7 @@ from rollingfs.commit.commits import Commits
 from rollingfs.format import codec
 from rollingfs.format.transitions import Guard
 from rollingfs.runtime.concurrency import drive
+from rollingfs.segment.verbs.append import append
 from rollingfs.write import group_commit, ingest
 from tests.support.backends import Scripted, private_memory, raises
 from tests.support.examples import some
@@ -249,7 +250,7 @@ def test_the_deadline_of_a_leader_is_not_that_of_a_younger_follower(site):
     site.client.commits.timeout_s = 0.05
 
     def lose():
-        drive(site.other().segments.append(site.path, b"."))
+        drive(append(site.other(), site.path, b"."))
         time.sleep(0.06)  # beyond the leader's deadline
 
     site.backend.plan("replace", HEADER, before=lose)
@@ -270,7 +271,7 @@ def test_an_error_that_is_no_answer_of_the_store_is_judged_by_a_look(site, error
     site.backend.plan("replace", HEADER, before=fall)
     with pytest.raises(errors.AppendOutcomeUnknown, match="in the middle of it"):
         site.append(b"who knows")
-    site.backend.plan("replace", HEADER, before=lambda: (drive(site.other().segments.append(site.path, b"+")), fall()))
+    site.backend.plan("replace", HEADER, before=lambda: (drive(append(site.other(), site.path, b"+")), fall()))
     with pytest.raises(error):
         site.append(b"never")
     assert site.content() == b"there+"

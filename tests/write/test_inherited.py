@@ -43,7 +43,7 @@ def test_a_look_that_is_under_way_when_the_client_forgets_is_not_believed():
 
     def change() -> None:
         drive(verbs(writer).set_rolling(PolicyChange(max_bytes=77)))
-        world.client.segments.inherited.forget()
+        world.client.inherited.forget()
 
     world.backend.plan("read", "/root/$stream$header", after=change)
     assert world.header(world.create("/root/a")).policy.max_bytes == 33

@@ -14,9 +14,11 @@ from rollingfs.runtime.bridge import Bridge
 from rollingfs.runtime.concurrency import drive
 from rollingfs.segment.at import At
 from rollingfs.segment.verbs.concat import concat
+from rollingfs.segment.verbs.delete import delete
 from tests.support.backends import Scripted, fail, private_memory, raises
 from tests.support.examples import slowly
 from tests.support.life import Turned, World
+from tests.support.segment_verbs import VERBS
 from tests.support.small import shrink_pages
 
 COUNT = 40
@@ -85,7 +87,7 @@ def test_all_requests_of_a_phase_are_under_way_at_once(site):
 
 
 def test_sources_are_read_again_where_the_target_was_replaced_after_the_first_mark(site):
-    site.backend.plan("put", before=lambda: drive(At.of(site.store).segments.append(TARGET, b"!")))
+    site.backend.plan("put", before=lambda: drive(VERBS["append"](At.of(site.store), TARGET, b"!")))
     site.concat()
     assert site.backend.count("read_if_changed") >= COUNT
     assert site.content() == b"t!" + JOINED
@@ -235,7 +237,7 @@ def test_ctrl_c_amid_a_phase_waits_for_the_verdict(site, monkeypatch, nth, outco
 
     site.backend.plan("replace", SOURCES[20] + "$header", skips=nth, before=lambda: asyncio.sleep(SLOW_S))
     if outcome == "not committed":
-        drive(refusal.segments.delete(SOURCES[0]))
+        drive(delete(refusal, SOURCES[0]))
     monkeypatch.setattr("rollingfs.runtime.bridge.wait", interrupted)
     with pytest.raises(AppendInterrupted) as caught:
         site.concat(commits=TARGET)

@@ -31,6 +31,7 @@ from rollingfs.runtime.clock import Moment
 from rollingfs.runtime.concurrency import backoff_s
 from rollingfs.runtime.values import value_class
 from rollingfs.segment.at import At
+from rollingfs.segment.files.adopt import adopt
 from rollingfs.write.whole import remove_grave
 
 logger = logging.getLogger("rollingfs")
@@ -191,7 +192,7 @@ async def _mark(at: At, source: Source, incarnation: str, txns: Set[str], deadli
             await _refuse_plain(at, source.path)
         plain = await at.lookup.plain(source.path, Loaded(None, None))
         await check_passes(at, source.path, shadow(plain), deadline_s)
-        if not await at.segments.adopt(source.path):
+        if not await adopt(at, source.path):
             raise
         committed = await at.commits.commit(source.path, step, fresh=True, deadline_s=deadline_s)
     assert committed.header is not None

@@ -26,6 +26,7 @@ from rollingfs.format.transitions import NO_GUARD, Guard
 from rollingfs.read.revalidate import OUTDATED
 from rollingfs.read.snapshot import Snapshot
 from rollingfs.segment.at import At
+from rollingfs.segment.files.adopt import adopt
 from rollingfs.segment.files.join_looks import JoinLooks, seen
 from rollingfs.segment.files.moves import Marked, MarkLostError, frozen_headers, move
 from rollingfs.write.append_to_header import grow
@@ -186,7 +187,7 @@ async def _made(at: At, target: str, base: Loaded, incarnation: str) -> Header:
     """The empty header of a target that is missing."""
     if await at.contents.room(target, base) is not None:
         raise MarkLostError(f"{target} is a plain file now: it is to be adopted first")
-    return transitions.create(base.header, incarnation, await at.segments.inherited.policy(target), at.now_ms())
+    return transitions.create(base.header, incarnation, await at.inherited.policy(target), at.now_ms())
 
 
 async def _target(at: At, target: str, guard: Guard, fresh: str | None) -> str:
@@ -209,7 +210,7 @@ async def _target(at: At, target: str, guard: Guard, fresh: str | None) -> str:
         logger.debug("%s: looking at the target again", target)
     while True:
         loaded = await at.headers.load(target)
-        if not loaded.live and await at.segments.adopt(target, guard.segment):
+        if not loaded.live and await adopt(at, target, guard.segment):
             continue
         if not loaded.live and guard.segment is None:
             await at.contents.check_no_folder(target)

@@ -42,12 +42,14 @@ from rollingfs.read.snapshot import Snapshot
 from rollingfs.runtime.clock import Moment
 from rollingfs.runtime.steps import Steps
 from rollingfs.segment.at import At
+from rollingfs.segment.files.adopt import adopt
 from rollingfs.segment.files.copy_bytes import pass_through
 from rollingfs.segment.files.erase_leftovers import kept_versions, leftovers
 from rollingfs.segment.files.erased import Erased, Remains
 from rollingfs.segment.files.replace_chunks import is_there
 from rollingfs.segment.files.tier_lines import young_line
 from rollingfs.segment.verbs.collect import collect, settle
+from rollingfs.segment.verbs.truncate import cut_head
 from rollingfs.write.append_to_header import behead
 
 logger = logging.getLogger("rollingfs")
@@ -99,14 +101,14 @@ async def erase(at: At, path: str, offset: int, guard: Guard = NO_GUARD) -> Eras
     OSError
         Its text says whether the segment is cut already, and not all old files could be deleted. Call it again.
     """
-    if not await at.segments.adopt(path, guard.segment):
+    if not await adopt(at, path, guard.segment):
         raise transitions.missing(path)
     try:
         return await at.with_room(path, partial(_erase, at, path, offset, guard))
     except OSError as error:
         if error.errno not in FULL:
             raise
-        before = (await at.segments.behead(path, offset, guard)).base
+        before = (await cut_head(at, path, offset, guard)).base
         logger.info("%s: no room to write what it retains, so it was truncated first: %s", path, error)
     did = await at.with_room(path, partial(_erase, at, path, offset, guard))
     return replace(did, bytes=did.start - before.start) if before is not None else did

@@ -32,6 +32,7 @@ from rollingfs.runtime.clock import Moment
 from rollingfs.runtime.steps import Progress, Steps
 from rollingfs.runtime.values import value_class
 from rollingfs.segment.at import At
+from rollingfs.segment.files.adopt import new_header
 from rollingfs.segment.files.copy_bytes import copy_range
 from rollingfs.segment.files.rebuild_evidence import (
     AmbiguousRebuildError,
@@ -315,7 +316,7 @@ async def _commit(at: At, to: str, found: Plan, stored: Sequence[Stored], upload
     async def step(base: Loaded, attempt: Attempt) -> Header | None:
         if base.live or await at.contents.room(to, base) is not None:
             raise transitions.exists(to)
-        header = at.segments.adoption.new(base.header, await at.segments.inherited.policy(to))
+        header = new_header(at, base.header, await at.inherited.policy(to))
         young = [await attempt.files.young(one) for one in stored]
         entries = tuple(one.chunk(to, piece.start) for one, piece in zip(young, found.pieces, strict=True))
         return replace(header, start=found.start, entries=entries)

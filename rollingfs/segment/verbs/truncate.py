@@ -9,9 +9,16 @@ from __future__ import annotations
 import errno
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from functools import partial
 from typing import TypeVar
 
-from rollingfs.errors import BadOffsetError, WholeFileError
+from rollingfs.commit.attempt import Attempt
+from rollingfs.commit.drop_files import finish_drops, try_drops
+from rollingfs.commit.header_cache import Loaded
+from rollingfs.commit.operation import Committed
+from rollingfs.commit.uploads import Uploads
+from rollingfs.errors import BadOffsetError, WholeFileError, if_interrupted
+from rollingfs.format import transitions
 from rollingfs.format.header import Header
 from rollingfs.format.parquet_chunks import gaps, groups_before
 from rollingfs.format.parquet_footer import MAGIC, JoinedFile, ended, join, last_groups, understood
@@ -21,9 +28,13 @@ from rollingfs.read.ends import ends_of, format_of
 from rollingfs.read.revalidate import OUTDATED
 from rollingfs.read.snapshot import Snapshot
 from rollingfs.runtime.concurrency import backoff_s
+from rollingfs.runtime.meters import OVERWRITE
 from rollingfs.runtime.values import value_class
 from rollingfs.segment.at import At
-from rollingfs.write.ingest import PIECE_BYTES
+from rollingfs.segment.files.adopt import commit_live, header_of
+from rollingfs.segment.files.intakes import addition
+from rollingfs.write.append_to_header import as_items, behead, grow
+from rollingfs.write.ingest import PIECE_BYTES, Data, Intake, Items
 from rollingfs.write.parquet_footers import footer_of, is_last_of_several
 
 T = TypeVar("T")
@@ -160,8 +171,8 @@ async def commit_cut(at: At, view: Snapshot, cut: Cut, guard: Guard) -> Header:
     """
     guard = replace(_bound(guard, view), expected_offset=view.length, expected_start=view.start)
     if cut.copied == (0, 0):
-        return await at.segments.renew(view.path, cut.footer, guard, cut.at)
-    intake, (position, end) = at.segments.addition(view.path, guard), cut.copied
+        return await renew(at, view.path, cut.footer, guard, cut.at)
+    intake, (position, end) = addition(at, view.path, guard), cut.copied
     try:
         while position < end:
             await intake.take(await at.fetcher.read(view, position, min(position + PIECE_BYTES, end)))
@@ -171,7 +182,7 @@ async def commit_cut(at: At, view: Snapshot, cut: Cut, guard: Guard) -> Header:
     except BaseException:
         await intake.abort()
         raise
-    return await at.segments.renew(view.path, intake, guard, cut.at)
+    return await renew(at, view.path, intake, guard, cut.at)
 
 
 def _bound(guard: Guard, view: Snapshot) -> Guard:
@@ -186,3 +197,51 @@ def _whole(path: str, name: str, offset: int) -> WholeFileError:
         f"{path} is a {name} file, and its bytes from offset {offset} on may be none: nothing was dropped. "
         f"as_bytes=True drops the bytes all the same{by_group}"
     )
+
+
+async def truncate(at: At, path: str, offset: int, guard: Guard = NO_GUARD) -> int:
+    """Drop the bytes before `offset`; returns how many bytes wait for the collection of other folders."""
+    return header_of(await cut_head(at, path, offset, guard)).waiting_bytes
+
+
+async def cut_head(at: At, path: str, offset: int, guard: Guard = NO_GUARD) -> Committed:
+    """`truncate`, which returns the headers before and after.
+
+    Raises
+    ------
+    BadOffsetError
+        The offset is negative or beyond the end.
+    """
+
+    async def step(base: Loaded, attempt: Attempt) -> Header | None:
+        found = transitions.check(base.header, guard, path)
+        changed = await behead(at, path, found, offset)
+        return None if changed is found else changed
+
+    committed = await at.with_room(path, partial(commit_live, at, path, step, guard))
+    with if_interrupted(path, "committed"):
+        await finish_drops(at.commits, path, header_of(committed))
+    return committed
+
+
+async def renew(at: At, path: str, data: Data | Intake, guard: Guard, start: int | None = None) -> Header:
+    """Append data and move the start in one commit, by default to the data, which then replaces all bytes.
+
+    Raises
+    ------
+    FileNotFoundError, SegmentSealedError, FencedError, BadOffsetError
+        Nothing was written.
+    """
+
+    async def commit(items: Items, uploads: Uploads) -> Header:
+        async def step(base: Loaded, attempt: Attempt) -> Header | None:
+            found = transitions.check(base.header, guard, path)
+            transitions.check_open(found, path)
+            beheaded = await behead(at, path, found, found.length if start is None else start)
+            return await grow(beheaded, await as_items(items, attempt.files), attempt.files)
+
+        return header_of(await commit_live(at, path, step, guard, [uploads]))
+
+    header = await addition(at, path, guard).commit(OVERWRITE, data, commit)
+    await try_drops(at.commits, path, header)
+    return header

@@ -17,6 +17,8 @@ from rollingfs.parquet import files, grow
 from rollingfs.parquet.files import of_file
 from rollingfs.policy import RollingPolicy
 from rollingfs.read.snapshot import Snapshot
+from rollingfs.segment.verbs.append import extend
+from rollingfs.segment.verbs.create import overwrite
 from rollingfs.spark.source import places, segments
 from rollingfs.spark.source.formats import PARQUET
 from rollingfs.spark.source.loops import ATTRIBUTE_PREFIX
@@ -85,7 +87,7 @@ class SegmentCommit:
         if not given:
             return
         # an option is the default of what no folder says; a segment that was moved may not follow its folders yet
-        inherited = core(self.fs).client.segments.inherited
+        inherited = core(self.fs).client.inherited
         meant, kept = (
             core(self.fs).run(inherited.policy(self.path, one)) for one in (replace(policy, **given), policy)
         )
@@ -134,17 +136,16 @@ class SegmentCommit:
         return [self.options.form.nothing(self.schema)] if is_empty else []
 
     def _write(self, data: Sequence[Any], attrs: Mapping[str, str], guard: Guard) -> None:
-        segment_verbs = core(self.fs).client.segments
 
         def with_batches(present: Mapping[str, str], offset: int) -> Mapping[str, str | None]:
             # a batch of another query that is overwritten has taken place: it must not come again
             return {key: present[key] for key in present if key.startswith(ATTRIBUTE_PREFIX)} | dict(attrs)
 
         if self.overwrite:
-            call: Any = segment_verbs.overwrite(self.path, data, attrs=with_batches, guard=guard)
+            call: Any = overwrite(core(self.fs).client, self.path, data, attrs=with_batches, guard=guard)
         else:
             # the same commit makes the segment if it is missing
-            call = segment_verbs.extend(self.path, data, attrs=attrs, guard=guard, create=True)
+            call = extend(core(self.fs).client, self.path, data, attrs=attrs, guard=guard, create=True)
         core(self.fs).run(call, commits=self.path)
 
     def _grow(self, attrs: Mapping[str, str], expected_attrs: Mapping[str, str | None]) -> None:

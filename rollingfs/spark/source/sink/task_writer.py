@@ -18,6 +18,7 @@ from rollingfs.fs.core import core
 from rollingfs.fs.filesystem import RollingFileSystem
 from rollingfs.parquet.encoding import Encoder
 from rollingfs.runtime.values import value_class
+from rollingfs.segment.verbs.stage import stage
 from rollingfs.spark.source import loops, places, rows
 from rollingfs.spark.source.formats import compression
 from rollingfs.spark.source.loops import QUERY_ID
@@ -163,9 +164,9 @@ class TaskWriter:
         if not pieces:
             return []
         fs = places.filesystem(self.options)
-        stage, runtime = core(fs).client.segments.stage, core(fs).client.runtime
-        calls = [partial(stage, segment_path(fs, self.options, piece.name), piece.data) for piece in pieces]
-        receipts = core(fs).run(runtime.gather(calls, core(fs).client.backend.capability.requests_max))
+        at = core(fs).client
+        calls = [partial(stage, at, segment_path(fs, self.options, piece.name), piece.data) for piece in pieces]
+        receipts = core(fs).run(at.runtime.gather(calls, at.backend.capability.requests_max))
         return [Written(piece.name, staged, piece.footer) for piece, staged in zip(pieces, receipts, strict=True)]
 
 

@@ -1,0 +1,87 @@
+"""Append: data at the end of a segment, in one commit."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from rollingfs.commit.uploads import Uploads
+from rollingfs.errors import ConflictError, if_interrupted
+from rollingfs.format import transitions
+from rollingfs.format.transitions import NO_GUARD, Attrs, Guard
+from rollingfs.runtime.meters import APPEND
+from rollingfs.segment.at import At
+from rollingfs.segment.files.adopt import ADOPTIONS_MAX, adopt
+from rollingfs.segment.files.intakes import addition
+from rollingfs.segment.verbs.create import replace_content
+from rollingfs.write import ingest
+from rollingfs.write.group_commit import Append, Written, append_together
+from rollingfs.write.ingest import Data, Intake, Items
+
+
+async def append(at: At, path: str, data: Data | Intake, *, attrs: Attrs | None = None, guard: Guard = NO_GUARD) -> int:
+    """Append data, in one commit; returns the offset at which it begins.
+
+    Raises
+    ------
+    FileNotFoundError
+        Nothing is there.
+    SegmentSealedError, FencedError, BadOffsetError, AttributeMismatchError, FolderOccupiedError
+        Nothing was written.
+    AppendOutcomeUnknown
+        Whether it took place cannot be said.
+    """
+    return (await extend(at, path, data, attrs=attrs, guard=guard)).offset
+
+
+async def extend(
+    at: At,
+    path: str,
+    data: Data | Intake,
+    *,
+    attrs: Attrs | None = None,
+    guard: Guard = NO_GUARD,
+    create: bool = False,
+) -> Written:
+    """`append`, which with `create` makes the segment where nothing is.
+
+    Parameters
+    ----------
+    attrs
+        Or a function of the segment's attributes and the offset of the data, which is called at each attempt to
+        commit. What it raises, as a `RollingError`, refuses the append.
+    """
+    if attrs:
+        transitions.check_attrs(attrs, path)
+    if type(data) is bytes and len(data) <= ingest.SMALL_BYTES_MAX:  # the caller holds them: nothing is to be taken
+        call = _extend(at, path, attrs or {}, guard, create, [data])
+        return await at.meters.measure(APPEND, at.runtime.shield(call), len(data))
+    commit = partial(_extend, at, path, attrs or {}, guard, create)
+    return await addition(at, path, guard, create=create).commit(APPEND, data, commit)
+
+
+async def _extend(
+    at: At, path: str, attrs: Attrs, guard: Guard, create: bool, data: Items, uploads: Uploads | None = None
+) -> Written:
+    is_bound = False
+    for _ in range(ADOPTIONS_MAX):
+        try:
+            return await append_together(at.commits, path, Append(data, guard, attrs, uploads))
+        except FileNotFoundError:
+            if guard.segment is not None and (is_bound or not guard.is_plain):
+                raise
+            with if_interrupted(path, "not committed"):
+                is_adopted = await adopt(at, path, guard.segment)
+            if is_adopted:
+                is_bound = True
+                continue
+            if guard.is_plain:
+                raise
+            if not create:
+                await at.contents.check_no_folder(path)
+                raise
+        try:
+            header = await replace_content(at, path, attrs, guard, True, data, uploads)
+        except FileExistsError:
+            continue  # another client has created it just now
+        return Written(header.start, header)
+    raise ConflictError(f"{path}: it is created and deleted too often to be appended to; nothing was written")

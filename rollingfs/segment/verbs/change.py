@@ -1,0 +1,56 @@
+"""Change: the header of a live segment becomes what a rule makes of it: sealed, owned, with another policy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from rollingfs.commit.attempt import Attempt
+from rollingfs.commit.header_cache import Loaded
+from rollingfs.format import transitions
+from rollingfs.format.header import Header
+from rollingfs.format.transitions import NO_GUARD, Guard
+from rollingfs.segment.at import At
+from rollingfs.segment.files.adopt import commit_live, header_of
+
+
+async def change(at: At, path: str, rule: Callable[[Header], Header], guard: Guard = NO_GUARD) -> Header:
+    """Commit what a rule makes of a live header, unless that is the header itself.
+
+    Raises
+    ------
+    FileNotFoundError
+        Nothing is there.
+    FencedError, AttributeMismatchError
+        The guard forbids it; nothing was written.
+    """
+
+    async def step(base: Loaded, attempt: Attempt) -> Header | None:
+        found = transitions.check(base.header, guard, path)
+        changed = rule(found)
+        return None if changed == found and changed.policy.own == found.policy.own else changed
+
+    return header_of(await commit_live(at, path, step, guard))
+
+
+async def seal(at: At, path: str, guard: Guard = NO_GUARD) -> int:
+    """Let the segment take no more bytes; returns its length."""
+    return (await change(at, path, transitions.seal, guard)).length
+
+
+async def acquire(at: At, path: str, owner: str, guard: Guard = NO_GUARD) -> Header:
+    """Take the segment exclusively, also from another owner; the header's epoch is that of the new handle."""
+    if not owner:
+        raise ValueError(f"{path}: an owner needs a name")
+
+    async def step(base: Loaded, attempt: Attempt) -> Header | None:
+        found = transitions.live(base.header, path)
+        transitions.check(found, replace(guard, epoch=found.epoch if found.owner else None), path)
+        return transitions.acquire(found, owner)
+
+    return header_of(await commit_live(at, path, step, guard))
+
+
+async def release(at: At, path: str, guard: Guard) -> None:
+    """Give an exclusively held segment back."""
+    await change(at, path, transitions.release, guard)
