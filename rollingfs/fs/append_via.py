@@ -19,7 +19,13 @@ from http import HTTPStatus
 from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
-from rollingfs.errors import AppendOutcomeUnknown, CommitTimeoutError, FencedError, SegmentSealedError
+from rollingfs.errors import (
+    AppendOutcomeUnknown,
+    CommitTimeoutError,
+    FencedError,
+    SegmentSealedError,
+    UnsafeBackendError,
+)
 from rollingfs.format.append_keys import gone_of
 from rollingfs.format.header import Phase
 from rollingfs.runtime.concurrency import backoff_s
@@ -40,6 +46,7 @@ UNCHANGED = "nothing was changed"
 AGAIN = {HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE}
 """Statuses of an append that was not made now, and may be made later."""
 REFUSALS = {"FileNotFound": FileNotFoundError, "SegmentSealed": SegmentSealedError, "Fenced": FencedError}
+REFUSALS |= {"UnsafeBackend": UnsafeBackendError, "LostCommit": UnsafeBackendError}
 REFUSALS |= {"Status401": PermissionError, "Status403": PermissionError}
 """The errors for refusals by their titles; `OSError` for any other."""
 

@@ -19,9 +19,11 @@ from urllib.parse import quote, urlsplit
 import pytest
 
 from rollingfs import AppendInterrupted, AppendOutcomeUnknown, CommitTimeoutError, RollingFileSystem, SegmentSealedError
+from rollingfs.errors import UnsafeBackendError, lost_commit
 from rollingfs.format.append_keys import WRITERS
 from rollingfs.fs.append_via import VIA_BYTES_MAX
 from rollingfs.logging import RollingHandler
+from rollingfs.server.problems import problem_fields, status_of
 from tests.server.conftest import Process, serving
 from tests.support.forks import is_so_in_child, needs_fork
 from tests.support.servers import new_bucket
@@ -83,6 +85,9 @@ class Relay:
                     plan()
                 if plan == "request lost":
                     return
+                if isinstance(plan, Exception):
+                    client.sendall(answered(plan))
+                    continue
                 with socket.create_connection(self.to, 60) as onward:
                     onward.sendall(request.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n", 1))
                     answer = b"".join(iter(lambda sock=onward: sock.recv(1 << 16), b""))
@@ -97,6 +102,12 @@ class Relay:
         with contextlib.suppress(OSError):  # it is closed already
             self.listener.shutdown(socket.SHUT_RDWR)
         self.listener.close()
+
+
+def answered(error: Exception) -> bytes:
+    """The answer of a server to an append that fails so."""
+    fields = json.dumps(problem_fields(error, "", changes=True)).encode()
+    return b"HTTP/1.1 %d x\r\ncontent-length: %d\r\n\r\n%s" % (status_of(error), len(fields), fields)
 
 
 @pytest.fixture
@@ -159,6 +170,17 @@ def test_refusals_are_the_usual_errors(seaweed, bucket, path, server):
     other.create(path)
     assert [fs.append(path, b"yz"), fs.append(path, b"yz")] == [0, 2]
     assert fs.cat_file(path) == b"yzyz"
+
+
+@pytest.mark.parametrize(
+    "error", [lost_commit("x", 3, 5, b"ab"), UnsafeBackendError("x: it is unsafe")], ids=["lost", "unsafe"]
+)
+def test_a_server_on_an_unsafe_store_is_one(seaweed, bucket, path, relay, error):
+    fs = opened(seaweed, f"{relay.url}/{bucket}/logs")
+    fs.create(path)
+    relay.plans = [error]
+    with pytest.raises(UnsafeBackendError, match="nothing was written: x: "):
+        fs.append(path, b"x")
 
 
 def test_a_repeat_after_a_seal_or_a_rename(seaweed, bucket, path, relay):

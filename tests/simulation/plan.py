@@ -33,7 +33,7 @@ LIES = (0.1, 0.5, 1.0)
 OF_LIES = (
     *("append", "append", "append", "append", "append", "append", "append_large", "stage", "append_staged", "create"),
     *("truncate", "seal", "overwrite", "acquire", "release", "delete", "collect", "consolidate", "roll", "read", "cat"),
-    *("listing", "open", "crash", "cancel"),
+    *("listing", "open", "crash", "cancel", "face"),
 )
 """The verbs of such a world: those whose loss takes nothing of others."""
 ALONE = {"erase", "lose_page"}
