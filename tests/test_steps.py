@@ -26,15 +26,15 @@ TAKING = frozenset(
 """Verbs that take something away, or make a second one of it: each site has its row in `STEPS`."""
 MOVING = frozenset({"mv", "mv_file", "move", "rename"})
 CHANGING = TAKING | frozenset(
-    {"seal", "truncate", "overwrite", "concat", "create", "append", "extend", "renew", "pipe_file", "pipe", "touch"}
+    {"seal", "truncate", "overwrite", "concat", "create", "append", "renew", "pipe_file", "pipe", "touch"}
     | {"mkdir", "makedirs", "release", "acquire", "retain", "trim", "offload", "onload", "consolidate", "roll"}
     | {"collect", "put_file"}
 )
 LOOKS = frozenset({"exists", "isfile", "isdir"})
 """Answers that are old when the next verb begins."""
-COMMON = frozenset({"append", "extend", "copy", "delete", "create", "move", "rename", "roll", "concat"})
+COMMON = frozenset({"append", "copy", "delete", "create", "move", "rename", "roll", "concat"})
 """Names that other things have as well: lists, modules. They count as verbs of what `OWNERS` has, and as imports."""
-OWNERS = frozenset({"fs", "_fs", "filesystem", "segments", "segment_verbs", "store", "folders", "backend", "handle"})
+OWNERS = frozenset({"fs", "_fs", "filesystem", "store", "folders", "backend", "handle"})
 
 STEPS: dict[tuple[str, str], tuple[str, str]] = {
     ("cli/change.py", "mv"): ("mv", "one verb"),
@@ -54,7 +54,7 @@ STEPS: dict[tuple[str, str], tuple[str, str]] = {
     ),
     ("server/webhdfs.py", "_delete"): ("delete", "one verb"),
     ("logging.py", "_append"): ("append append create", "no undo: who meets a segment of another is content"),
-    ("spark/source/sink/segment_commit.py", "_write"): ("extend overwrite", "one of two, by the mode"),
+    ("spark/source/sink/segment_commit.py", "_write"): ("append overwrite", "one of two, by the mode"),
     ("spark/stream_operations.py", "_drop"): ("retain trim", "one of two, by an option"),
     ("spark/stream_operations.py", "_join"): ("concat seal", "what is sealed stays so, and is joined by the next run"),
     ("demo.py", "append_months"): ("append create seal", "nobody else writes"),
@@ -65,7 +65,7 @@ STEPS: dict[tuple[str, str], tuple[str, str]] = {
 """Functions that take something away, or make several steps: their verbs, and why that is no undo and no look."""
 
 
-def _verbs(function: ast.AST, imported: set[str]) -> Iterator[tuple[str, ast.Call]]:
+def _verbs(function: ast.AST, imported: dict[str, str]) -> Iterator[tuple[str, ast.Call]]:
     """The verbs of a store that a function calls, without those of functions in it."""
     todo = list(ast.iter_child_nodes(function))
     while todo:
@@ -82,7 +82,7 @@ def _verbs(function: ast.AST, imported: set[str]) -> Iterator[tuple[str, ast.Cal
             owner = ast.unparse(target.value).rpartition(".")[2]
             is_meant = verb not in COMMON or owner in OWNERS
         else:
-            is_meant = name in imported
+            is_meant, verb = name in imported, imported.get(name, "")
         if is_meant and verb in CHANGING | LOOKS:
             yield verb, node
 
@@ -93,7 +93,7 @@ def _functions(source: str) -> Iterator[tuple[str, list[tuple[str, ast.Call]]]]:
     ours = [
         one for one in ast.walk(tree) if isinstance(one, ast.ImportFrom) and str(one.module).startswith("rollingfs")
     ]
-    imported = {alias.asname or alias.name for node in ours for alias in node.names}
+    imported = {alias.asname or alias.name: alias.name for node in ours for alias in node.names}
     for function in ast.walk(tree):
         if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
             yield function.name, list(_verbs(function, imported))

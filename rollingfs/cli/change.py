@@ -23,7 +23,7 @@ from rollingfs.fs.commit_on import CommitOn
 from rollingfs.fs.core import core
 from rollingfs.segment.files.erased import Erased
 from rollingfs.segment.files.intakes import addition
-from rollingfs.segment.verbs.append import extend
+from rollingfs.segment.verbs.append import append as append_segment
 from rollingfs.show.readable import count_text
 from rollingfs.write.ingest import PIECE_BYTES, Intake
 
@@ -118,7 +118,7 @@ def _append(place: Place, source: BufferedReader, guard: Guard, create: bool, ad
         core.run(intake.abort())
         raise
     size = intake.size
-    written = core.run(extend(core.client, path, intake, guard=guard, create=create), commits=path)
+    written = core.run(append_segment(core.client, path, intake, guard=guard, create=create), commits=path)
     return written.offset, size
 
 

@@ -20,7 +20,7 @@ from rollingfs.format.transitions import Guard
 from rollingfs.fs.commit_on import CommitOn
 from rollingfs.fs.core import Core
 from rollingfs.segment.files.adopt import adopt
-from rollingfs.segment.verbs.append import extend
+from rollingfs.segment.verbs.append import append
 from rollingfs.segment.verbs.create import create as create_segment
 
 LINE_FEED = b"\n"
@@ -164,7 +164,7 @@ class Pipe:
 
     def _append(self, data: bytes) -> None:
         writer = Writer(self._name, self._number, self._gone, self._segment)
-        call = extend(self.core.client, self.path, data, guard=Guard(self._segment), attrs=writer.attributes(len(data)))
+        call = append(self.core.client, self.path, data, guard=Guard(self._segment), attrs=writer.attributes(len(data)))
         self.core.run(call)
 
     def _said(self, size: int, error: Exception, is_unknown: bool) -> str:

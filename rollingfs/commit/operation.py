@@ -16,6 +16,12 @@ class Committed:
     base: Header | None
     header: Header | None
 
+    @property
+    def made(self) -> Header:
+        """Return the header that is there, of a commit whose step never leaves none."""
+        assert self.header is not None
+        return self.header
+
 
 @value_class
 class Operation:

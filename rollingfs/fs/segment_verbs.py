@@ -18,7 +18,7 @@ from rollingfs.fs.arguments import Attrs
 from rollingfs.fs.binding import Binding
 from rollingfs.policy import RollingPolicy
 from rollingfs.segment.files.intakes import addition, replacement
-from rollingfs.segment.verbs.append import extend
+from rollingfs.segment.verbs.append import append as append_segment
 from rollingfs.segment.verbs.change import acquire as acquire_segment, release as release_segment, seal as seal_segment
 from rollingfs.segment.verbs.create import create as create_segment, overwrite as overwrite_segment
 from rollingfs.write.ingest import Data, Intake
@@ -80,7 +80,7 @@ async def append(
         if offset is not None:
             return offset
     try:
-        written = await extend(at.client, at.path, data, attrs=attrs, guard=guard)
+        written = await append_segment(at.client, at.path, data, attrs=attrs, guard=guard)
     except FileNotFoundError as error:
         raise _how_to_create(at, error) from None
     at.advance(written.header)

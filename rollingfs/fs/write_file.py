@@ -21,7 +21,7 @@ from rollingfs.fs.core import Core
 from rollingfs.fs.unclosed import CommitsByClose, is_unwinding, tell_lost, watch
 from rollingfs.fs.write_buffer import WriteBuffer
 from rollingfs.segment.files.intakes import addition, replacement
-from rollingfs.segment.verbs.append import extend
+from rollingfs.segment.verbs.append import append
 from rollingfs.segment.verbs.change import release
 from rollingfs.segment.verbs.create import overwrite
 from rollingfs.write.ingest import Intake, as_bytes
@@ -230,7 +230,7 @@ class WriteFile(CommitsByClose):
             header = await overwrite(self._client, self.path, intake, attrs=self._attrs, create_only=self.mode == "xb")
         else:
             is_new = self._segment is None
-            written = await extend(self._client, self.path, intake, attrs=self._attrs, guard=self._guard, create=is_new)
+            written = await append(self._client, self.path, intake, attrs=self._attrs, guard=self._guard, create=is_new)
             header = written.header
         self._segment, self._is_there, self._attrs = header.segment, True, None
 

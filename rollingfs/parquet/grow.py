@@ -27,7 +27,7 @@ from rollingfs.parquet.encoding import Encoder, as_table, empty, encoded
 from rollingfs.parquet.files import RowsFile, of_file, refused
 from rollingfs.read.snapshot import Snapshot
 from rollingfs.runtime.values import value_class
-from rollingfs.segment.verbs.append import extend
+from rollingfs.segment.verbs.append import append as append_segment
 from rollingfs.segment.verbs.truncate import cut_groups, renew
 from rollingfs.write import parquet_footers
 
@@ -168,7 +168,7 @@ def commit(
         It was changed since; no byte was written.
     """
     guard = guard_of(view, expected_attrs)
-    call = extend(core(fs).client, path, list(data), attrs=attrs, guard=guard, create=view is None)
+    call = append_segment(core(fs).client, path, list(data), attrs=attrs, guard=guard, create=view is None)
     verdict.outcome = UNKNOWN
     offset = core(fs).run(call, commits=path).offset
     verdict.outcome = COMMITTED

@@ -21,7 +21,7 @@ from rollingfs.format.crc import crc32c
 from rollingfs.format.transitions import Guard
 from rollingfs.read.snapshot import Snapshot
 from rollingfs.segment.files.intakes import addition
-from rollingfs.segment.verbs.append import extend
+from rollingfs.segment.verbs.append import append
 from rollingfs.segment.verbs.concat import concat
 from rollingfs.stream.cut import StreamCut
 from rollingfs.write.group_commit import Written
@@ -216,7 +216,7 @@ class Store:
             raise
         size, key = intake.size, key() if callable(key) else key
         attrs = writer.attributes(size) if writer is not None else None if key is None else remembering(key, size)
-        call = extend(self.client, place, intake, attrs=attrs, guard=guard, **create)
+        call = append(self.client, place, intake, attrs=attrs, guard=guard, **create)
         try:
             return await asyncio.shield(self.run(call)), size
         except RollingError:  # the same append may have taken place before, and be the reason of the refusal

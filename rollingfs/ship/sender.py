@@ -17,7 +17,7 @@ from rollingfs.errors import (
 from rollingfs.format import transitions
 from rollingfs.format.transitions import Guard
 from rollingfs.fs.core import Core
-from rollingfs.segment.verbs.append import extend
+from rollingfs.segment.verbs.append import append
 from rollingfs.segment.verbs.change import seal
 
 T = TypeVar("T")
@@ -106,7 +106,7 @@ class Sender:
             guard, create = Guard(self.segment, expected_attrs=before), self.segment is None
             try:
                 written = self.core.run(
-                    extend(self.core.client, self.path, data(), attrs=after, guard=guard, create=create)
+                    append(self.core.client, self.path, data(), attrs=after, guard=guard, create=create)
                 )
             except AttributeMismatchError:
                 found = self._look()  # after a lost answer, an earlier try may be what is there

@@ -197,8 +197,7 @@ class Trimmer:
             after, start = await commit_cut(self.client, view, cut, guard), view.start
         else:
             committed = await cut_head(self.client, path, cut.at, guard)
-            assert committed.header is not None
-            after, start = committed.header, committed.base.start if committed.base is not None else 0
+            after, start = committed.made, committed.base.start if committed.base is not None else 0
         dropped = after.start - start
         return Trimmed(dropped, (), after.waiting_bytes, dropped={path: dropped} if dropped else {})
 

@@ -9,10 +9,10 @@ from rollingfs.folders.listing import Listings
 from rollingfs.format import names
 from rollingfs.runtime.concurrency import drive
 from rollingfs.segment.at import At
-from rollingfs.segment.verbs.append import append
 from rollingfs.segment.verbs.create import create
 from rollingfs.segment.verbs.delete import delete
 from tests.support.backends import limit, private_memory
+from tests.support.segment_verbs import append
 
 FOLDER = "/folder"
 ALIVE = ("plain", "live", "replaced")

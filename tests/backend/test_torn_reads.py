@@ -18,9 +18,9 @@ from rollingfs.errors import CorruptHeaderError
 from rollingfs.format import names
 from rollingfs.format.header import LOOSE_CHUNKS_MAX
 from rollingfs.segment.at import At
-from rollingfs.segment.verbs.append import append
 from tests.support.backends import LOOKS, Scripted, private_memory
 from tests.support.disks import mounted
+from tests.support.segment_verbs import append
 from tests.support.servers import new_bucket, rclone_server
 from tests.support.site import Site
 from tests.support.small import SMALL

@@ -26,11 +26,11 @@ from rollingfs.errors import CorruptHeaderError
 from rollingfs.format import names
 from rollingfs.format.header import AGE_S_MAX, GRACE_S
 from rollingfs.runtime.concurrency import SyncRuntime, drive
-from rollingfs.segment.verbs.append import append
 from rollingfs.segment.verbs.change import acquire
 from tests.support.faults import Store
 from tests.support.life import pieces_of
 from tests.support.schedules import at_line, in_threads, interrupt
+from tests.support.segment_verbs import append
 from tests.support.site import Site
 from tests.support.small import DATA, client, shrink_pages
 

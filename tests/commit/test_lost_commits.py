@@ -20,12 +20,11 @@ from rollingfs.format import names
 from rollingfs.format.codec import parse_header
 from rollingfs.format.header import AGE_S_MAX, COMMITS_MAX
 from rollingfs.segment.at import At
-from rollingfs.segment.verbs.append import append
 from rollingfs.segment.verbs.change import seal
 from rollingfs.segment.verbs.create import create, overwrite as overwrite_segment
 from rollingfs.segment.verbs.rename import rename
 from tests.support.backends import Scripted, private_memory
-from tests.support.segment_verbs import VERBS
+from tests.support.segment_verbs import VERBS, append
 from tests.support.site import Site
 
 NAME = "http://store/bucket"

@@ -16,10 +16,10 @@ from rollingfs.commit.turns import CLAIMED_S_MAX, Turns
 from rollingfs.format.header import Commit, Header
 from rollingfs.runtime.concurrency import drive
 from rollingfs.segment.at import At
-from rollingfs.segment.verbs.append import append
 from rollingfs.segment.verbs.create import create
 from rollingfs.segment.verbs.delete import delete
 from tests.support.backends import private_memory
+from tests.support.segment_verbs import append
 
 SEGMENT = "7b0c2f6e-4d11-4c53-9b0e-0d3a5f9c1e27"
 

@@ -14,7 +14,6 @@ from rollingfs.format.index_codec import format_page, parse_page
 from rollingfs.format.tokens import seal_text
 from rollingfs.runtime.concurrency import drive
 from rollingfs.segment.at import At
-from rollingfs.segment.verbs.append import append
 from rollingfs.segment.verbs.change import seal
 from rollingfs.segment.verbs.collect import collect
 from rollingfs.segment.verbs.concat import concat
@@ -22,6 +21,7 @@ from rollingfs.segment.verbs.create import create, overwrite
 from rollingfs.segment.verbs.delete import delete
 from rollingfs.segment.verbs.truncate import truncate
 from tests.support.backends import private_memory
+from tests.support.segment_verbs import append
 
 AT = "at=2026-11-20T10:00:00.000Z"
 PATH = "/folder/clicks"

@@ -128,7 +128,7 @@ def test_the_time_counts_from_the_oldest_byte_and_one_timer_runs(fs):
 def test_a_commit_that_fails_in_time_is_raised_by_the_next_write(fs, caplog):
     fs.create(PATH)
     file = fs.open(PATH, "ab", commit_on="0.02s")
-    with mock.patch.object(write_file, "extend", side_effect=OSError("the store is full")):
+    with mock.patch.object(write_file, "append", side_effect=OSError("the store is full")):
         file.write(b"one")
         eventually(lambda: "takes no more bytes" in caplog.text)
     with pytest.raises(OSError, match="earlier write or commit") as raised:

@@ -7,8 +7,8 @@ import pytest
 
 import rollingfs
 from rollingfs import RollingFileSystem
-from rollingfs.segment.verbs.append import append
 from tests.support.backends import Counting, private_memory
+from tests.support.segment_verbs import append
 
 
 @pytest.fixture(params=[False, True], ids=["sync", "async"])

@@ -15,12 +15,12 @@ from rollingfs.fs.segment_handle import Segment
 from rollingfs.fs.tail import Tail
 from rollingfs.runtime.concurrency import drive
 from rollingfs.segment.files.adopt import adopt
-from rollingfs.segment.verbs.append import append
 from rollingfs.segment.verbs.create import overwrite
 from rollingfs.segment.verbs.delete import delete
 from tests.support.backends import Scripted, private_memory, raises
 from tests.support.faults import CLOCK, HashingStore, hurry
 from tests.support.life import World
+from tests.support.segment_verbs import append
 from tests.support.site import Site
 
 ANOTHER = b"another, longer than what was there"

@@ -15,10 +15,10 @@ from rollingfs.runtime.concurrency import drive
 from rollingfs.segment.files import replace_chunks as swaps
 from rollingfs.segment.files.rebuild_evidence import AmbiguousRebuildError, Gap
 from rollingfs.segment.files.rebuild_plan import OTHER
-from rollingfs.segment.verbs.append import append
 from rollingfs.segment.verbs.rebuild import OTHERS, Rebuilt, rebuild as rebuild_segment
 from tests.support.faults import Crashed, Fault, Store, TieredStore
 from tests.support.life import World
+from tests.support.segment_verbs import append
 from tests.support.small import DATA, Failing, client, five, is_whole, shrink_pages
 
 pytestmark = pytest.mark.usefixtures("hurried")

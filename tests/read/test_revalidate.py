@@ -9,12 +9,12 @@ import pytest
 
 from rollingfs import RollingPolicy, SegmentTruncatedError
 from rollingfs.read.revalidate import Current, RevalidatingReads, Trust
-from rollingfs.segment.verbs.append import append
 from rollingfs.segment.verbs.create import create
 from rollingfs.segment.verbs.delete import delete
 from rollingfs.segment.verbs.truncate import truncate
 from tests.support.backends import Scripted, private_memory
 from tests.support.schedules import beside
+from tests.support.segment_verbs import append
 from tests.support.site import Site
 
 POLICY = RollingPolicy(max_bytes=10, inline_bytes=0)

@@ -17,7 +17,6 @@ from rollingfs.fs import follower
 from rollingfs.fs.follower import Follower
 from rollingfs.policy import OffloadPolicy
 from rollingfs.segment.at import At
-from rollingfs.segment.verbs.append import append
 from rollingfs.segment.verbs.change import seal
 from rollingfs.segment.verbs.offload import check_may_move
 from rollingfs.stream.blocks import POLL_S_MAX, Move
@@ -29,6 +28,7 @@ from rollingfs.stream.upkeep import Upkeep
 from rollingfs.stream.upkept import Upkept, total
 from tests.simulation.history import TOKENS, Doing, Violation, running, token_at, tokens_of
 from tests.simulation.model import Call, by_steps
+from tests.support.segment_verbs import append
 
 if TYPE_CHECKING:
     from tests.simulation.world import World

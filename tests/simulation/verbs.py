@@ -14,7 +14,6 @@ from rollingfs.format.transitions import Guard
 from rollingfs.fs import reading
 from rollingfs.segment.at import At
 from rollingfs.segment.files.rewrite_plan import Chosen
-from rollingfs.segment.verbs.append import append
 from rollingfs.segment.verbs.change import acquire, release, seal
 from rollingfs.segment.verbs.collect import collect
 from rollingfs.segment.verbs.concat import concat
@@ -35,7 +34,7 @@ from tests.simulation.history import TOKEN
 from tests.simulation.model import Call, Who
 from tests.simulation.tree_verbs import TreeVerbs
 from tests.simulation.witness import EXPORTS
-from tests.support.segment_verbs import VERBS
+from tests.support.segment_verbs import VERBS, append
 
 
 class Verbs(TreeVerbs, FaceVerbs):

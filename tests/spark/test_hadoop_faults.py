@@ -16,9 +16,9 @@ import pytest
 from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.policy import RollingPolicy
 from rollingfs.segment.at import At
-from rollingfs.segment.verbs.append import append
 from rollingfs.segment.verbs.delete import delete
 from tests.support import spark as world
+from tests.support.segment_verbs import append
 from tests.support.servers import new_bucket, shared_backend
 from tests.support.spark import Place
 

@@ -13,9 +13,9 @@ import pytest
 from pyarrow import csv, orc
 
 from rollingfs.policy import RollingPolicy
-from rollingfs.segment.verbs.append import append
 from rollingfs.segment.verbs.delete import delete
 from rollingfs.spark import doctor, jar
+from tests.support.segment_verbs import append
 from tests.support.spark import Place, run_query, wants_s3a
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]

@@ -14,9 +14,9 @@ from pyspark import TaskContext
 from rollingfs import RollingFileSystem
 from rollingfs.format import names, transitions
 from rollingfs.policy import RollingPolicy
-from rollingfs.segment.verbs.append import append
 from rollingfs.segment.verbs.rename import rename
 from rollingfs.segment.verbs.truncate import truncate
+from tests.support.segment_verbs import append
 from tests.support.spark import Place
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]

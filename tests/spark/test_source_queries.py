@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from rollingfs import RetentionPolicy, RollingFileSystem, RollingPolicy
-from rollingfs.segment.verbs.append import append
 from rollingfs.segment.verbs.change import seal
 from rollingfs.spark import to_json
 from tests.spark.test_source_batch import load, options_of, rows, url
+from tests.support.segment_verbs import append
 from tests.support.spark import Place, run_query
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]

@@ -18,7 +18,6 @@ from rollingfs.segment.at import At
 from rollingfs.segment.files.collected import Collected
 from rollingfs.segment.files.erased import Erased
 from rollingfs.segment.files.rewrite_plan import Chosen
-from rollingfs.segment.verbs.append import append
 from rollingfs.segment.verbs.change import seal
 from rollingfs.segment.verbs.collect import collect
 from rollingfs.segment.verbs.concat import concat
@@ -33,6 +32,7 @@ from rollingfs.segment.verbs.truncate import truncate
 from rollingfs.segment.verbs.verify import Verified, verify
 from rollingfs.stream.cut import StreamCut
 from tests.support.backends import private_memory
+from tests.support.segment_verbs import append
 
 NOON_S = 4_000_000_000.0
 """In 2096: files have dates by the real clock, and no test may depend on whether that is behind this one."""

@@ -31,10 +31,9 @@ from rollingfs.format.header import Header
 from rollingfs.format.transitions import Guard
 from rollingfs.runtime.concurrency import backoff_s
 from rollingfs.segment.at import At
-from rollingfs.segment.verbs.append import append
 from tests.support.backends import limit, private_memory
 from tests.support.history import Call, check_history
-from tests.support.segment_verbs import VERBS
+from tests.support.segment_verbs import VERBS, append
 
 PATH = "/segment"
 EPOCH_S = 1_700_000_000.0

@@ -13,10 +13,9 @@ from rollingfs.policy import RollingPolicy
 from rollingfs.runtime.bridge import Bridge
 from rollingfs.runtime.concurrency import drive
 from rollingfs.segment.at import At
-from rollingfs.segment.verbs.append import append
 from rollingfs.segment.verbs.create import create
 from rollingfs.write.ingest import SMALL_BYTES_MAX
-from tests.support.segment_verbs import VERBS
+from tests.support.segment_verbs import VERBS, append
 
 LARGE = b"0123456789" * (SMALL_BYTES_MAX // 10 + 1)
 """So much that an append uploads it before the commit."""

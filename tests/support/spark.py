@@ -20,10 +20,10 @@ import google_crc32c
 from rollingfs.policy import RollingPolicy
 from rollingfs.runtime.bridge import Bridge
 from rollingfs.segment.at import At
-from rollingfs.segment.verbs.append import append
 from rollingfs.segment.verbs.create import create
 from rollingfs.segment.verbs.truncate import truncate
 from tests.support.schedules import eventually
+from tests.support.segment_verbs import append
 from tests.support.servers import cache_dir, require, required
 
 T = TypeVar("T")

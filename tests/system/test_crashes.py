@@ -19,7 +19,6 @@ from rollingfs.backend.contract import Over
 from rollingfs.format.transitions import Guard
 from rollingfs.policy import RollingPolicy
 from rollingfs.segment.at import At
-from rollingfs.segment.verbs.append import append as append_segment
 from rollingfs.segment.verbs.change import acquire as acquire_segment
 from rollingfs.segment.verbs.collect import collect as collect_folder
 from rollingfs.segment.verbs.concat import concat as concat_segment
@@ -35,7 +34,7 @@ from tests.simulation.store import Disk, Store
 from tests.simulation.world import World
 from tests.support.examples import slowly, some
 from tests.support.faults import CRASHES, Fault
-from tests.support.segment_verbs import VERBS
+from tests.support.segment_verbs import VERBS, append as append_segment
 from tests.support.simulation import EPOCH_S
 
 POLICY = RollingPolicy(max_bytes=5 * TOKEN, inline_bytes=3 * TOKEN)

@@ -13,7 +13,6 @@ from rollingfs.backend.local.nofollow import Opened
 from rollingfs.fs.upkeep_verbs import consolidate
 from rollingfs.runtime.concurrency import drive
 from rollingfs.segment.at import At
-from rollingfs.segment.verbs.append import append
 from rollingfs.segment.verbs.change import seal
 from rollingfs.segment.verbs.concat import concat
 from rollingfs.segment.verbs.create import overwrite
@@ -25,7 +24,7 @@ from tests.support.backends import Counting, Scripted, private_memory, raises
 from tests.support.descriptors import opened_below
 from tests.support.examples import some
 from tests.support.schedules import COMMIT, Caller, at_line, beside, eventually, interrupt
-from tests.support.segment_verbs import VERBS
+from tests.support.segment_verbs import VERBS, append
 from tests.support.site import Site
 
 # an interrupt between a call and its `await` leaves a coroutine that was never awaited

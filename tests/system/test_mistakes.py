@@ -7,7 +7,7 @@ import fsspec
 import pytest
 
 from rollingfs import AttributeMismatchError, BadOffsetError, RetentionPolicy
-from rollingfs.segment.verbs.append import extend
+from rollingfs.segment.verbs.append import append as extend
 from tests.support.cli import failed
 from tests.support.servers import require_module
 

@@ -20,13 +20,12 @@ from rollingfs.errors import RollingError
 from rollingfs.folders.folders import Folders
 from rollingfs.folders.listing import Listings
 from rollingfs.runtime.concurrency import drive
-from rollingfs.segment.verbs.append import append as append_segment
 from rollingfs.segment.verbs.concat import concat as concat_segment
 from rollingfs.segment.verbs.rename import rename
 from tests.support.examples import some
 from tests.support.faults import CLOCK, hurry
 from tests.support.life import World
-from tests.support.segment_verbs import VERBS
+from tests.support.segment_verbs import VERBS, append as append_segment
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks at open files by /proc")
 

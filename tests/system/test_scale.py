@@ -12,10 +12,10 @@ from rollingfs.format import line_codec, names
 from rollingfs.format.header import LOOSE_CHUNKS_MAX, TEXT_BYTES_MAX
 from rollingfs.runtime.concurrency import drive
 from rollingfs.segment.at import At
-from rollingfs.segment.verbs.append import append
 from rollingfs.segment.verbs.create import create
 from rollingfs.segment.verbs.truncate import truncate
 from tests.support.backends import Scripted, private_memory
+from tests.support.segment_verbs import append
 from tests.support.strategies import chunks, pages
 
 CHUNK_BYTES = 1000

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from rollingfs import RollingFileSystem, core
 from rollingfs.errors import RollingError
-from rollingfs.segment.verbs.append import extend
+from rollingfs.segment.verbs.append import append as extend
 from tests.support.schedules import in_threads
 
 APPENDS = 40

@@ -20,10 +20,10 @@ from rollingfs.runtime.concurrency import drive
 from rollingfs.segment.at import COMMIT_TIMEOUT_S, At
 from rollingfs.segment.files.moves import Source, mark_all
 from rollingfs.segment.verbs import concat as concat_module
-from rollingfs.segment.verbs.append import append
 from rollingfs.segment.verbs.concat import concat
 from tests.support.backends import Counting, Scripted, private_memory
 from tests.support.life import Turned, World
+from tests.support.segment_verbs import append
 
 
 def test_the_marks_and_the_target_of_a_concat_have_one_deadline(monkeypatch):

@@ -11,7 +11,7 @@ import pytest
 from rollingfs import errors
 from rollingfs.format.transitions import Guard
 from rollingfs.runtime.concurrency import drive
-from rollingfs.segment.verbs.append import extend
+from rollingfs.segment.verbs.append import append as extend
 from rollingfs.segment.verbs.delete import delete
 from rollingfs.segment.verbs.stage import stage
 from rollingfs.write.ingest import SMALL_BYTES_MAX

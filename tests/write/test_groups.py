@@ -12,11 +12,11 @@ from rollingfs.commit.commits import Commits
 from rollingfs.format import codec
 from rollingfs.format.transitions import Guard
 from rollingfs.runtime.concurrency import drive
-from rollingfs.segment.verbs.append import append
 from rollingfs.write import group_commit, ingest
 from tests.support.backends import Scripted, private_memory, raises
 from tests.support.examples import some
 from tests.support.schedules import APPENDING, Caller, at_line, beside, eventually
+from tests.support.segment_verbs import append
 from tests.support.site import Site
 
 # what is interrupted between a call and its `await` leaves a coroutine that was never awaited

@@ -208,8 +208,3 @@ async def commit_live(at: At, path: str, step: Step, guard: Guard, uploads: Sequ
         if not is_adopted:
             raise
     return await at.commits.commit(path, step, fresh=True, uploads=uploads)
-
-
-def header_of(committed: Committed) -> Header:
-    assert committed.header is not None
-    return committed.header

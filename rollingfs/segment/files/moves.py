@@ -195,9 +195,8 @@ async def _mark(at: At, source: Source, incarnation: str, txns: Set[str], deadli
         if not await adopt(at, source.path):
             raise
         committed = await at.commits.commit(source.path, step, fresh=True, deadline_s=deadline_s)
-    assert committed.header is not None
-    await _pin(at, source, committed.header)
-    return committed.header
+    await _pin(at, source, committed.made)
+    return committed.made
 
 
 async def _refuse_plain(at: At, path: str) -> None:
@@ -282,8 +281,7 @@ async def commit_target(at: At, target: str, marked: Marked, make: Make, deadlin
         buried = await at.each([*bury, *forget])
     done = [mark for mark, is_buried in zip(marks, buried, strict=False) if is_buried]
     at.commits.slots.remember(target, marks=done)
-    assert committed.header is not None
-    return committed.header
+    return committed.made
 
 
 async def _bury(at: At, source: Source, frozen: Header) -> bool:

@@ -18,22 +18,7 @@ from rollingfs.write.group_commit import Append, Written, append_together
 from rollingfs.write.ingest import Data, Intake, Items
 
 
-async def append(at: At, path: str, data: Data | Intake, *, attrs: Attrs | None = None, guard: Guard = NO_GUARD) -> int:
-    """Append data, in one commit; returns the offset at which it begins.
-
-    Raises
-    ------
-    FileNotFoundError
-        Nothing is there.
-    SegmentSealedError, FencedError, BadOffsetError, AttributeMismatchError, FolderOccupiedError
-        Nothing was written.
-    AppendOutcomeUnknown
-        Whether it took place cannot be said.
-    """
-    return (await extend(at, path, data, attrs=attrs, guard=guard)).offset
-
-
-async def extend(
+async def append(
     at: At,
     path: str,
     data: Data | Intake,
@@ -42,24 +27,40 @@ async def extend(
     guard: Guard = NO_GUARD,
     create: bool = False,
 ) -> Written:
-    """`append`, which with `create` makes the segment where nothing is.
+    """Append data, in one commit.
 
     Parameters
     ----------
     attrs
-        Or a function of the segment's attributes and the offset of the data, which is called at each attempt to
-        commit. What it raises, as a `RollingError`, refuses the append.
+        Attributes to set; or a function of the segment's attributes and the offset of the data, which is called at each
+        attempt to commit. The append is refused by a `RollingError` that the function raises.
+    create
+        Make the segment if it is missing.
+
+    Returns
+    -------
+    Written
+        The offset at which the data begins, and the header.
+
+    Raises
+    ------
+    FileNotFoundError
+        There is no such segment or file.
+    SegmentSealedError, FencedError, BadOffsetError, AttributeMismatchError, FolderOccupiedError
+        The data was not written.
+    AppendOutcomeUnknown
+        It is not known whether the commit took place.
     """
     if attrs:
         transitions.check_attrs(attrs, path)
     if type(data) is bytes and len(data) <= ingest.SMALL_BYTES_MAX:  # the caller holds them: nothing is to be taken
-        call = _extend(at, path, attrs or {}, guard, create, [data])
+        call = _append(at, path, attrs or {}, guard, create, [data])
         return await at.meters.measure(APPEND, at.runtime.shield(call), len(data))
-    commit = partial(_extend, at, path, attrs or {}, guard, create)
+    commit = partial(_append, at, path, attrs or {}, guard, create)
     return await addition(at, path, guard, create=create).commit(APPEND, data, commit)
 
 
-async def _extend(
+async def _append(
     at: At, path: str, attrs: Attrs, guard: Guard, create: bool, data: Items, uploads: Uploads | None = None
 ) -> Written:
     is_bound = False

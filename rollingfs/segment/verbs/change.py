@@ -11,7 +11,7 @@ from rollingfs.format import transitions
 from rollingfs.format.header import Header
 from rollingfs.format.transitions import NO_GUARD, Guard
 from rollingfs.segment.at import At
-from rollingfs.segment.files.adopt import commit_live, header_of
+from rollingfs.segment.files.adopt import commit_live
 
 
 async def change(at: At, path: str, rule: Callable[[Header], Header], guard: Guard = NO_GUARD) -> Header:
@@ -30,7 +30,9 @@ async def change(at: At, path: str, rule: Callable[[Header], Header], guard: Gua
         changed = rule(found)
         return None if changed == found and changed.policy.own == found.policy.own else changed
 
-    return header_of(await commit_live(at, path, step, guard))
+    header = (await commit_live(at, path, step, guard)).header
+    assert header is not None
+    return header
 
 
 async def seal(at: At, path: str, guard: Guard = NO_GUARD) -> int:
@@ -48,7 +50,7 @@ async def acquire(at: At, path: str, owner: str, guard: Guard = NO_GUARD) -> Hea
         transitions.check(found, replace(guard, epoch=found.epoch if found.owner else None), path)
         return transitions.acquire(found, owner)
 
-    return header_of(await commit_live(at, path, step, guard))
+    return (await commit_live(at, path, step, guard)).made
 
 
 async def release(at: At, path: str, guard: Guard) -> None:

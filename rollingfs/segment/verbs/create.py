@@ -17,7 +17,7 @@ from rollingfs.format.transitions import NO_GUARD, Attrs, Guard
 from rollingfs.policy import ROLLING_FIELDS, RollingPolicy
 from rollingfs.runtime.meters import OVERWRITE
 from rollingfs.segment.at import At
-from rollingfs.segment.files.adopt import header_of, new_header
+from rollingfs.segment.files.adopt import new_header
 from rollingfs.segment.files.intakes import replacement
 from rollingfs.write.append_to_header import as_items, grow
 from rollingfs.write.ingest import Data, Intake, Items
@@ -44,7 +44,7 @@ async def create(at: At, path: str, policy: RollingPolicy | None = None) -> Head
             return new_header(at, base.header, await at.inherited.policy(path))
         return new_header(at, base.header, RollingPolicy(**policy.as_fields(), own=ROLLING_FIELDS))
 
-    return header_of(await at.commits.commit(path, step))
+    return (await at.commits.commit(path, step)).made
 
 
 async def replace_content(
@@ -71,7 +71,8 @@ async def replace_content(
         return transitions.with_attrs(await grow(header, items, attempt.files), given, path)
 
     is_large = any(isinstance(item, Stored) for item in data)
-    header = header_of(await at.commits.commit(path, step, fresh=is_large, uploads=[uploads] if uploads else []))
+    given = [uploads] if uploads else []
+    header = (await at.commits.commit(path, step, fresh=is_large, uploads=given)).made
     await try_drops(at.commits, path, header)
     return header
 

@@ -132,10 +132,9 @@ async def _bury(at: At, path: str, guard: Guard, seen: Loaded | None, *, is_unre
 
     committed = await at.commits.commit(path, step, seen=seen)
     assert committed.base is not None
-    assert committed.header is not None
     with if_interrupted(path, "committed"):
-        drops, files = await due_files(at.commits, path, committed.header)
-    return Buried(path, committed.base, committed.header, list(dict.fromkeys([*own, *files])), drops)
+        drops, files = await due_files(at.commits, path, committed.made)
+    return Buried(path, committed.base, committed.made, list(dict.fromkeys([*own, *files])), drops)
 
 
 async def clear_buried(at: At, buried: Sequence[Buried]) -> None:

@@ -165,8 +165,7 @@ async def _commit_once(at: At, run: _Run) -> tuple[Header, Header]:
 
     committed = await at.commits.commit(run.path, step, uploads=[run.uploads], slow=True)
     assert committed.base is not None
-    assert committed.header is not None
-    return committed.base, committed.header
+    return committed.base, committed.made
 
 
 async def _dropped(at: At, run: _Run, found: Header) -> list[Chunk]:

@@ -40,5 +40,4 @@ async def roll(at: At, path: str, segment: str | None = None) -> int:
         return await grow(found, (), attempt.files, spill_all=True) if found.tail else None
 
     committed = await at.commits.commit(path, step)
-    assert committed.header is not None
-    return committed.header.length
+    return committed.made.length

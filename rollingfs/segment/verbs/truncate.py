@@ -31,7 +31,7 @@ from rollingfs.runtime.concurrency import backoff_s
 from rollingfs.runtime.meters import OVERWRITE
 from rollingfs.runtime.values import value_class
 from rollingfs.segment.at import At
-from rollingfs.segment.files.adopt import commit_live, header_of
+from rollingfs.segment.files.adopt import commit_live
 from rollingfs.segment.files.intakes import addition
 from rollingfs.write.append_to_header import as_items, behead, grow
 from rollingfs.write.ingest import PIECE_BYTES, Data, Intake, Items
@@ -201,7 +201,7 @@ def _whole(path: str, name: str, offset: int) -> WholeFileError:
 
 async def truncate(at: At, path: str, offset: int, guard: Guard = NO_GUARD) -> int:
     """Drop the bytes before `offset`; returns how many bytes wait for the collection of other folders."""
-    return header_of(await cut_head(at, path, offset, guard)).waiting_bytes
+    return (await cut_head(at, path, offset, guard)).made.waiting_bytes
 
 
 async def cut_head(at: At, path: str, offset: int, guard: Guard = NO_GUARD) -> Committed:
@@ -220,7 +220,7 @@ async def cut_head(at: At, path: str, offset: int, guard: Guard = NO_GUARD) -> C
 
     committed = await at.with_room(path, partial(commit_live, at, path, step, guard))
     with if_interrupted(path, "committed"):
-        await finish_drops(at.commits, path, header_of(committed))
+        await finish_drops(at.commits, path, committed.made)
     return committed
 
 
@@ -240,7 +240,7 @@ async def renew(at: At, path: str, data: Data | Intake, guard: Guard, start: int
             beheaded = await behead(at, path, found, found.length if start is None else start)
             return await grow(beheaded, await as_items(items, attempt.files), attempt.files)
 
-        return header_of(await commit_live(at, path, step, guard, [uploads]))
+        return (await commit_live(at, path, step, guard, [uploads])).made
 
     header = await addition(at, path, guard).commit(OVERWRITE, data, commit)
     await try_drops(at.commits, path, header)

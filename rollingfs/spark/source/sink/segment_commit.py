@@ -17,7 +17,7 @@ from rollingfs.parquet import files, grow
 from rollingfs.parquet.files import of_file
 from rollingfs.policy import RollingPolicy
 from rollingfs.read.snapshot import Snapshot
-from rollingfs.segment.verbs.append import extend
+from rollingfs.segment.verbs.append import append
 from rollingfs.segment.verbs.create import overwrite
 from rollingfs.spark.source import places, segments
 from rollingfs.spark.source.formats import PARQUET
@@ -145,7 +145,7 @@ class SegmentCommit:
             call: Any = overwrite(core(self.fs).client, self.path, data, attrs=with_batches, guard=guard)
         else:
             # the same commit makes the segment if it is missing
-            call = extend(core(self.fs).client, self.path, data, attrs=attrs, guard=guard, create=True)
+            call = append(core(self.fs).client, self.path, data, attrs=attrs, guard=guard, create=True)
         core(self.fs).run(call, commits=self.path)
 
     def _grow(self, attrs: Mapping[str, str], expected_attrs: Mapping[str, str | None]) -> None:
