@@ -9,7 +9,8 @@ from __future__ import annotations
 import contextlib
 import errno
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 
 def visible(text: str) -> str:
@@ -30,6 +31,33 @@ class _Visible(logging.Filter):
 
 
 logging.getLogger("rollingfs").addFilter(_Visible())
+
+Face = Callable[[str, Mapping[str, Any]], str]
+"""Words of a face for a verb (or "") and its parameters; `...` stands for any value."""
+
+
+def in_python(verb: str, given: Mapping[str, Any]) -> str:
+    """Return a call, or its parameters, as Python has them."""
+    shown = ", ".join(name if value is ... else f"{name}={value!r}" for name, value in given.items())
+    return f"{verb}({shown})" if verb else shown
+
+
+_faces: list[Face] = [in_python]
+
+
+@contextlib.contextmanager
+def worded_by(face: Face) -> Iterator[None]:
+    """Let a face word the messages of this process, until the end of the block."""
+    _faces.append(face)
+    try:
+        yield
+    finally:
+        _faces.pop()
+
+
+def worded(verb: str = "", /, **given: Any) -> str:
+    """Return a verb, or parameters, in the words of the face in use."""
+    return _faces[-1](verb, given)
 
 
 class RollingError(OSError):
@@ -215,20 +243,36 @@ class NoBucketError(FileNotFoundError):
     """The bucket or container of a file does not exist, according to the store. No byte was written."""
 
 
+class NoSegmentError(FileNotFoundError):
+    """No segment and no plain file has this name. No byte was written."""
+
+
 TELLING = (RollingError, FileNotFoundError, FileExistsError)
 """Errors whose kind proves that no byte was written."""
-NOT_COMMITTED = "nothing was committed"
+NOT_COMMITTED, PARTLY = "not committed", "partly"
+"""Outcomes of other errors, as their attribute `outcome`."""
+
+
+def partly(error: OSError | ValueError, done: str) -> None:
+    """Prefix the text of an error with the part of its operation that is done, and give it that outcome."""
+    text = (isinstance(error, OSError) and error.strerror) or str(error)
+    error.args = tuple(f"{done}: {one}" if one == text else one for one in error.args)
+    if isinstance(error, OSError) and error.strerror:
+        error.strerror = f"{done}: {text}"
+    vars(error)["outcome"] = PARTLY
 
 
 def not_committed(error: OSError, path: str) -> OSError:
     """Return the error for a failure of the store without a commit to `path`."""
-    why = error.strerror or str(error)
-    if why.startswith(NOT_COMMITTED):
+    if getattr(error, "outcome", "") == NOT_COMMITTED:
         return error
+    why = error.strerror or str(error)
     # users know the segment, not its own files; name any other file, such as one that data is read from
     if isinstance(error.filename, str) and not error.filename.startswith(path):
         why = f"{why}: {error.filename!r}"
-    return OSError(error.errno or errno.EIO, f"{NOT_COMMITTED}: {why}", path)
+    found = OSError(error.errno or errno.EIO, f"nothing was committed: {why}", path)
+    vars(found)["outcome"] = NOT_COMMITTED
+    return found
 
 
 def lost_commit(path: str, start: int, end: int, data: bytes | None) -> LostCommitError:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import field, fields
 from typing import Any
 
+from rollingfs.errors import worded
 from rollingfs.runtime.values import value_class
 
 MAX_BYTES_DEFAULT = 64 * 1024 * 1024
@@ -136,7 +137,7 @@ class RollingPolicy:
         if age is not None and not MAX_AGE_S_MIN <= age <= MAX_AGE_S_MAX:
             raise ValueError(f"max_age is {age}: it must be {MAX_AGE_S_MIN} to {MAX_AGE_S_MAX:.0f} seconds, or None")
         if not isinstance(consolidate, bool):
-            raise ValueError(f"consolidate is {consolidate!r}: it must be True or False")
+            raise ValueError(f"consolidate is {consolidate!r}: it must be true or false")
         object.__setattr__(self, "max_bytes", size)
         object.__setattr__(self, "max_age", None if age is None else round(age * 1000) / 1000)
         object.__setattr__(self, "inline_bytes", inline)
@@ -274,7 +275,7 @@ class OffloadPolicy:
 def _size(name: str, value: int | str | None, least: int) -> int | None:
     size = None if value is None else parse_bytes(value)
     if size is not None and not least <= size <= CHUNK_BYTES_MAX:
-        raise ValueError(f"{name} is {size}: it must be {least} to {CHUNK_BYTES_MAX}")
+        raise ValueError(f"{worded(**{name: ...})} is {size}: it must be {least} to {CHUNK_BYTES_MAX}")
     return size
 
 
@@ -282,5 +283,5 @@ def _age(name: str, value: float | str | None) -> float | None:
     """Return a time in seconds, in whole milliseconds."""
     seconds = None if value is None else parse_seconds(value)
     if seconds is not None and not 0 <= seconds <= MAX_AGE_S_MAX:
-        raise ValueError(f"{name} is {seconds}: it must be 0 to {MAX_AGE_S_MAX:.0f} seconds")
+        raise ValueError(f"{worded(**{name: ...})} is {seconds}: it must be 0 to {MAX_AGE_S_MAX:.0f} seconds")
     return None if seconds is None else round(seconds * 1000) / 1000

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable, Sequence
 
-from rollingfs.errors import ConflictError, NoBucketError, UnflushedError, UnsafeBackendError
+from rollingfs.errors import ConflictError, NoBucketError, UnflushedError, UnsafeBackendError, worded
 from rollingfs.format import names
 
 
@@ -106,7 +106,7 @@ def not_atomic(path: str) -> UnsafeBackendError:
     """Return the error for a store without conditional writes or `single_writer`."""
     return UnsafeBackendError(
         f"{names.shown(path)}: this store cannot replace a file atomically, so two writers could lose each other's "
-        "data; nothing was written; if nobody else ever writes here, say so with single_writer=True"
+        f"data; nothing was written; if nobody else ever writes here, say so with {worded(single_writer=True)}"
     )
 
 

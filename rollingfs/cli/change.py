@@ -18,6 +18,7 @@ from rollingfs.cli.errors import WrongUsage, value_of
 from rollingfs.cli.piped import Pipe
 from rollingfs.cli.session import Advance, Place, Session
 from rollingfs.cli.stopping import stopping
+from rollingfs.errors import NoSegmentError
 from rollingfs.format.transitions import MISSING, Guard
 from rollingfs.fs.commit_on import CommitOn
 from rollingfs.fs.core import core
@@ -71,11 +72,9 @@ def append(
     with session.progress(path, _size(source), of_bytes=True, shown=not is_typed) as advance:
         try:
             offset, size = _append(place, source, Guard(expected_offset=expected_offset), create, advance)
-        except FileNotFoundError as error:
-            if error.strerror != MISSING:
-                raise
+        except NoSegmentError as error:
             why = f"{MISSING}, so nothing was written: leave out --no-create to make it"
-            raise FileNotFoundError(error.errno, why, error.filename) from error
+            raise NoSegmentError(error.errno, why, error.filename) from error
     session.report(
         {"name": place.name, "offset": offset, "size": size},
         f"{path}: {size:,} bytes at offset {offset:,}",

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
-from typing import TypeVar, overload
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar, overload
 
 T = TypeVar("T")
 
@@ -19,36 +19,18 @@ INTERRUPTED = 130
 _OPTIONS = {
     "after_age": "--after-age",
     "after_bytes": "--after-bytes",
-    "as_bytes": "--as-bytes",
-    "as_format": "--as-format",
     "block_bytes": "--block",
-    "create": "--create",
-    "damaged": "--damaged",
     "deletion_lag": "--lag",
-    "dry_run": "--dry-run",
-    "erase": "--erase",
-    "expected_offset": "--expected-offset",
     "incarnations": "--incarnation",
     "leave_out": "--leave-out",
     "max_delay": "--max-delay",
-    "overwrite": "--overwrite",
     "recursive": "-r",
 }
-"""Names on a command line of parameters of the library."""
-_VERBS = {
-    "fs.mkdir": "a tool of the store",
-    "set_policy": "rollingfs policy",
-}
+"""Options for parameters; a switch that is not here has its parameter's name."""
+_OF_STORE = ("anon", "single_writer")
+"""Parameters of the filesystem."""
+_VERBS = {"fs.mkdir": "a tool of the store", "set_policy": "rollingfs policy"}
 """Commands for functions of the library; other functions are commands by the same name."""
-_AS_JSON = {"True": "true", "False": "false", "None": "null"}
-_COMMANDS = "append|collect|concat|consolidate|export|mv|offload|onload|rebuild|rm|roll|seal|truncate|verify"
-_PYTHON = re.compile(
-    rf"(?<![\w/.:$='=-])(?:(?P<verb>{'|'.join(map(re.escape, _VERBS))})\b(?:\(\))?"
-    rf"|(?P<command>{_COMMANDS})\((?P<given>[^()]*)\)"
-    r"|as_format='(?P<format>[a-z]+)'"
-    r"|(?P<name>[a-z][a-z_]*)=(?P<value>True|False|None)"
-    r"|(?P<bare>[a-z]+_[a-z_]+)|(?P<word>True|False|None))(?![\w/$=-])"
-)
 
 
 class WrongUsage(Exception):
@@ -77,26 +59,16 @@ def value_of(option: str, text: str | None, parse: Callable[[str], T]) -> T | No
         raise WrongUsage(f"{option}: {error}") from error
 
 
-def as_typed(text: str) -> str:
-    """Return a message of the library in the words of a command line."""
-    return _PYTHON.sub(_typed, text)
-
-
-def _typed(found: re.Match[str]) -> str:
-    if verb := found["verb"]:
-        return _VERBS[verb]
-    if command := found["command"]:
-        named = [one for one in found["given"].split(", ") if "=" in one]  # what has no name is the path
-        return " ".join(["rollingfs", command, *(as_typed(one) for one in named)])
-    if kind := found["format"]:
-        return f"--as-format {kind}"
-    if name := found["name"]:
-        if name in _OPTIONS and found["value"] == "True":
-            return _OPTIONS[name]
-        return f"--option {name}={_AS_JSON[found['value']]}"
-    if bare := found["bare"]:
-        return _OPTIONS.get(bare, bare)
-    return _AS_JSON[found["word"]]
+def as_typed(verb: str, given: Mapping[str, Any]) -> str:
+    """Return a verb, or parameters, as a command line has them; the path is left out."""
+    words = [_VERBS.get(verb, f"rollingfs {verb}")] if verb else []
+    for name, value in given.items():
+        if name in _OF_STORE:
+            words += ["--option", f"{name}={json.dumps(value)}"]
+        elif name != "path":
+            words.append(_OPTIONS.get(name, name if value is ... else f"--{name.replace('_', '-')}"))
+            words += [value] if isinstance(value, str) else []
+    return " ".join(words)
 
 
 def in_one_line(error: BaseException) -> str:

@@ -19,7 +19,7 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from rollingfs.cli.errors import ReaderGone, as_typed
+from rollingfs.cli.errors import ReaderGone
 from rollingfs.errors import visible
 from rollingfs.stream.cut import StreamCut
 
@@ -121,7 +121,7 @@ def say(text: str) -> None:
 
 def complain(text: str) -> None:
     """Write a line to standard error."""
-    print(f"rollingfs: {visible(as_typed(text))}", file=sys.stderr)
+    print(f"rollingfs: {visible(text)}", file=sys.stderr)
 
 
 def write_json(value: Any) -> None:

@@ -19,6 +19,7 @@ from rollingfs.cli.command import Commands, FolderOf, Size, Time
 from rollingfs.cli.errors import WrongUsage
 from rollingfs.cli.expected import ExpectMark, check_mark, guarded
 from rollingfs.cli.session import Session
+from rollingfs.errors import in_python, worded_by
 
 commands = Commands("Serve")
 
@@ -108,7 +109,8 @@ def serve(
     def started(bound: int) -> None:
         _say(session, f"{where}:{bound}/" if uds is None else f"http+unix://{quote(uds, safe='')}/")
 
-    run(app, host, port, started, uds=uds, ssl_certfile=certificate, ssl_keyfile=key)
+    with worded_by(in_python):  # clients of HTTP know no command line
+        run(app, host, port, started, uds=uds, ssl_certfile=certificate, ssl_keyfile=key)
 
 
 def _tokens(path: Path | None) -> list[str]:

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 from rollingfs.cli import errors, output
 from rollingfs.cli.errors import ReaderGone, WrongUsage
 from rollingfs.cli.stores import Stores, parse_options, split
-from rollingfs.errors import AppendInterrupted, visible
-from rollingfs.format.transitions import MISSING
+from rollingfs.errors import AppendInterrupted, NoSegmentError, visible, worded_by
 from rollingfs.fs.core import Core, core
 from rollingfs.runtime.values import value_class
 
@@ -156,7 +155,8 @@ class Session:
     def run(self, body: Callable[[], None]) -> int:
         """Run a command's body, print its error if it fails, and return the exit code."""
         try:
-            body()
+            with worded_by(errors.as_typed):
+                body()
             output.flush()
         except ReaderGone:
             output.silence()
@@ -177,7 +177,7 @@ class Session:
 
     def _explained(self, error: Exception) -> Exception:
         """Return the error, with a hint if a folder or no bucket is there."""
-        if isinstance(error, FileNotFoundError) and (error.strerror or "").startswith(MISSING):
+        if isinstance(error, NoSegmentError):
             for place in self._places:
                 path = place.name
                 if path == error.filename:

@@ -12,7 +12,7 @@ from rollingfs.backend.tiers import check_tiers
 from rollingfs.commit.commits import Commits
 from rollingfs.commit.index_pages import PAGE_READS_MAX, Pages
 from rollingfs.commit.tier_checks import check_there
-from rollingfs.errors import CorruptHeaderError, MissingTierError, UnknownTierError, if_interrupted
+from rollingfs.errors import CorruptHeaderError, MissingTierError, UnknownTierError, if_interrupted, worded
 from rollingfs.format import names
 from rollingfs.format.drops import dropped_chunks, is_deletable, is_due, is_own
 from rollingfs.format.header import Chunk, Drop, Header, Page
@@ -64,7 +64,7 @@ async def delete_dropped(backend: Backend, what: str, files: Sequence[str]) -> N
                 await backend.delete(group)
     except OSError as error:
         why = error.strerror or error
-        text = f"{what}: committed, but the dropped files could not be deleted yet, collect() will: {why}"
+        text = f"{what}: committed, but the dropped files could not be deleted yet, {worded('collect')} will: {why}"
         raise OSError(error.errno or errno.EIO, text) from error
 
 

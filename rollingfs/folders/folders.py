@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from rollingfs.backend import shared_errors
 from rollingfs.backend.torn_reads import read_fitting
 from rollingfs.commit.header_cache import Loaded
-from rollingfs.errors import CorruptHeaderError
+from rollingfs.errors import CorruptHeaderError, worded
 from rollingfs.folders.listing import REPORT, Listings, Scan
 from rollingfs.format import names
 from rollingfs.format.codec import parse_header
@@ -30,7 +30,10 @@ if TYPE_CHECKING:
 logger = logging.getLogger("rollingfs")
 
 ERRORS_SHOWN_MAX = 3
-_HOW_TO_DELETE = "To delete such a segment with all its bytes: rm(path, damaged=True)"
+
+
+def _how_to_delete() -> str:
+    return f"To delete such a segment with all its bytes: {worded('rm', path=..., damaged=True)}"
 
 
 def _parsed(header: str, blob: Blob) -> Header | None:
@@ -85,7 +88,7 @@ class Folders:
         """
         if exist_ok and not self.backend.capability.has_folders:
             if self.listings.is_top(path) and not await self.listings.is_folder(path):
-                raise shared_errors.no_bucket(path, "bucket", "make it first, with fs.mkdir")
+                raise shared_errors.no_bucket(path, "bucket", f"make it first, with {worded('fs.mkdir')}")
             return
         if not exist_ok or not await self.listings.is_folder(path):
             try:
@@ -204,7 +207,7 @@ class Folders:
                 raise
         if not recursive:
             raise IsADirectoryError(
-                errno.EISDIR, "It is a folder, and still there: remove it with recursive=True", path
+                errno.EISDIR, f"It is a folder, and still there: remove it with {worded(recursive=True)}", path
             )
         try:
             await self._delete_tree(path, depth_max, damaged)
@@ -241,7 +244,7 @@ class Folders:
             return await bury(self.client, path, seen=seen)
         except CorruptHeaderError as error:
             if not damaged:
-                raise CorruptHeaderError(f"{error}. {_HOW_TO_DELETE}") from error
+                raise CorruptHeaderError(f"{error}. {_how_to_delete()}") from error
             await self._delete_damaged(path)
             return None
 
@@ -301,7 +304,8 @@ class Folders:
             if await self.backend.delete_if(header, blob.token):
                 break
         self.client.headers.forget(path)
-        logger.warning("%s: deleted with its header unread; its chunks are left to collect(recursive=True)", path)
+        collect = worded("collect", recursive=True)
+        logger.warning("%s: deleted with its header unread; its chunks are left to %s", path, collect)
         await remove_plain(self.client, path)
 
 
@@ -323,5 +327,5 @@ def check_readable(path: str, scans: Iterable[Scan], what: str, *, damaged: bool
     rest = f"; and {len(bad) - ERRORS_SHOWN_MAX} more" if len(bad) > ERRORS_SHOWN_MAX else ""
     said = f"{path}: nothing was {what}, because not all in the folder can be read: {shown}{rest}"
     if all(isinstance(error, CorruptHeaderError) for error in bad):
-        raise CorruptHeaderError(f"{said}. {_HOW_TO_DELETE}") from bad[0]
+        raise CorruptHeaderError(f"{said}. {_how_to_delete()}") from bad[0]
     raise PermissionError(errno.EACCES, said) from bad[0]

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rollingfs.errors import WholeFileError
+from rollingfs.errors import WholeFileError, worded
 from rollingfs.format import whole_files
 from rollingfs.format.whole_files import AVRO, AVRO_MARKER_BYTES
 from rollingfs.runtime.values import value_class
 
-NOTHING = "Nothing was joined; as_bytes=True joins the bytes all the same"
 LINE_FEED = b"\n"
 _CONTROLS = frozenset(range(32)) - frozenset(b"\t\n\f\r\x1b") | {127}
 
@@ -62,7 +61,7 @@ def unended(parts: Sequence[Part], *, adds_line_feeds: bool) -> list[str]:
             return []  # pieces of one text, maybe
         raise WholeFileError(
             f"{open_ended[0]} is text without a line feed at its end, so its last line and the first of the next file "
-            f"would become one. {NOTHING}, and newline=True adds the line feed"
+            f"would become one. {_nothing()}, and {worded(newline=True)} adds the line feed"
         )
     return open_ended
 
@@ -86,10 +85,14 @@ def _is_text(data: bytes) -> bool:
     return _CONTROLS.isdisjoint(data)
 
 
+def _nothing() -> str:
+    return f"Nothing was joined; {worded(as_bytes=True)} joins the bytes all the same"
+
+
 def _whole(path: str, name: str) -> WholeFileError:
-    more = {"Parquet": ", and as_format='parquet' makes one file of all"}
+    more = {"Parquet": f", and {worded(as_format='parquet')} makes one file of all"}
     article = "an" if name[0] in "AEO" else "a"
     return WholeFileError(
         f"{path} is {article} {name} file, and such files do not join: a reader would find only one of them. "
-        f"{NOTHING}{more.get(name, '')}"
+        f"{_nothing()}{more.get(name, '')}"
     )

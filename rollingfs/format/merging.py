@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence, Set
 from dataclasses import replace
 
-from rollingfs.errors import SegmentNotSealedError
+from rollingfs.errors import SegmentNotSealedError, worded
 from rollingfs.format import names, tokens
 from rollingfs.format.drops import OWN_HINT, is_own, led_to, with_hints
 from rollingfs.format.header import MARKS_BYTES_MAX, MARKS_MAX, Entry, Header, Merge, MergeOutcome, Phase, Tier
@@ -58,7 +58,7 @@ def check_other(header: Header | None, txns: Set[str], name: str) -> None:
 def not_sealed(name: str) -> SegmentNotSealedError:
     """Return the error for a source that still takes bytes."""
     return SegmentNotSealedError(
-        f"{name} is not sealed; seal() it before concat, so that no append is lost; nothing was joined"
+        f"{name} is not sealed; {worded('seal')} it before concat, so that no append is lost; nothing was joined"
     )
 
 

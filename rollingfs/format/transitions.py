@@ -14,6 +14,7 @@ from rollingfs.errors import (
     AttributeMismatchError,
     BadOffsetError,
     FencedError,
+    NoSegmentError,
     RollingError,
     SegmentSealedError,
 )
@@ -108,7 +109,7 @@ GONE = "The segment that this handle was opened on is gone; another has its name
 
 def missing(name: str) -> FileNotFoundError:
     """Return the error for a segment that is not there."""
-    return FileNotFoundError(2, MISSING, name)
+    return NoSegmentError(2, MISSING, name)
 
 
 def exists(name: str) -> FileExistsError:

@@ -55,7 +55,7 @@ def check_switches(**given: Any) -> None:
     """
     for name, value in given.items():
         if not isinstance(value, bool):
-            raise TypeError(f"{name} is {value!r}: it must be True or False")
+            raise TypeError(f"{name} is {value!r}: it must be true or false")
 
 
 def local_path(**given: Any) -> str:

@@ -15,6 +15,7 @@ from fsspec.core import url_to_fs
 from rollingfs.backend.contract import Backend
 from rollingfs.backend.objects import clouds
 from rollingfs.backend.wrapper import BackendWrapper
+from rollingfs.errors import worded
 from rollingfs.format import names
 from rollingfs.format.transitions import missing
 from rollingfs.fs import arguments
@@ -140,7 +141,9 @@ async def rebuild(
     arguments.check_offset(path, start, "start")
     arguments.check_switches(dry_run=dry_run)
     if isinstance(leave_out, str) or isinstance(incarnations, str):
-        raise TypeError(f"{path}: leave_out and incarnations take lists, not one text; nothing was made")
+        raise TypeError(
+            f"{path}: {worded(leave_out=...)} and {worded(incarnations=...)} take lists, not one text; nothing was made"
+        )
 
     tell = begin(callback, None, progress)
     return await rebuild(

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from rollingfs.commit.chunk_files import Staged
+from rollingfs.errors import NoSegmentError
 from rollingfs.format.transitions import MISSING, NO_GUARD
 from rollingfs.fs import arguments
 from rollingfs.fs.arguments import Attrs
@@ -105,10 +106,10 @@ async def take_append(
 
 def _how_to_create(at: Binding, error: FileNotFoundError) -> FileNotFoundError:
     """The error of an append to a missing segment, which says how to create the segment; by path alone."""
-    if error.strerror != MISSING or at.is_bound:
+    if at.is_bound or not isinstance(error, NoSegmentError):
         return error
     why = f"{MISSING}, so nothing was written: create it first, or open it with mode 'ab', which creates it"
-    return FileNotFoundError(error.errno, why, at.path)
+    return NoSegmentError(error.errno, why, at.path)
 
 
 async def taken(intake: Intake, data: Data) -> Intake:

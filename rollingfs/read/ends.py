@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rollingfs.errors import CorruptChunkError, UnsafeBackendError
+from rollingfs.errors import CorruptChunkError, UnsafeBackendError, worded
 from rollingfs.format import whole_files
 from rollingfs.read.ranges import Fetcher
 from rollingfs.read.revalidate import OUTDATED
@@ -47,6 +47,7 @@ async def ends_of(fetcher: Fetcher, view: Snapshot, head_bytes: int, tail_bytes:
 def _unread(path: str, error: OSError) -> OSError:
     text = (
         f"{path}: its first and last bytes cannot be read, so it is not known whether it is a file that joins to "
-        f"others and can be cut; nothing was changed. as_bytes=True does it without this look. It said: {error}"
+        f"others and can be cut; nothing was changed. {worded(as_bytes=True)} does it without this "
+        f"look. It said: {error}"
     )
     return type(error)(text) if error.errno is None else OSError(error.errno, text)

@@ -45,7 +45,7 @@ class Tuning:
             raise ValueError(f"max_concurrency is {limit!r}: it must be a number of requests, 1 to {CONCURRENCY_MAX}")
         if not isinstance(self.prefetch, bool):
             raise ValueError(
-                f"prefetch is {self.prefetch!r}: it must be True or False; max_memory sets how much is fetched"
+                f"prefetch is {self.prefetch!r}: it must be true or false; max_memory sets how much is fetched"
             )
         memory = parse_bytes(self.max_memory)
         if memory < MEMORY_BYTES_MIN:

@@ -20,6 +20,8 @@ logger = logging.getLogger("rollingfs.server")
 RETRY_S = 1
 PROBLEM = "application/problem+json"
 UNCHANGED, UNKNOWN = "nothing was changed", "it is not known whether anything was changed"
+KNOWN = {errors.NOT_COMMITTED: UNCHANGED, errors.PARTLY: "a part was changed; the detail has which"}
+"""States by the outcome that an error has as a field."""
 
 STATUSES: tuple[tuple[int, tuple[type[Exception], ...]], ...] = (
     (504, (errors.AppendOutcomeUnknown,)),
@@ -74,16 +76,19 @@ def text_of(error: Exception, root: str) -> str:
 
 def truth_of(error: Exception, changes: bool) -> str:
     """Return the state after an error of an operation."""
+    if (outcome := getattr(error, "outcome", "")) in KNOWN:
+        return KNOWN[outcome]
     if not changes or isinstance(error, (HTTPException, ValueError, TypeError, NotImplementedError, *errors.TELLING)):
         return UNKNOWN if isinstance(error, errors.AppendOutcomeUnknown) else UNCHANGED
-    return UNCHANGED if errors.NOT_COMMITTED in str(error) else UNKNOWN
+    return UNKNOWN
 
 
 def problem_fields(error: Exception, root: str, *, changes: bool = False) -> dict[str, Any]:
     """Return the fields of a problem; its short name is from class or status."""
     status = status_of(error)
     is_named = isinstance(error, RollingError | FileNotFoundError | FileExistsError | PermissionError)
-    slug = type(error).__name__.removesuffix("Error") if is_named else f"Status{status}"
+    kind = FileNotFoundError if isinstance(error, errors.NoSegmentError) else type(error)
+    slug = kind.__name__.removesuffix("Error") if is_named else f"Status{status}"
     found = {"type": f"urn:rollingfs:{slug}", "title": slug, "status": status, "detail": text_of(error, root)}
     return {**found, "changed": truth_of(error, changes)}
 

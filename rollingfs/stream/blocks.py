@@ -9,6 +9,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import field, replace
 
+from rollingfs.errors import worded
 from rollingfs.format.header import Chunk, Header
 from rollingfs.policy import BLOCK_BYTES, parse_bytes, parse_seconds
 from rollingfs.runtime.values import value_class
@@ -88,9 +89,11 @@ class BlockRule:
         """
         rule = BlockRule(parse_bytes(block_bytes), parse_seconds(max_delay))
         if rule.block_bytes < 1:
-            raise ValueError(f"block_bytes is {rule.block_bytes}: a block must have at least 1 byte")
+            raise ValueError(f"{worded(block_bytes=...)} is {rule.block_bytes}: a block must have at least 1 byte")
         if not 0 <= rule.max_delay_s < math.inf:
-            raise ValueError(f"max_delay is {rule.max_delay_s}: it must be at least 0 seconds, and not endless")
+            raise ValueError(
+                f"{worded(max_delay=...)} is {rule.max_delay_s}: it must be at least 0 seconds, and not endless"
+            )
         return rule
 
     @property

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import field
 from functools import partial
 
-from rollingfs.errors import TIER_ERRORS
+from rollingfs.errors import TIER_ERRORS, worded
 from rollingfs.format.header import Header
 from rollingfs.runtime.values import value_class
 from rollingfs.segment.at import At
@@ -120,5 +120,5 @@ def _check_any_policy(members: Members, ledger: Ledger, headers: Mapping[str, He
     if ledger.offload is None and default is None and not any(header.offload for header in headers.values()):
         raise ValueError(
             f"{members.path}: neither the segments, nor the folder, nor the filesystem has an offload policy; nothing "
-            "was moved: set one by set_policy, or name a tier"
+            f"was moved: set one by {worded('set_policy')}, or name a tier"
         )

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import field
 
+from rollingfs.errors import worded
 from rollingfs.format import names
 from rollingfs.format.header import Header
 from rollingfs.policy import (
@@ -133,8 +134,8 @@ def check_retention(
         )
     if lag_s > kept_s:
         raise ValueError(
-            f"{path}: deletion_lag{by} is {lag_s:.0f} s, but the retention of the stream keeps bytes for {kept_s:.0f} "
-            f"s: the old files would outlive them; {outcome}, give a shorter deletion_lag"
+            f"{path}: {worded(deletion_lag=...)}{by} is {lag_s:.0f} s, but the retention of the stream keeps "
+            f"bytes for {kept_s:.0f} s: the old files would outlive them; {outcome}, give a shorter lag"
         )
     if chosen.after_age_s is not None and chosen.after_age_s >= kept_s:
         raise ValueError(

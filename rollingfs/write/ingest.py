@@ -11,7 +11,7 @@ from rollingfs.backend.contract import frozen
 from rollingfs.commit.chunk_files import Staged, Stored
 from rollingfs.commit.store import Store
 from rollingfs.commit.uploads import Uploads
-from rollingfs.errors import TELLING, not_committed
+from rollingfs.errors import TELLING, not_committed, worded
 from rollingfs.write.budget import PART_BYTES, Share
 from rollingfs.write.chunk_writer import ChunkWriter
 
@@ -225,7 +225,9 @@ class Intake:
             try:
                 await self.abort()
             except OSError as second:
-                error.add_note(f"{self.path}: removing the uploaded files failed as well, collect() will: {second}")
+                error.add_note(
+                    f"{self.path}: removing the uploaded files failed as well, {worded('collect')} will: {second}"
+                )
             if isinstance(error, TypeError):
                 raise TypeError(f"{self.path}: {error}; nothing was written") from error
             if isinstance(error, OSError) and not isinstance(error, TELLING):

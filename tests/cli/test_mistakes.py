@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from rollingfs.cli.errors import as_typed
+from rollingfs.errors import worded, worded_by
 from tests.support.cli import Run, done, failed, options_of
 
 ON_SEGMENTS = ("cat", "head", "tail", "seal", "truncate {} 3", "map", "consolidate")
@@ -112,19 +113,25 @@ def test_what_is_no_number_is_wrong_usage(folder: str, words: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "typed"),
+    ("verb", "given", "python", "typed"),
     [
-        ("overwrite=True replaces it", "--overwrite replaces it"),
-        ("make it first, with fs.mkdir", "make it first, with a tool of the store"),
-        ("deletion_lag is -1 s: it must be at least 0", "--lag is -1 s: it must be at least 0"),
-        ("say so with single_writer=True", "say so with --option single_writer=true"),
-        ("are left to collect(recursive=True)", "are left to rollingfs collect -r"),
-        ("with all its bytes: rm(path, damaged=True)", "with all its bytes: rollingfs rm --damaged"),
-        ("seal() it before concat", "rollingfs seal it before concat"),
-        ("1 to 5 seconds, or None", "1 to 5 seconds, or null"),
-        ("use a smaller max_bytes", "use a smaller max_bytes"),
-        ("/data/deletion_lag: gone", "/data/deletion_lag: gone"),
+        ("", {"overwrite": True}, "overwrite=True", "--overwrite"),
+        ("", {"deletion_lag": ...}, "deletion_lag", "--lag"),
+        ("", {"as_format": "parquet"}, "as_format='parquet'", "--as-format parquet"),
+        ("", {"newline": True}, "newline=True", "--newline"),
+        ("", {"single_writer": True}, "single_writer=True", "--option single_writer=true"),
+        ("fs.mkdir", {}, "fs.mkdir()", "a tool of the store"),
+        ("collect", {"recursive": True}, "collect(recursive=True)", "rollingfs collect -r"),
+        ("rm", {"path": ..., "damaged": True}, "rm(path, damaged=True)", "rollingfs rm --damaged"),
     ],
 )
-def test_an_error_of_the_library_is_said_in_the_words_of_a_command_line(said: str, typed: str) -> None:
-    assert as_typed(said) == typed
+def test_each_face_words_a_parameter_or_a_verb(verb: str, given: dict[str, Any], python: str, typed: str) -> None:
+    assert worded(verb, **given) == python
+    with worded_by(as_typed):
+        assert worded(verb, **given) == typed
+    assert worded(verb, **given) == python
+
+
+def test_a_path_with_words_of_python_is_shown_as_it_is(tmp_path: Path) -> None:
+    path = f"{tmp_path}/as_bytes=True deletion_lag collect()"
+    assert path in failed("cat", path)

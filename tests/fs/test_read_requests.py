@@ -98,7 +98,7 @@ def test_no_more_is_under_way_than_a_file_may_and_a_call_holds(over_async, monke
         ({"max_concurrency": 0}, "max_concurrency is 0: it must be a number of requests, 1 to 1024"),
         ({"max_concurrency": True}, "max_concurrency is True"),
         ({"max_concurrency": "8"}, "max_concurrency is '8'"),
-        ({"prefetch": 8}, "prefetch is 8: it must be True or False"),
+        ({"prefetch": 8}, "prefetch is 8: it must be true or false"),
         ({"max_memory": "1KiB"}, "max_memory is 1024: it must be at least 1048576 bytes"),
     ],
 )

@@ -250,6 +250,17 @@ def test_seal_concat_rename(client: Client) -> None:
     assert client.get("/v1/segments/d:status").json()["states"][0]["path"] == "d"
 
 
+def test_an_answer_tells_that_a_concat_joined_a_part(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rollingfs.segment.verbs.concat.MARKS_MAX", 1)
+    for name in "abc":
+        client.post(f"/v1/segments/{name}?create=true", content=name.encode())
+    client.post("/v1/segments/a:seal")
+    refused = client.post("/v1/segments/c:concat", json={"sources": ["a", "b"]})
+    assert problem_of(refused) == (409, "SegmentNotSealed", "a part was changed; the detail has which")
+    assert "c: the first 1 of 2 sources are joined, the others not: b is not sealed" in refused.json()["detail"]
+    assert client.get("/v1/segments/c").content == b"ca"
+
+
 def test_a_folder_is_listed_in_pages(client: Client) -> None:
     for number in range(5):
         client.put(f"/v1/segments/logs/{number}")

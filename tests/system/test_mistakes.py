@@ -77,7 +77,7 @@ def test_open_passes_over_what_users_of_fsspec_give_to_any_filesystem(fs, given)
 @pytest.mark.parametrize("name", ["single_writer", "sync"])
 @pytest.mark.parametrize("value", ["False", "no", 0])
 def test_a_switch_that_is_no_switch_does_not_count_as_true(tmp_path, name, value):
-    with pytest.raises(TypeError, match=f"{name} is {value!r}: it must be True or False"):
+    with pytest.raises(TypeError, match=f"{name} is {value!r}: it must be true or false"):
         fsspec.filesystem("rolling", target_protocol="file", **{name: value})
     if value:
         said = failed("append", tmp_path / "log", "--option", f"{name}={value}", stdin=b"data", code=2)

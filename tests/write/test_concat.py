@@ -2,6 +2,7 @@
 
 import asyncio
 import dataclasses
+import pickle
 import time
 import uuid
 
@@ -52,7 +53,8 @@ def test_an_error_of_a_later_commit_says_how_many_sources_are_joined(monkeypatch
     with pytest.raises(SegmentNotSealedError) as caught:
         drive(concat(world.client, target, [*sources, opened]))
     said = in_one_line(caught.value)
-    assert said.endswith("no append is lost; /target: the first 2 of 3 sources are joined; join the others")
+    assert said.startswith("/target: the first 2 of 3 sources are joined, the others not: /open is not sealed")
+    assert pickle.loads(pickle.dumps(caught.value)).outcome == "partly"
     assert world.content(target) == b"01"
 
 

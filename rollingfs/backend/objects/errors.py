@@ -12,6 +12,7 @@ from urllib.parse import quote
 
 from rollingfs.backend import shared_errors
 from rollingfs.backend.patience import patiently
+from rollingfs.errors import worded
 from rollingfs.format import names
 
 T = TypeVar("T")
@@ -172,7 +173,7 @@ def as_os_error(error: BaseException, verb: str, path: str) -> OSError:
     status, code = (error.status, error.code) if isinstance(error, Refusal) else (0, "")
     if code in NO_BUCKET_CODES:
         return shared_errors.no_bucket(
-            path, "container" if code == "ContainerNotFound" else "bucket", "make it first, with fs.mkdir"
+            path, "container" if code == "ContainerNotFound" else "bucket", f"make it first, with {worded('fs.mkdir')}"
         )
     if status == 404 or (code == LONG_KEY_CODE and verb in LOOKING):
         return FileNotFoundError(errno.ENOENT, "no such file or folder", shown)

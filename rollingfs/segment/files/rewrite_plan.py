@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from itertools import groupby
 
-from rollingfs.errors import BadOffsetError
+from rollingfs.errors import BadOffsetError, worded
 from rollingfs.format.header import Chunk, Header, Phase
 from rollingfs.policy import parse_bytes, parse_seconds
 from rollingfs.runtime.values import value_class
@@ -216,7 +216,8 @@ class Chosen:
             )
         for name, value in (("after_bytes", self.after_bytes), ("after_age", self.after_age_s)):
             if value is not None and value < 0:
-                raise ValueError(f"{path}: {name} is {value}: it must be at least 0; nothing was moved")
+                shown = worded(**{name: ...})
+                raise ValueError(f"{path}: {shown} is {value}: it must be at least 0; nothing was moved")
 
 
 def is_hot(chunk: Chunk) -> bool:

@@ -7,7 +7,6 @@ to the target; then they become tombstones (`moves`).
 from __future__ import annotations
 
 import logging
-import re
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -17,7 +16,7 @@ from itertools import chain
 from rollingfs.backend.tier_marks import moved_lines
 from rollingfs.commit.attempt import Attempt
 from rollingfs.commit.header_cache import NOTHING, Loaded
-from rollingfs.errors import AppendInterrupted, RollingError, interrupted
+from rollingfs.errors import AppendInterrupted, RollingError, interrupted, partly
 from rollingfs.format import merging, names, placement, tokens, transitions
 from rollingfs.format.header import MARKS_MAX, Header
 from rollingfs.format.joins import LINE_FEED
@@ -36,8 +35,6 @@ logger = logging.getLogger("rollingfs")
 
 BATCH_PATH_BYTES_MAX = 24 * 1024
 """Maximum bytes of source names in the marks of one commit."""
-NOTHING_DONE = re.compile(r"[;,] (so )?nothing was (joined|moved|written)")
-"""What an error says of its own commit, which is not true of several."""
 
 
 async def concat(
@@ -121,8 +118,7 @@ async def concat(
             raise interrupted(target, "unknown") from interrupt  # some of the sources are there
         except (OSError, ValueError) as error:
             if joined := sum(map(len, batches[:index])):
-                error.args = tuple(NOTHING_DONE.sub("", one) if isinstance(one, str) else one for one in error.args)
-                error.add_note(f"{target}: the first {joined} of {len(sources)} sources are joined; join the others")
+                partly(error, f"{target}: the first {joined} of {len(sources)} sources are joined, the others not")
             raise
         offset = begins if index == 0 else offset
         guard, create = replace(guard, expected_offset=None, segment=segment), False

@@ -17,7 +17,7 @@ from rollingfs.backend.metered import is_same
 from rollingfs.backend.tier_marks import check_marks
 from rollingfs.commit.hidden_plain_file import names_file
 from rollingfs.commit.index_pages import LOOKS_MAX
-from rollingfs.errors import ConflictError, SegmentTruncatedError
+from rollingfs.errors import ConflictError, SegmentTruncatedError, worded
 from rollingfs.format import names, placement
 from rollingfs.format.codec import parse_header
 from rollingfs.format.header import Chunk, Header
@@ -136,7 +136,9 @@ async def _check_target(at: At, view: Snapshot, target: Backend, name: str, over
         why = "The target is a segment, which would hide the file; nothing was written, choose another name"
         raise FileExistsError(errno.EEXIST, why, name)
     if not overwrite and await _exists(target, name):
-        raise FileExistsError(errno.EEXIST, "The target exists; nothing was written, overwrite=True replaces it", name)
+        raise FileExistsError(
+            errno.EEXIST, f"The target exists; nothing was written, {worded(overwrite=True)} replaces it", name
+        )
 
 
 async def _check_shown(target: Backend, name: str) -> None:

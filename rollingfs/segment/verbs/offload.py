@@ -14,7 +14,7 @@ from functools import partial
 from rollingfs.backend.tiers import check_aliases, check_tier
 from rollingfs.commit.drop_files import finish_drops
 from rollingfs.commit.index_pages import LOOKS_MAX
-from rollingfs.errors import ConflictError, CorruptChunkError
+from rollingfs.errors import ConflictError, CorruptChunkError, worded
 from rollingfs.format import names
 from rollingfs.format.header import Chunk, Header
 from rollingfs.policy import BLOCK_BYTES, DELETION_LAG_S
@@ -133,9 +133,11 @@ async def _move(
     progress: Progress | None,
 ) -> Offloaded:
     if lag_s < 0:
-        raise ValueError(f"{path}: deletion_lag is {lag_s} s: it must be at least 0; nothing was moved")
+        name = worded(deletion_lag=...)
+        raise ValueError(f"{path}: {name} is {lag_s} s: it must be at least 0; nothing was moved")
     if block_bytes < 1:
-        raise ValueError(f"{path}: block_bytes is {block_bytes}: it must be at least 1; nothing was moved")
+        name = worded(block_bytes=...)
+        raise ValueError(f"{path}: {name} is {block_bytes}: it must be at least 1; nothing was moved")
     plan = moves(tier, chosen, block_bytes, is_wanted)
     rewrite = partial(rewrite_all, at, path, plan=plan, file_bytes=block_bytes, lag_s=lag_s, protects=True)
     for _ in range(LOOKS_MAX):

@@ -22,7 +22,7 @@ from rollingfs.commit.chunk_files import Stored, read_checksum
 from rollingfs.commit.header_cache import Loaded
 from rollingfs.commit.index_pages import LOOKS_MAX
 from rollingfs.commit.uploads import Uploads
-from rollingfs.errors import ConflictError, CorruptChunkError, CorruptHeaderError
+from rollingfs.errors import ConflictError, CorruptChunkError, CorruptHeaderError, worded
 from rollingfs.format import names, transitions
 from rollingfs.format.header import Header
 from rollingfs.format.index_codec import parse_page
@@ -358,8 +358,8 @@ def _check_known(path: str, files: Collection[str], leave_out: Collection[str]) 
     for name in leave_out:
         if not any(is_named(file, [name]) for file in files):
             raise ValueError(
-                f"{path}: leave_out names {name!r}, which is no file of the lost segment; nothing was made: "
-                "give a path, or its last part, as a dry run tells it, or a pattern such as stage-*"
+                f"{path}: {worded(leave_out=...)} names {name!r}, which is no file of the lost segment; nothing was "
+                "made: give a path, or its last part, as a dry run tells it, or a pattern such as stage-*"
             )
 
 

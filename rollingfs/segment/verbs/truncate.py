@@ -17,7 +17,7 @@ from rollingfs.commit.drop_files import finish_drops, try_drops
 from rollingfs.commit.header_cache import Loaded
 from rollingfs.commit.operation import Committed
 from rollingfs.commit.uploads import Uploads
-from rollingfs.errors import BadOffsetError, WholeFileError, if_interrupted
+from rollingfs.errors import BadOffsetError, WholeFileError, if_interrupted, worded
 from rollingfs.format import transitions
 from rollingfs.format.header import Header
 from rollingfs.format.parquet_chunks import gaps, groups_before
@@ -195,7 +195,7 @@ def _whole(path: str, name: str, offset: int) -> WholeFileError:
     by_group = ", and rollingfs.parquet.truncate drops whole row groups" if name == PARQUET else ""
     return WholeFileError(
         f"{path} is a {name} file, and its bytes from offset {offset} on may be none: nothing was dropped. "
-        f"as_bytes=True drops the bytes all the same{by_group}"
+        f"{worded(as_bytes=True)} drops the bytes all the same{by_group}"
     )
 
 

@@ -21,11 +21,11 @@ from botocore.utils import parse_timestamp
 from rollingfs.backend.contract import Buffer, FileInfo, Metadata, Over
 from rollingfs.backend.objects.bucket import Answer, Condition, Span, read_up_to
 from rollingfs.backend.objects.errors import LastingError, Refusal, UntrustedStoreError, token_of
+from rollingfs.errors import worded
 from rollingfs.format.sizes import read_bytes_max
 from rollingfs.runtime.gc_pause import collected_later
 
 SEND_BYTES = 256 * 1024
-CREDENTIALS_HINT = "give key and secret, a profile, or anon=True where everybody may read"
 TRUST_HINT = "for a store with a CA of its own, name the CA's file in client_kwargs={'verify': ...} or AWS_CA_BUNDLE"
 _TIMEOUTS = (said.ReadTimeoutError, said.ConnectTimeoutError, TimeoutError)
 _CONNECTION_ERRORS = (
@@ -76,7 +76,8 @@ def from_botocore(error: Exception) -> Exception:
     if isinstance(error, _CONNECTION_ERRORS):
         return ConnectionError(text)
     if isinstance(error, said.NoCredentialsError | said.PartialCredentialsError):
-        return LastingError(f"{text}; {CREDENTIALS_HINT}", errno.EACCES)
+        hint = f"give key and secret, a profile, or {worded(anon=True)} where everybody may read"
+        return LastingError(f"{text}; {hint}", errno.EACCES)
     return LastingError(text, errno.EINVAL if isinstance(error, said.ParamValidationError) else errno.EPROTO)
 
 
