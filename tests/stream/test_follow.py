@@ -1,6 +1,6 @@
 """A segment that is followed: what moves when, stores that fail, requests counted.
 
-`tests/maintenance/test_at_each_call.py` has crashes, faults and other clients at every call.
+`tests/segment/test_at_each_call.py` has crashes, faults and other clients at every call.
 """
 
 import re

@@ -7,13 +7,13 @@ One of them has its test here. Tests of the rooms hold the others:
 - 5: a wrong expected offset: `write/test_group_commit`.
 - 6: a segment keeps its policy: `fs/test_policy_verbs`.
 - 7, 8, 10: create and list: `fs/test_folders`, `backend/test_objects_contract`.
-- 9: a delete that fails: `write/test_delete`.
+- 9: a delete that fails: `segment/test_delete`.
 - 11, 14, 30: handles of what is gone, offsets outside, epochs: `fs/test_segment_handle`.
 - 15: what is truncated: `read/test_revalidate`.
 - 12: seals: `fs/test_segment_forms`.
-- 13: truncations: `fs/test_segment_forms`, `maintenance/test_collect`, `system/test_traces`.
+- 13: truncations: `fs/test_segment_forms`, `segment/test_collect`, `system/test_traces`.
 - 16, 19, 20, 24: missing, unsealed, empty, plain sources; calls that fail: `simulation`, `system/test_crashes`.
-- 17, 18: what is small shares a chunk, and no chunk is copied: `maintenance/test_erase`, `system/test_traces`.
+- 17, 18: what is small shares a chunk, and no chunk is copied: `segment/test_erase`, `system/test_traces`.
 - 21, 22: truncated sources, concats of concats in every order: `simulation`.
 - 23, 28, 29: names made again, crashes, two writes at one offset: `simulation`.
 - 25, 27: reading across chunks, missing chunks: `fs/test_read_file`, `fs/test_segment_handle`.
