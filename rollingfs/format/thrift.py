@@ -70,10 +70,12 @@ class Decoder:
         return self._take(1) if kind in (TRUE, FALSE) else self._value(kind)
 
     def _byte(self) -> int:
-        if self._at >= len(self._data):
-            raise MalformedFooterError("the footer is cut off")
+        try:
+            byte = self._data[self._at]
+        except IndexError:
+            raise MalformedFooterError("the footer is cut off") from None
         self._at += 1
-        return self._data[self._at - 1]
+        return byte
 
     def _take(self, size: int) -> bytes:
         data = self._data[self._at : self._at + size]
@@ -83,15 +85,16 @@ class Decoder:
         return data
 
     def _varint(self) -> int:
-        value = shift = 0
-        while True:
-            byte = self._byte()
-            value |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                return value
+        value = byte = self._byte()
+        shift = 0
+        while byte >= 0x80:
+            value -= 0x80 << shift
             shift += 7
+            byte = self._byte()
+            value |= byte << shift
             if shift > VARINT_BITS:  # a longer number would take time that grows with its square
                 raise MalformedFooterError("the footer has a number of more than 64 bits")
+        return value
 
     def _zigzag(self) -> int:
         value = self._varint()

@@ -131,6 +131,7 @@ def test_a_store_that_cannot_be_judged_is_an_error_and_not_a_verdict() -> None:
 
 def test_a_store_that_does_not_answer_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checkup, "CHECKUP_S_MAX", 0.05)
+    monkeypatch.setattr(checkup, "RACE_S_MAX", 0.0)
     backend = Scripted(private_memory(), suspends=True)
     backend.plan("create", before=lambda: asyncio.sleep(3600), times=None, probes=True)
     with pytest.raises(TimeoutError) as raised:
