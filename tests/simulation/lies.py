@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from rollingfs.commit.header_cache import parse_file
 from rollingfs.errors import LostCommitError
 from rollingfs.format import names
+from rollingfs.format.header import AGE_S_MAX, Header
 from tests.simulation import model
 from tests.simulation.history import Doing, Violation, running
 
@@ -30,7 +31,8 @@ class Loss:
     """A commit that the store has lost."""
 
     doing: Doing
-    version: int
+    header: Header
+    at_s: float
 
 
 class Lies:
@@ -65,8 +67,8 @@ class Lies:
             return
         self.world.counts["lies"] += 1
         self.paths.add(names.shown(segment))
-        version = self.world.witness.headers[segment].version
-        self.lost += [Loss(doing, version) for doing in losers]
+        header = self.world.witness.headers[segment]
+        self.lost += [Loss(doing, header, self.world.now_s) for doing in losers]
         self.world.store.take_back(path)
         content = self.world.store.content(path)
         self.world.witness.taken_back(segment, parse_file(content, path)[0] if content else None)
@@ -142,7 +144,11 @@ class Lies:
                         raise Violation(f"it was lost in silence: {one}")
 
     def _has_gone(self, one: Loss) -> bool:
-        """Whether the writer's line may have gone since: with the segment, or by the lines of others."""
+        """Whether the writer's line may have gone since: with the segment, or by the lines of others.
+
+        Once D has passed, another incarnation may be that of a segment that was made anew.
+        """
         header = self.world.witness.headers.get(one.doing.call.path)
-        is_kept = header is not None and header.evicted < one.version
-        return not is_kept or None in self.world.history.segs(one.doing.call.path, one.doing)
+        if header is None or header.evicted >= one.header.version:
+            return True
+        return header.segment != one.header.segment and self.world.now_s > one.at_s + AGE_S_MAX
