@@ -2,8 +2,6 @@
 
 import os
 import stat
-import subprocess
-import sys
 import zlib
 from pathlib import Path
 from typing import ClassVar
@@ -11,9 +9,9 @@ from typing import ClassVar
 import pytest
 
 from rollingfs.backend.contract import Backend, Link
-from rollingfs.backend.local import backend as local, disk, record_lock, system
+from rollingfs.backend.local import disk, record_lock, system
 from rollingfs.backend.local.backend import LocalBackend
-from rollingfs.errors import ConflictError, UnsafeBackendError
+from rollingfs.errors import ConflictError
 from rollingfs.testing import BackendContract, Factory
 from tests.support.schedules import beside
 
@@ -105,30 +103,6 @@ def test_conditional_writes_are_for_headers_only(backend, tmp_path):
     assert os.listdir(tmp_path) == []
 
 
-def test_without_record_locks_writing_is_refused_and_reading_is_not(header, backend, monkeypatch):
-    token = backend.create(header, b"x")
-    monkeypatch.setattr(local, "HAS_RECORD_LOCKS", False)
-    for verb, *args in (("create", b"y"), ("replace", b"y", token), ("delete_if", token)):
-        with pytest.raises(UnsafeBackendError, match="record locks"):
-            getattr(backend, verb)(header, *args)
-    assert backend.read(header).data == b"x"
-
-
-@pytest.mark.skipif(not system.DESCRIPTORS.startswith("/proc"), reason="macOS has fcntl")
-def test_the_module_imports_and_reads_where_there_is_no_fcntl(tmp_path):
-    (tmp_path / "plain").write_bytes(b"bytes")
-    code = (
-        "import sys; sys.modules['fcntl'] = None\n"
-        "from rollingfs.backend.local.backend import LocalBackend\n"
-        "from rollingfs.testing import run\n"
-        "backend = LocalBackend()\n"
-        "assert not backend.capability.can_write\n"
-        f"print(run(backend, backend.read({str(tmp_path / 'plain')!r})).data)\n"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert (done.stdout, done.stderr) == ("b'bytes'\n", "")
-
-
 def test_a_refused_create_or_replace_leaves_no_file_behind(backend, header, tmp_path):
     backend.create(header, b"x")
     before = sorted(os.listdir(tmp_path / "segment$chunks"))
@@ -150,7 +124,7 @@ def test_a_buffer_is_filled_as_far_as_the_file_goes(backend, tmp_path, monkeypat
         monkeypatch.delattr(os, "preadv", raising=False)
     elif hasattr(os, "preadv"):
         real = os.preadv  # the kernel may give less than was asked for
-        monkeypatch.setattr(os, "preadv", lambda file, targets, start: real(file, [targets[0][:3]], start))
+        monkeypatch.setattr(system, "read_into", lambda file, targets, start: real(file, [targets[0][:3]], start))
     for start, expected in [(0, b"01234567"), (5, b"56789"), (10, b""), (99, b"")]:
         target = bytearray(b"-" * 8)
         assert backend.read_into(path, start, memoryview(target)) == len(expected)
@@ -238,7 +212,7 @@ def test_a_folder_that_another_process_removes_while_it_is_looked_for_is_made(tm
         folder.rmdir()
         raise FileExistsError(path)
 
-    monkeypatch.setattr(os, "mkdir", refused)
+    monkeypatch.setattr(system, "mkdir", refused)
     disk.make_folders(str(folder), True)
     assert folder.is_dir()
 
@@ -247,7 +221,7 @@ def test_a_plain_file_replaced_in_the_middle_of_delete_if_is_put_back(backend, t
     plain = tmp_path / "plain"
     plain.write_bytes(b"adopted")
     token = backend.stat(str(plain)).token
-    beside(monkeypatch, os, "rename", lambda *_, **__: plain.write_bytes(b"written in between"))
+    beside(monkeypatch, system, "rename", lambda *_, **__: plain.write_bytes(b"written in between"))
     assert backend.delete_if(str(plain), token) is False
     assert plain.read_bytes() == b"written in between"
     assert os.listdir(tmp_path) == ["plain"]

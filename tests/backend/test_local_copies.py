@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rollingfs.backend.contract import Part
-from rollingfs.backend.local import disk
+from rollingfs.backend.local import disk, system
 from rollingfs.errors import ConflictError
 from rollingfs.runtime.concurrency import drive
 from tests.support.backends import joined, raises
@@ -80,7 +80,7 @@ def test_bytes_are_copied_where_the_kernel_cannot(backend, tmp_path, monkeypatch
     data = os.urandom(2_500_000)
     (tmp_path / "plain").write_bytes(data)
 
-    monkeypatch.setattr(os, "copy_file_range", raises(OSError(18, "Invalid cross-device link")), raising=False)
+    monkeypatch.setattr(system, "copy_in_kernel", raises(OSError(18, "Invalid cross-device link")))
     backend.copy(f"{tmp_path}/plain", f"{tmp_path}/copy")
     drive(joined(backend.backend, [Part(f"{tmp_path}/plain", 5, 2_000_000)], f"{tmp_path}/joined"))
     assert (tmp_path / "copy").read_bytes() == data

@@ -10,7 +10,7 @@ import pytest
 
 from rollingfs import RollingFileSystem
 from rollingfs.backend.contract import Buffer
-from rollingfs.backend.local import disk
+from rollingfs.backend.local import disk, system
 from rollingfs.backend.local.backend import LocalBackend
 from tests.support.driven import Driven
 from tests.support.schedules import beside
@@ -64,7 +64,7 @@ def test_what_the_disk_refuses_leaves_what_was_there(backend, header, tmp_path, 
     folder = tmp_path / "segment$chunks"
     args = {"replace": (header, b"new", token), "write": (f"{folder}/chunk", [bytes(12_000)])}
     with monkeypatch.context() as patch:
-        patch.setattr(os, call, full)
+        patch.setattr(system if call == "rename" else os, call, full)
         with pytest.raises(OSError, match="No space left"):
             getattr(backend, verb)(*args.get(verb, (f"{folder}/pin", b"content")))
     assert backend.read(header).data == b"old"

@@ -99,7 +99,7 @@ def test_no_more_is_read_than_a_header_has_of_a_file_that_somebody_has_made_long
     before = backend.stat(str(file)).token
     os.truncate(file, 1 << 26)
     counts: list[int] = []
-    beside(monkeypatch, disk, "_read", lambda _, size, __: counts.append(size))
+    beside(monkeypatch, system, "read_at", lambda _, size, __: counts.append(size))
     assert backend.stat(str(file)).token == before
     assert known.cat_file(path) == b"one two "
     assert [one["name"] for one in known.ls(str(tmp_path))] == [path]
@@ -127,7 +127,7 @@ def test_a_torn_record_that_another_of_its_length_follows_is_no_reason_to_believ
     assert backend.read(str(file)).token.endswith(other.split(b"\n")[0][-8:].decode())
 
 
-needs_linux = pytest.mark.skipif(system.HERE != linux.HERE, reason="filesystems have other names on macOS")
+needs_linux = pytest.mark.skipif(system.is_local is not linux.is_local, reason="filesystems have other names on macOS")
 
 
 @needs_linux
@@ -147,7 +147,7 @@ def test_a_header_that_may_not_be_written_is_replaced(tmp_path, monkeypatch):
             raise PermissionError(errno.EACCES, "injected: a file for reading only", str(name))
 
     os.chmod(header, 0o444)
-    beside(monkeypatch, os, "open", refuse)
+    beside(monkeypatch, system, "open_file", refuse)
     assert new_fs().append(path, b"two") == 3
     assert new_fs().cat(path) == b"onetwo"
     assert os.stat(header).st_mode & 0o777 == 0o444
@@ -211,7 +211,7 @@ def test_a_full_disk_leaves_the_file_as_it_was_and_says_that_nothing_was_written
         return write(descriptor, bytes(data)[:written], at)
 
     with monkeypatch.context() as patch:
-        patch.setattr(os, "pwrite", full)
+        patch.setattr(system, "write_at", full)
         with pytest.raises(OSError, match="nothing was committed") as caught:
             fs.append(path, b"more" * 50)
         assert not isinstance(caught.value, AppendOutcomeUnknown)
@@ -230,7 +230,7 @@ def test_what_cannot_be_cut_off_is_replaced(tmp_path, monkeypatch):
             raise OSError(errno.EIO, "injected")
         return write(descriptor, bytes(data)[:40], at)
 
-    monkeypatch.setattr(os, "pwrite", torn)
+    monkeypatch.setattr(system, "write_at", torn)
     monkeypatch.setattr(os, "ftruncate", raises(OSError(errno.EIO, "injected: it cannot be cut")))
     fs.append(path, b"three")
     assert (new_fs().cat_file(path), file.read_bytes().count(b"Record ")) == (b"one two three", 0)

@@ -8,13 +8,12 @@ from typing import Any
 import pytest
 
 from rollingfs import RollingFileSystem
-from rollingfs.backend.local import removing
-from rollingfs.backend.local.record_lock import HAS_RECORD_LOCKS
+from rollingfs.backend.local import removing, system
 from rollingfs.backend.local.removing import CLOSED_AT_ONCE, Closer
 from tests.support.forks import is_so_in_child
 from tests.support.schedules import beside
 
-needs_locks = pytest.mark.skipif(not HAS_RECORD_LOCKS, reason="files are closed late only where Linux has its locks")
+needs_locks = pytest.mark.skipif(not system.PLACE, reason="files are closed late only where Linux has its locks")
 
 
 def opened(count: int) -> list[int]:
@@ -61,6 +60,6 @@ def test_a_removal_needs_no_descriptor_for_each_segment(tmp_path, monkeypatch):
         if str(path).endswith("$header") and sys._getframe(2).f_code.co_name == "remove":
             raise OSError(24, "Too many open files")
 
-    beside(monkeypatch, os, "open", short)
+    beside(monkeypatch, system, "open_file", short)
     fs.rm(f"{tmp_path}/t", recursive=True)
     assert not os.path.exists(f"{tmp_path}/t")

@@ -4,7 +4,6 @@ import contextlib
 import errno
 import gc
 import os
-import sys
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -12,7 +11,7 @@ from typing import Any
 import pytest
 
 from rollingfs import RollingFileSystem, RollingPolicy
-from rollingfs.backend.local import disk, extending, record_lock
+from rollingfs.backend.local import disk, extending, record_lock, system
 from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.commit import turns as turns_module
 from rollingfs.commit.attempt import Attempt, Change
@@ -39,8 +38,6 @@ from tests.support.places import counted, new_fs
 from tests.support.schedules import beside, in_threads
 
 RECORD = Record(9, "w", 1, 9, b"data").encode("an incarnation")
-
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no record locks")
 
 
 def is_free(path: str) -> bool:
@@ -131,7 +128,7 @@ def test_what_begins_within_a_verb_does_not_share_its_lock(backend, log, header,
             drive(SyncRuntime().limit(LocalBackend().extend(header, b"inner", blob.token), 0))
         seen.append(backend.read(header).token == blob.token)
 
-    beside(monkeypatch, os, "pwrite", meanwhile, once=True)
+    beside(monkeypatch, system, "write_at", meanwhile, once=True)
     backend.take_turn(header)
     backend.extend(header, RECORD, blob.token)
     assert seen == [True]

@@ -233,7 +233,7 @@ def test_on_a_disk_the_file_is_a_copy_with_a_life_of_its_own(tmp_path):
 def test_a_disk_without_hard_links_takes_exports(tmp_path, monkeypatch):
     fs, path, target = rolling("file"), f"{tmp_path}/log", f"{tmp_path}/file"
     content = made(fs, path)
-    monkeypatch.setattr("os.link", raises(PermissionError(1, "Operation not permitted")))
+    monkeypatch.setattr("rollingfs.backend.local.system.link", raises(PermissionError(1, "Operation not permitted")))
     fs.export(path, target)
     assert (tmp_path / "file").read_bytes() == content
     upload = drive(fs._backend.open_write(target, Over.NOTHING))

@@ -4,6 +4,7 @@ import contextlib
 import functools
 import importlib
 import inspect
+import os
 import pkgutil
 import re
 from collections.abc import Iterator
@@ -30,6 +31,9 @@ OUTCOMES = (
 )
 """Phrases by which a message about a change says what is true now."""
 
+OTHER_SYSTEMS = {"rollingfs.backend.local.windows"} if os.sep == "/" else {"rollingfs.backend.local.posix"}
+"""Modules that this system cannot import."""
+
 
 @functools.cache
 def internal_classes() -> set[str]:
@@ -37,6 +41,8 @@ def internal_classes() -> set[str]:
     found = set[str]()
     for module in pkgutil.walk_packages(rollingfs.__path__, "rollingfs."):
         if ".spark" in module.name or module.name.endswith("__main__") or ".demo" in module.name:
+            continue
+        if module.name in OTHER_SYSTEMS:
             continue
         for name, cls in inspect.getmembers(importlib.import_module(module.name), inspect.isclass):
             if cls.__module__.startswith("rollingfs.") and name not in rollingfs.__all__:

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from rollingfs.backend.local import system
+
 _numbers: Iterator[int] = itertools.count(1)
 
 
@@ -31,7 +33,7 @@ def keep_open_files(patch: pytest.MonkeyPatch, *, for_ever: bool = False) -> Non
         if key in kept and not for_ever and not _is_open(key):
             unlink(kept.pop(key))
 
-    patch.setattr(os, "unlink", keep)
+    patch.setattr(system, "unlink", keep)
     patch.setattr(os, "close", free)
 
 

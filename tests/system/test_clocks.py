@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from rollingfs.backend.local import looks as local
+from rollingfs.backend.local import looks as local, system
 from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.commit.chunk_files import SKEW_S_MAX
 from rollingfs.format import names
@@ -72,7 +72,7 @@ def test_where_nothing_can_be_written_the_time_is_the_machines(on_machine, tmp_p
     backend = on_machine(25 * HOUR_S).backend
 
     (tmp_path / "log$chunks").mkdir()
-    monkeypatch.setattr(os, "open", raises(OSError(errno.EROFS, "Read-only file system")))
+    monkeypatch.setattr(system, "open_file", raises(OSError(errno.EROFS, "Read-only file system")))
     assert abs(drive(backend.now(f"{tmp_path}/log")) - time.time() - 25 * HOUR_S) < HOUR_S
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from rollingfs import RollingFileSystem
+from rollingfs.backend.local import system
 from rollingfs.errors import UnsafeBackendError
 from tests.support.disks import DISKS, mounted
 from tests.support.nameless import keep_open_files
@@ -79,7 +80,7 @@ def test_a_disk_without_hard_links_is_refused_in_words(tmp_path, monkeypatch, co
         raise OSError(code, os.strerror(code))
 
     fs = RollingFileSystem("file", skip_instance_cache=True)
-    monkeypatch.setattr(os, "link", refuse)
+    monkeypatch.setattr(system, "link", refuse)
     with pytest.raises(UnsafeBackendError, match=r"makes no hard links .*nothing was written"):
         fs.create(f"{tmp_path}/a")
     assert fs.ls(str(tmp_path)) == []

@@ -11,6 +11,7 @@ import fsspec
 import pytest
 
 from rollingfs import RollingFileSystem, SegmentNotSealedError, SegmentSealedError, UnsafeBackendError
+from rollingfs.backend.local import system
 from tests.support.cli import failed, options_of
 from tests.support.examples import slowly
 from tests.support.messages import check_text, internal_classes, refused
@@ -156,7 +157,7 @@ def full(request, tmp_path, monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "write", refuse)
-        patch.setattr(os, "pwrite", refuse)
+        patch.setattr(system, "write_at", refuse)
         yield str(tmp_path), tmp_path.joinpath("full").touch
 
 

@@ -3,7 +3,6 @@
 Rules of the protocol: P8.2, P11.31 to P11.33.
 """
 
-import ctypes
 import errno
 import os
 import threading
@@ -15,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from rollingfs import RollingFileSystem
-from rollingfs.backend.local import backend as local, record_lock as record_locks, removing
+from rollingfs.backend.local import backend as local, record_lock as record_locks, removing, system
 from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.backend.local.record_lock import record_lock
 from rollingfs.errors import AppendOutcomeUnknown, ConflictError, LockedError
@@ -142,7 +141,7 @@ def whole(verb: str, headers: list[tuple[str, str]]) -> Sequence[bool]:
     return drive(backend.move_whole([(path, token, path.replace("$", "-new$")) for path, token in headers]))
 
 
-@pytest.mark.skipif(removing._renameat2() is None, reason="no rename that replaces nothing")
+@pytest.mark.skipif(system.rename_free is None, reason="no rename that replaces nothing")
 @pytest.mark.parametrize("verb", ["remove", "move"])
 def test_one_lock_file_goes_through_the_segments_of_a_call_and_locks_each(tmp_path, monkeypatch, headers, verb):
     files: list[tuple[str, int]] = []
@@ -165,7 +164,7 @@ def test_one_lock_file_goes_through_the_segments_of_a_call_and_locks_each(tmp_pa
 def test_a_header_goes_before_its_lock(monkeypatch, headers):
     """Without the lock's name, another process could lock anew and commit to what is about to go."""
     there: list[bool] = []
-    monkeypatch.setattr(removing, "_renameat2", lambda: None)
+    monkeypatch.setattr(system, "rename_free", None)
     beside(monkeypatch, removing, "unlink", lambda _: there.append(os.path.exists(headers[len(there)][0])))
     assert whole("remove", headers) == [True, True, True]
     assert there == [False, False, False]
@@ -246,7 +245,7 @@ def test_a_header_that_appears_at_the_target_after_the_look_is_not_replaced(tmp_
 
 
 def test_a_move_takes_the_way_with_marks_where_no_rename_spares_the_target(fs, tmp_path, monkeypatch):
-    monkeypatch.setattr(removing, "_renameat2", lambda: None)
+    monkeypatch.setattr(system, "rename_free", None)
     made(fs, f"{tmp_path}/s", b"few")
     fs.mv(f"{tmp_path}/s", f"{tmp_path}/t")
     assert fs.cat_file(f"{tmp_path}/t") == b"fewmore"
@@ -254,19 +253,18 @@ def test_a_move_takes_the_way_with_marks_where_no_rename_spares_the_target(fs, t
 
 
 def test_a_move_to_another_mount_takes_the_way_with_marks_and_makes_links_anew(fs, tmp_path, monkeypatch):
-    def refuse(_, path, __, target, flags=0):
-        is_elsewhere = str(tmp_path / "mounted").encode() in target
-        ctypes.set_errno(errno.EXDEV)
-        return -1 if is_elsewhere or rename is None else rename(-100, path, -100, target, flags)
+    def refuse(path, target, *folders):
+        is_elsewhere = str(tmp_path / "mounted") in target
+        return errno.EXDEV if is_elsewhere or rename is None else rename(path, target, *folders)
 
     def no_rename(path: str, target: str, **options: int) -> None:
         if "link" in path:
             raise OSError(errno.EXDEV, "another mount", path, None, target)
         real(path, target, **options)
 
-    rename, real = removing._renameat2(), os.rename
-    monkeypatch.setattr(removing, "_renameat2", lambda: refuse)
-    monkeypatch.setattr(os, "rename", no_rename)
+    rename, real = system.rename_free, system.rename
+    monkeypatch.setattr(system, "rename_free", refuse)
+    monkeypatch.setattr(system, "rename", no_rename)
     made(fs, f"{tmp_path}/a/s", b"few")
     made(fs, f"{tmp_path}/a/long", b"x" * 950)
     os.symlink("s", tmp_path / "a/link")

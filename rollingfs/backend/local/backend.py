@@ -13,11 +13,10 @@ from functools import partial
 from rollingfs.backend import shared_errors
 from rollingfs.backend.capability import Capability
 from rollingfs.backend.contract import Adapt, Backend, Blob, Buffer, FileInfo, Listing, Metadata, Over, Upload
-from rollingfs.backend.local import disk, extending, nofollow, reserve
+from rollingfs.backend.local import disk, extending, nofollow, reserve, system
 from rollingfs.backend.local.held import held_file, hold_file
 from rollingfs.backend.local.looks import blob_of, canonical, date_of, disk_of, is_same, list_folder, now_at
 from rollingfs.backend.local.record_lock import (
-    HAS_RECORD_LOCKS,
     HAS_TURNS,
     Close,
     end_turn_of_thread,
@@ -35,7 +34,7 @@ from rollingfs.backend.local.removing import (
     taken_alone,
 )
 from rollingfs.backend.local.upload import HiddenUpload, LocalUpload
-from rollingfs.errors import ConflictError, UnsafeBackendError
+from rollingfs.errors import ConflictError
 from rollingfs.format import names
 
 logger = logging.getLogger("rollingfs")
@@ -45,7 +44,7 @@ class LocalBackend(Backend):
     """A backend over the local disk. It has no state, so threads and forks may share it.
 
     The conditional verbs take headers only (paths that end in ``$header``). Their lock is the file ``lock`` in
-    the segment's ``$chunks`` folder. Without record locks (Windows) they raise `UnsafeBackendError`.
+    the segment's ``$chunks`` folder.
 
     Temporary files are in ``$chunks`` folders. Collection deletes the files of dead processes.
 
@@ -60,11 +59,11 @@ class LocalBackend(Backend):
     """
 
     capability = Capability(
-        can_write=HAS_RECORD_LOCKS,
+        can_write=True,
         can_copy=True,
         can_join=True,
         can_delete_if=True,
-        can_extend=HAS_RECORD_LOCKS,
+        can_extend=True,
         must_race=False,  # `link` and the record lock decide, which are the kernel's
         has_folders=True,
         has_turns=HAS_TURNS,
@@ -139,6 +138,7 @@ class LocalBackend(Backend):
 
     async def create(self, path: str, data: Buffer) -> str:
         _check_conditional("create", path)
+        system.check_name(path)
         if os.path.lexists(path):
             raise shared_errors.name_taken(path)
         temporary = names.temporary_path(path)
@@ -227,7 +227,10 @@ class LocalBackend(Backend):
     async def flush(self, path: str) -> None:
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):  # no folder: nothing can be lost
             if self.sync and path.endswith(names.HEADER_SUFFIX):
-                with contextlib.suppress(FileNotFoundError, ConflictError), disk.opened(path) as (descriptor, status):
+                with (
+                    contextlib.suppress(FileNotFoundError, ConflictError),
+                    disk.opened(path, system.FLUSHABLE) as (descriptor, status),
+                ):
                     self._flush_records(path, descriptor)
                     if status.st_nlink > 1:  # an earlier flush may have failed, of which this one was not told
                         self._renew(path, descriptor)
@@ -240,7 +243,7 @@ class LocalBackend(Backend):
                 _check_conditional("delete_if", path)
                 with self._locked(path):
                     extending.expect_header(path, token)
-                    os.unlink(path)
+                    system.unlink(path)
             else:
                 extending.expect(path, token)  # then a file with another token is not moved at all
                 take_away(path, token, self.sync)
@@ -259,9 +262,10 @@ class LocalBackend(Backend):
         with Closer() as closer, CarriedLock(closer) as lock:
 
             def remove(header: str) -> bool:
-                with contextlib.suppress(OSError):  # it only spares time: too many files may be open
-                    closer.take(os.open(header, os.O_RDONLY | nofollow.NO_FOLLOW))
-                os.unlink(header)
+                if system.PLACE:  # elsewhere, an open file may keep its name
+                    with contextlib.suppress(OSError):  # it only spares time: too many files may be open
+                        closer.take(system.open_file(header, os.O_RDONLY | system.NO_FOLLOW))
+                system.unlink(header)
                 return True
 
             return [taken_alone(header, token, remove, lock, self._locked, closer) for header, token in headers]
@@ -337,7 +341,7 @@ class LocalBackend(Backend):
         if not os.path.islink(path):
             return False
         if target is None:
-            os.unlink(path)
+            system.unlink(path)
         else:
             move_link(path, target)
             self._flush_folder_of(target)
@@ -404,8 +408,3 @@ class LocalBackend(Backend):
 def _check_conditional(verb: str, path: str) -> None:
     if not path.endswith(names.HEADER_SUFFIX):
         raise ValueError(f"{verb} takes headers only, whose names end in {names.HEADER_SUFFIX!r}, not {path!r}")
-    if not HAS_RECORD_LOCKS:
-        raise UnsafeBackendError(
-            f"{names.shown(path)}: this system has no record locks, so two writers could lose each other's data; "
-            "nothing was written; this system can read segments"
-        )

@@ -7,14 +7,15 @@ shared disk do not ring it, so a waiter has pauses as well. Other systems have n
 from __future__ import annotations
 
 import contextlib
-import functools
 import os
 import select
-from typing import Any
+
+from rollingfs.backend.local import system
 
 BELLS_FREE_MAX = 4
 """Bells that a process keeps for its next waits: the system takes some 8 ms to close a bell."""
-_FLAGS = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
+_FLAGS = system.NO_WAIT | 0o2000000
+"""Not to wait, and not to be inherited."""
 _EVENTS = 0x8 | 0x10 | 0x800
 """A close, after writing or not; a rename. Not a removal: who removes a lock's file is about to close it."""
 _NOTES_BYTES = 4096
@@ -52,12 +53,12 @@ class Bell:
     def hang(self, path: str) -> None:
         """Let it ring for this file. If the system refuses, it rings for no file."""
         self.take_down()
-        self._watch = _system().inotify_add_watch(self._descriptor, os.fsencode(path), _EVENTS)
+        self._watch = system.notifier().inotify_add_watch(self._descriptor, os.fsencode(path), _EVENTS)
 
     def take_down(self) -> None:
         """Let it ring for no file."""
         if self._watch >= 0:
-            _system().inotify_rm_watch(self._descriptor, self._watch)
+            system.notifier().inotify_rm_watch(self._descriptor, self._watch)
             self._watch = -1
             self.wait(0)
 
@@ -79,15 +80,6 @@ def take_bell() -> Bell | None:
     """Return an unused bell; None if the system has no bells, or no more bells."""
     with contextlib.suppress(IndexError):  # none is free, or another thread took it just now
         return _free.pop()
-    system = _system()
-    descriptor = -1 if system is None else system.inotify_init1(_FLAGS)
+    library = system.notifier()
+    descriptor = -1 if library is None else library.inotify_init1(_FLAGS)
     return Bell(descriptor) if descriptor >= 0 else None
-
-
-@functools.cache
-def _system() -> Any:
-    """Return the system's library, if it can watch files (Linux's can)."""
-    import ctypes
-
-    library = ctypes.CDLL(None)
-    return library if hasattr(library, "inotify_init1") else None

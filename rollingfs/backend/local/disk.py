@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 
 from rollingfs.backend import shared_errors
 from rollingfs.backend.contract import Buffer
+from rollingfs.backend.local import system
 from rollingfs.backend.local.nofollow import Opened, open_file
 from rollingfs.backend.local.reserve import drop_alone
 from rollingfs.backend.local.system import flush as flush
@@ -31,8 +32,8 @@ CLOSE_PAUSES_S = (0.0005, 0.002, 0.01)
 """Pauses before a folder is tried again: a FUSE filesystem frees a file some time after `close` has returned."""
 
 # without O_NONBLOCK, opening a named pipe waits for its writer; for files the flag means nothing
-_READ_FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
-_NEW_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+_READ_FLAGS = os.O_RDONLY | system.NO_WAIT
+_NEW_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL
 _NO_ROOM = "no segment can have this name: with '$header' behind it, the name is too long for this disk"
 # folders whose own entries, and those of all folders above them, this process has flushed
 _flushed: set[str] = set()
@@ -89,34 +90,27 @@ def read_exactly(descriptor: int, start: int, end: int) -> bytes:
     """Return bytes ``[start, end)`` of an open file; fewer where the file ends before `end`."""
     if start >= end:
         return b""
-    data = _read(descriptor, end - start, start)
+    data = system.read_at(descriptor, end - start, start)  # threads may share the descriptor
     if len(data) == end - start:
         return data
     # one read gives at most 2 GiB
     pieces = [data]
     count = len(data)
     while pieces[-1] and count < end - start:
-        pieces.append(_read(descriptor, end - start - count, start + count))
+        pieces.append(system.read_at(descriptor, end - start - count, start + count))
         count += len(pieces[-1])
     return b"".join(pieces)
 
 
-def _read(descriptor: int, size: int, start: int) -> bytes:
-    if hasattr(os, "pread"):
-        return os.pread(descriptor, size, start)  # threads may share the descriptor
-    os.lseek(descriptor, start, os.SEEK_SET)  # Windows
-    return os.read(descriptor, size)
-
-
 def read_into(descriptor: int, start: int, target: memoryview) -> int:
     """Fill `target` from byte `start` of an open file on; returns the number of bytes, fewer where the file ends."""
-    if not hasattr(os, "preadv"):  # Windows, macOS before 11
+    if system.read_into is None:
         data = read_exactly(descriptor, start, start + len(target))
         target[: len(data)] = data
         return len(data)
     count = 0
     while count < len(target):
-        size = os.preadv(descriptor, [target[count:]], start + count)  # one read gives at most 2 GiB
+        size = system.read_into(descriptor, [target[count:]], start + count)  # one read gives at most 2 GiB
         if not size:
             break
         count += size
@@ -169,7 +163,7 @@ def fill(descriptor: int, data: Buffer, date_ns_min: int) -> os.stat_result:
     """Write a header into its temporary file and date it by the filesystem's clock; return its status."""
     write_all(descriptor, [data])
     date_ns = max(os.fstat(descriptor).st_mtime_ns, date_ns_min)
-    os.utime(descriptor, ns=(date_ns, date_ns))
+    system.set_date(descriptor, date_ns)
     return os.fstat(descriptor)
 
 
@@ -188,9 +182,7 @@ def temporary_folder(folder: str, sync: bool) -> Iterator[None]:
 
 def flush_folder(path: str) -> None:
     """Make a folder's entries survive a loss of power."""
-    if os.name == "nt":
-        return  # a folder cannot be opened there; entries are journalled
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    descriptor = system.open_folder(path)
     try:
         flush(descriptor)
     finally:
@@ -234,13 +226,13 @@ def make_folders(path: str, sync: bool) -> bool:
     is_new = True
     try:
         try:
-            os.mkdir(path)
+            system.mkdir(path)
         except FileNotFoundError:
             above = os.path.dirname(path)
             if above == path:
                 raise
             make_folders(above, sync)
-            os.mkdir(path)
+            system.mkdir(path)
         _flushed.discard(path)  # an entry there is of an earlier folder with this name
     except FileExistsError:
         try:
@@ -299,7 +291,7 @@ def link(path: str, target: str) -> None:
         The filesystem makes no hard links (``errno.ENOTSUP``), or failed.
     """
     try:
-        os.link(path, target)
+        system.link(path, target)
     except OSError as error:
         if error.errno not in NO_LINKS:
             raise
@@ -309,7 +301,7 @@ def link(path: str, target: str) -> None:
 def take_name(temporary: str, path: str) -> None:
     """Give a whole new file its name, over any file of that name; if that fails, remove the new file."""
     try:
-        os.rename(temporary, path)
+        system.rename(temporary, path)
     except BaseException:
         remove_if_there(temporary)
         raise
@@ -318,7 +310,7 @@ def take_name(temporary: str, path: str) -> None:
 def remove_if_there(path: str) -> None:
     """Remove a file; a missing file is not an error."""
     with contextlib.suppress(FileNotFoundError):
-        os.unlink(path)
+        system.unlink(path)
 
 
 def is_nameless(name: str) -> bool:
@@ -372,12 +364,12 @@ def copy_bytes(source: int, target: int, start: int, end: int) -> None:
         The source ends before `end`.
     """
     position = start
-    in_kernel = hasattr(os, "copy_file_range")
+    in_kernel = system.copy_in_kernel is not None
     while position < end:
         step = min(end - position, COPY_STEP_BYTES)
-        if in_kernel:
+        if in_kernel and system.copy_in_kernel is not None:
             try:
-                count = os.copy_file_range(source, target, step, offset_src=position)
+                count = system.copy_in_kernel(source, target, step, offset_src=position)
             except OSError as error:
                 if error.errno not in _NO_KERNEL_COPY:
                     raise

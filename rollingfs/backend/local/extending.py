@@ -11,7 +11,7 @@ from functools import partial
 from rollingfs.backend import shared_errors
 from rollingfs.backend.contract import Adapt, Buffer
 from rollingfs.backend.local import disk, system
-from rollingfs.backend.local.nofollow import NO_FOLLOW, refusing_links
+from rollingfs.backend.local.nofollow import refusing_links
 from rollingfs.backend.local.record_lock import record_lock
 from rollingfs.format import names, records
 from rollingfs.format.header import HEADER_BYTES_MAX
@@ -32,7 +32,7 @@ def is_local(path: str) -> bool:
         device = os.stat(path).st_dev
     except OSError:
         return False
-    if not os.major(device):  # the next filesystem without a disk that is mounted may get this number
+    if not system.number_of_disk(device):  # the next filesystem without a disk that is mounted may get this number
         return system.is_local(path)
     if device not in _disks:
         _disks[device] = system.is_local(path)
@@ -94,7 +94,7 @@ def expect(path: str, token: str, flags: int = 0) -> os.stat_result:
 def expect_header(path: str, token: str) -> os.stat_result:
     """`expect`, for a header that is to be replaced or deleted; a symbolic link is refused."""
     with refusing_links(path):
-        return expect(path, token, NO_FOLLOW)
+        return expect(path, token, system.NO_FOLLOW)
 
 
 def rest(descriptor: int, status: os.stat_result, known: str) -> tuple[bytes, str] | None:
@@ -159,7 +159,7 @@ def marked(path: str, status: os.stat_result) -> Iterator[None]:
     mark = names.temporary_path(path)
     with contextlib.suppress(OSError):  # what follows is needed all the more where the disk refuses the name
         if status.st_nlink == 1:
-            os.link(path, mark)
+            system.link(path, mark)
     yield
     disk.remove_if_there(mark)
 
@@ -175,7 +175,7 @@ def renew(path: str, data: Buffer, old: os.stat_result, sync: bool, lock: record
     temporary = names.temporary_path(path)
     with disk.new_file(temporary, sync, PRIVATE_MODE) as descriptor:
         if stat.S_IMODE(old.st_mode) != PRIVATE_MODE:
-            os.fchmod(descriptor, stat.S_IMODE(old.st_mode))
+            system.set_mode(descriptor, stat.S_IMODE(old.st_mode))
         token = make_token(path, disk.fill(descriptor, data, old.st_mtime_ns + 1), data)
     if not lock.is_held:
         disk.remove_if_there(temporary)
@@ -199,7 +199,7 @@ class opened(disk.opened):  # noqa: N801 - used as a function
     """
 
     def __init__(self, path: str) -> None:
-        super().__init__(path, os.O_RDWR | NO_FOLLOW)
+        super().__init__(path, os.O_RDWR | system.NO_FOLLOW)
 
     def open(self) -> tuple[int, os.stat_result]:
         with refusing_links(self._path):
@@ -251,7 +251,7 @@ def put(
     view, at = memoryview(data).cast("B"), mark.end
     try:
         while view:
-            count = os.pwrite(descriptor, view, at)
+            count = system.write_at(descriptor, view, at)
             view, at = view[count:], at + count
     except OSError:
         os.ftruncate(descriptor, mark.end)  # if this fails, too, its error says that the outcome is not known

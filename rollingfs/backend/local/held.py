@@ -41,7 +41,7 @@ def hold_file(path: str, token: str) -> HeldFile | None:
         The file is gone, or has another token.
     """
     file = held_file(path, token)
-    if file is not None or len(_held) >= HELD_MAX or os.name == "nt":  # on Windows nobody could replace it meanwhile
+    if file is not None or len(_held) >= HELD_MAX:
         return file
     try:
         with disk.opened(path) as (descriptor, _status):

@@ -1,22 +1,20 @@
 """The names of `system` on Linux, and on systems that have fewer of its calls."""
 
 import ctypes
+import fcntl
 import functools
 import os
 import struct
 import sys
+from functools import partial
 from typing import Any
 
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None  # type: ignore[assignment]
+from rollingfs.backend.local import posix
 
-OFD_SETLK: int = getattr(fcntl, "F_OFD_SETLK", 0)
+_OFD_SETLK: int = getattr(fcntl, "F_OFD_SETLK", 0)
+LOCKS_FILES = bool(_OFD_SETLK)
 DESCRIPTORS = "/proc/self/fd"
-FREE_RENAME = "renameat2"
-HERE = -100
-NO_REPLACE = 1
+rename_free = posix.free_rename("renameat2", -100, 1)
 _STATFS_LONGS = 64
 """Room for its answer, which has 120 bytes and begins with the number of the filesystem."""
 _LOCAL = {
@@ -51,6 +49,10 @@ def lock_request(kind: int) -> bytes:
     return struct.pack("hhqqi0q", kind, os.SEEK_SET, 0, 0, 0)
 
 
+lock = partial(posix.lock, _OFD_SETLK, lock_request)
+unlock = partial(posix.unlock, _OFD_SETLK, lock_request)
+
+
 def is_local(path: str) -> bool:
     """Return whether this kernel alone reads and writes the files of a disk."""
     return _kind(path) in _LOCAL
@@ -70,3 +72,10 @@ def _statfs() -> Any:
 def path_of(descriptor: int) -> str:
     """Return the path of an open file by now."""
     return os.readlink(f"{DESCRIPTORS}/{descriptor}")
+
+
+@functools.cache
+def notifier() -> Any:
+    """Return the C library, if it can watch files; or None."""
+    library = ctypes.CDLL(None)
+    return library if hasattr(library, "inotify_init1") else None

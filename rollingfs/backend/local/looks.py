@@ -13,7 +13,7 @@ from fsspec.implementations.local import LocalFileSystem
 
 from rollingfs.backend import shared_errors
 from rollingfs.backend.contract import Blob, FileInfo, Link, Listing
-from rollingfs.backend.local import disk, extending
+from rollingfs.backend.local import disk, extending, system
 from rollingfs.backend.local.reserve import is_reserve
 from rollingfs.format import names
 from rollingfs.format.sizes import read_bytes_max
@@ -37,19 +37,22 @@ def canonical(path: str) -> str:
     if path in ("", "file://", "local://", "file:", "local:"):
         return str(LocalFileSystem.root_marker)
     stripped: str = LocalFileSystem._strip_protocol(path)
+    if stripped[1:2] == ":" != stripped[2:3] and stripped[2:3] != "/" and os.sep != "/":  # relative to a drive's folder
+        stripped = os.path.abspath(stripped).replace(os.sep, "/")
+    server = "/" if stripped.startswith("//") and os.sep != "/" else ""
     parts = stripped.split("/")
     if not names.has_odd_part(stripped):
         return stripped
     if ".." in parts:
         last = len(parts) - parts[::-1].index("..")
-        parts = [*os.path.realpath("/".join(parts[:last])).replace(os.sep, "/").split("/"), *parts[last:]]
-    return "/".join([parts[0], *(part for part in parts[1:] if part not in ("", "."))]) or "/"
+        parts = [*_real("/".join(parts[:last])).split("/"), *parts[last:]]
+    return server + "/".join([parts[0], *(part for part in parts[1:] if part not in ("", "."))]) or "/"
 
 
 def date_of(path: str, status: os.stat_result) -> float:
     """Return the time when a file was modified, or got into its `$chunks` folder."""
     if path.rpartition("/")[0].endswith(names.CHUNKS_SUFFIX):
-        return max(status.st_mtime, status.st_ctime)
+        return max(status.st_mtime, system.arrived_s(path, status))
     return status.st_mtime
 
 
@@ -62,8 +65,12 @@ def blob_of(path: str, descriptor: int, status: os.stat_result) -> Blob:
 
 def leads_out(path: str, root: str) -> bool:
     """Return whether a path below a folder leads out of it, through a symbolic link."""
-    real, real_root = os.path.realpath(path), os.path.realpath(root)
+    real, real_root = _real(path), _real(root)
     return real != real_root and not real.startswith(real_root.rstrip("/") + "/")
+
+
+def _real(path: str) -> str:
+    return os.path.realpath(path).replace(os.sep, "/")
 
 
 def info_of(path: str, entry: os.DirEntry[str], roots: Sequence[str] = ()) -> FileInfo | None:
@@ -120,7 +127,7 @@ def list_folder(folder: str, roots: Sequence[str] = ()) -> Listing:
 
 def _date_ns(folder: str) -> int:
     """Return the time of a folder's last change, or 0."""
-    return os.stat(folder).st_mtime_ns if os.path.isdir(folder) else 0
+    return os.stat(f"{folder}/").st_mtime_ns if os.path.isdir(folder) else 0
 
 
 def _listed(folder: str, roots: Sequence[str]) -> dict[str, FileInfo]:
@@ -128,7 +135,7 @@ def _listed(folder: str, roots: Sequence[str]) -> dict[str, FileInfo]:
     prefix = folder if folder.endswith("/") else folder + "/"
     is_chunks = folder.endswith(names.CHUNKS_SUFFIX)
     try:
-        with os.scandir(folder) as found:
+        with os.scandir(prefix) as found:  # a bare "C:" would be that drive's current folder
             entries = [entry for entry in found if _is_listed(entry.name, is_chunks)]
             infos = [info_of(prefix + entry.name, entry, roots) for entry in entries]
     except NotADirectoryError:
@@ -136,7 +143,7 @@ def _listed(folder: str, roots: Sequence[str]) -> dict[str, FileInfo]:
             raise
         raise shared_errors.no_folder(folder) from None
     except OSError as error:
-        if error.errno == errno.ENAMETOOLONG:
+        if error.errno in (errno.ENAMETOOLONG, errno.EINVAL):  # the second: Windows has no such name
             raise shared_errors.no_folder(folder) from None
         raise
     # in a chunk folder, a link that leads nowhere is as good as nothing

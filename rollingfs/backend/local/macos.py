@@ -9,13 +9,15 @@ import fcntl
 import functools
 import os
 import struct
+from functools import partial
 from typing import Any
 
-OFD_SETLK = 90
+from rollingfs.backend.local import posix
+
+_OFD_SETLK = 90
+LOCKS_FILES = True
 DESCRIPTORS = "/dev/fd"
-FREE_RENAME = "renameatx_np"
-HERE = -2
-NO_REPLACE = 4
+rename_free = posix.free_rename("renameatx_np", -2, 4)
 _GETPATH = 50
 _FULLFSYNC = 51
 _PATH_BYTES = 1024
@@ -47,6 +49,10 @@ def lock_request(kind: int) -> bytes:
     return struct.pack("qqihh", 0, 0, 0, kind, os.SEEK_SET)
 
 
+lock = partial(posix.lock, _OFD_SETLK, lock_request)
+unlock = partial(posix.unlock, _OFD_SETLK, lock_request)
+
+
 def is_local(path: str) -> bool:
     """Return whether this kernel alone reads and writes the files of a disk."""
     answer, statfs = ctypes.create_string_buffer(_STATFS_BYTES), _statfs()
@@ -65,3 +71,7 @@ def _statfs() -> Any:
 def path_of(descriptor: int) -> str:
     """Return the path of an open file by now."""
     return os.fsdecode(fcntl.fcntl(descriptor, _GETPATH, bytes(_PATH_BYTES)).partition(b"\0")[0])
+
+
+def notifier() -> None:
+    """Return None: no call of macOS tells of a closed file."""

@@ -6,11 +6,8 @@ import errno
 import os
 
 from rollingfs.backend import shared_errors
+from rollingfs.backend.local import system
 from rollingfs.format import names
-
-NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
-_HAS_PLACES = os.open in os.supports_dir_fd and hasattr(os, "O_DIRECTORY")
-_PLACE_FLAGS = getattr(os, "O_PATH", os.O_RDONLY) | getattr(os, "O_DIRECTORY", 0) | NO_FOLLOW
 
 
 class Opened:
@@ -21,7 +18,7 @@ class Opened:
 
     def _open(self, path: str, flags: int) -> int:
         # Ctrl-C comes between two calls of the interpreter, so what opens the file notes that, in one call
-        self._descriptors.extend(map(os.open, [path], [flags]))
+        self._descriptors.extend(map(system.open_file, [path], [flags]))
         return self._descriptors[-1]
 
     def close(self) -> None:
@@ -47,10 +44,10 @@ class place_of(Opened):  # noqa: N801 - used as a function
 
     def __enter__(self) -> tuple[str, int | None]:
         folder, _, name = self._path.rpartition("/")
-        if not (_HAS_PLACES and folder.endswith(names.CHUNKS_SUFFIX)):
+        if not (system.PLACE and folder.endswith(names.CHUNKS_SUFFIX)):
             return self._path, None
         try:
-            return name, self._open(folder, _PLACE_FLAGS)
+            return name, self._open(folder, system.PLACE | system.NO_FOLLOW)
         except BaseException as error:
             self.close()
             if isinstance(error, OSError):
@@ -87,7 +84,7 @@ def open_file(path: str, flags: int, mode: int) -> int:
     """Open a file, which may be new; a symbolic link of its name is refused."""
     with place_of(path) as (name, folder):
         try:
-            return os.open(name, flags | NO_FOLLOW, mode, dir_fd=folder)
+            return system.open_file(name, flags | system.NO_FOLLOW, mode, dir_fd=folder)
         except OSError as error:
             refuse_link(path, error)
             raise
@@ -96,4 +93,4 @@ def open_file(path: str, flags: int, mode: int) -> int:
 def unlink(path: str) -> None:
     """Remove a file, or a symbolic link itself."""
     with place_of(path) as (name, folder):
-        os.unlink(name, dir_fd=folder)
+        system.unlink(name, dir_fd=folder)

@@ -11,7 +11,6 @@ request that waits in the kernel, and the process that holds the lock may be sto
 from __future__ import annotations
 
 import contextlib
-import errno
 import functools
 import os
 import random
@@ -28,13 +27,7 @@ from rollingfs.errors import ConflictError, LockedError
 from rollingfs.format import names
 from rollingfs.runtime.concurrency import until_s
 
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None  # type: ignore[assignment]
-
-HAS_RECORD_LOCKS = fcntl is not None
-_HAS_OFD_LOCKS = bool(system.OFD_SETLK)
+_HAS_OFD_LOCKS = system.LOCKS_FILES
 HAS_TURNS = _HAS_OFD_LOCKS
 """Whether a thread may keep a lock while it does other things: else a mutex of the process goes with the lock."""
 WAIT_S_MAX = 60.0
@@ -43,7 +36,6 @@ PAUSE_S_MIN = 0.0005
 PAUSE_S_MAX = 0.02
 """Longest pause between two tries without a bell."""
 _LOCK_MODE = 0o666
-_BUSY = {errno.EAGAIN, errno.EACCES}
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -343,21 +335,12 @@ def close_locks(descriptors: Iterable[int]) -> None:
 def _unlock(descriptor: int) -> None:
     # explicitly, not by closing: a child forked meanwhile may still have a copy of the descriptor
     if _HAS_OFD_LOCKS:
-        fcntl.fcntl(descriptor, system.OFD_SETLK, system.lock_request(fcntl.F_UNLCK))
+        system.unlock(descriptor)
 
 
 def _locks(descriptor: int) -> bool:
     """Lock a file now; False if another holds its lock."""
-    try:
-        if _HAS_OFD_LOCKS:
-            fcntl.fcntl(descriptor, system.OFD_SETLK, system.lock_request(fcntl.F_WRLCK))
-        else:
-            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        if error.errno in _BUSY:
-            return False
-        raise
-    return True
+    return system.lock(descriptor, _HAS_OFD_LOCKS)
 
 
 def _is_still(descriptor: int, path: str) -> bool:
@@ -368,6 +351,6 @@ def _is_still(descriptor: int, path: str) -> bool:
     mine = os.fstat(descriptor)
     try:
         other = os.lstat(path)
-    except FileNotFoundError:
+    except system.GONE:
         return False
     return (mine.st_dev, mine.st_ino) == (other.st_dev, other.st_ino)

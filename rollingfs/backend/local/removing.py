@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import errno
-import functools
 import os
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
-from typing import Any, Self
+from typing import Self
 
 from rollingfs.backend.local import disk, extending, system
-from rollingfs.backend.local.nofollow import NO_FOLLOW, place_of, unlink
-from rollingfs.backend.local.record_lock import HAS_RECORD_LOCKS, Close, close_locks, hold, record_lock
+from rollingfs.backend.local.nofollow import place_of, unlink
+from rollingfs.backend.local.record_lock import Close, close_locks, hold, record_lock
 from rollingfs.backend.local.reserve import is_reserve
 from rollingfs.errors import ConflictError
 from rollingfs.format import names
@@ -56,27 +54,27 @@ def take_away(path: str, token: str, sync: bool) -> None:
         The file is gone.
     """
     if os.path.islink(path):
-        os.unlink(path)  # nobody changes a symbolic link in place, and a relative link breaks when it is moved
+        system.unlink(path)  # nobody changes a symbolic link in place, and a relative link breaks when it is moved
         return
     away = names.temporary_path(path)
     with disk.temporary_folder(os.path.dirname(away), sync):
         with place_of(away) as (name, folder):
-            os.rename(path, name, dst_dir_fd=folder)
+            system.rename(path, name, dst_dir_fd=folder)
         try:
             extending.expect(away, token)
         except ConflictError:
             with contextlib.suppress(FileExistsError):  # a still newer file has the name: it stays
-                os.link(away, path)
+                system.link(away, path)
             if sync:
                 disk.flush_folder(os.path.dirname(path))  # the name that goes next may be the file's only durable one
-            os.unlink(away)
+            system.unlink(away)
             raise
-        os.unlink(away)
+        system.unlink(away)
 
 
 def holds_only_lock(folder: str) -> bool:
     """Return whether a chunk folder has only the lock and the reserve."""
-    return HAS_RECORD_LOCKS and [name for name in os.listdir(folder) if not is_reserve(name)] == [names.LOCK_NAME]
+    return [name for name in os.listdir(folder) if not is_reserve(name)] == [names.LOCK_NAME]
 
 
 class Closer:
@@ -140,7 +138,7 @@ class CarriedLock:
         self._closer = closer
         self._lock: record_lock | None = None
         self._folder: int | None = None
-        self._can_rename = _renameat2() is not None
+        self._can_rename = bool(system.PLACE) and system.rename_free is not None
         self.is_over = False
         """The segment is gone, and its folder goes once the lock leaves it."""
 
@@ -173,7 +171,8 @@ class CarriedLock:
                 return False
             self._lock = lock
             return True
-        code = _rename(names.LOCK_NAME, names.LOCK_NAME, self._folder, folder)
+        assert system.rename_free is not None
+        code = system.rename_free(names.LOCK_NAME, names.LOCK_NAME, self._folder, folder)
         self._can_rename = code in (0, errno.EEXIST, errno.ENOENT)
         if code:
             return False
@@ -235,13 +234,13 @@ def remove_folder(path: str) -> None:
         with record_lock(lock, until_s()):
             # a process that waits for the lock finds it gone and makes another; a faster one has files in the folder
             if holds_only_lock(path):
-                os.unlink(lock)
+                system.unlink(lock)
     disk.remove_folder(path)
 
 
 def _opened_folder(path: str) -> int | None:
     try:
-        return os.open(path, os.O_RDONLY | os.O_DIRECTORY | NO_FOLLOW)
+        return os.open(path, system.PLACE | system.NO_FOLLOW)
     except OSError:  # missing, a link, or refused, as the usual way to the lock says
         return None
 
@@ -253,7 +252,7 @@ def rename_to_free(path: str, target: str) -> bool:
     that header would then replace the renamed header unseen. Where the system or the filesystem has no such step, or
     the target is on another mount, no file is renamed.
     """
-    code = _rename(path, target)
+    code = errno.ENOSYS if system.rename_free is None else system.rename_free(path, target)
     if code and code not in _CANNOT_RENAME:
         raise OSError(code, os.strerror(code), path, None, target)
     return not code
@@ -262,25 +261,9 @@ def rename_to_free(path: str, target: str) -> bool:
 def move_link(path: str, target: str) -> None:
     """Give a symbolic link another name, perhaps on another mount."""
     try:
-        os.rename(path, target)
+        system.rename(path, target)
     except OSError as error:
         if error.errno != errno.EXDEV:
             raise
         os.symlink(os.readlink(path), target)
-        os.unlink(path)
-
-
-def _rename(path: str, target: str, folder: int = system.HERE, target_folder: int = system.HERE) -> int:
-    """Rename a file in a single step to a free name; returns the number of the error, or 0."""
-    rename = _renameat2()
-    if rename is None:
-        return errno.ENOSYS
-    failed = rename(folder, os.fsencode(path), target_folder, os.fsencode(target), system.NO_REPLACE)
-    return ctypes.get_errno() if failed else 0
-
-
-@functools.cache
-def _renameat2() -> Callable[..., int] | None:
-    """Return the system's rename without replacement, or None."""
-    library: Any = ctypes.CDLL(None, use_errno=True)
-    return getattr(library, system.FREE_RENAME, None)
+        system.unlink(path)

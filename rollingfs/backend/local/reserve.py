@@ -31,8 +31,7 @@ def keep(header: str) -> None:
     """Make a reserve for a segment with chunks on a nearly full disk; ignore errors."""
     folder = names.chunks_folder(names.segment_of_header(header))
     with contextlib.suppress(OSError):
-        found = os.statvfs(folder)
-        free_bytes, free_files = found.f_bavail * found.f_frsize, found.f_favail
+        free_bytes, free_files = system.room(folder)
         is_low = free_bytes < FREE_BYTES_MIN or 0 < free_files < FREE_FILES_MIN
         if not is_low or os.path.lexists(_file(folder, 0)) or not _has_chunks(folder):
             return
@@ -63,7 +62,7 @@ def drop(folder: str) -> bool:
     is_gone = False
     for number in range(RESERVE_FILES):
         with contextlib.suppress(OSError):
-            os.unlink(_file(folder, number))
+            system.unlink(_file(folder, number))
             is_gone = True
     return is_gone
 

@@ -1,44 +1,57 @@
-"""Calls of the system that differ between Linux and macOS, under the same names in a module for each system.
+"""Calls of the system that differ between Linux, macOS and Windows, under the same names in a module for each.
 
-`OFD_SETLK`
-    The command of `fcntl` that locks for an open file description; 0 if there is none.
-`lock_request`
-    The bytes of a ``struct flock`` over a whole file, for a kind of lock.
-`allocate`
-    Gives an empty file its blocks on the disk.
-`flush`
-    Makes the bytes of an open file survive a loss of power.
-`is_local`
-    Whether this kernel alone reads and writes the files of a disk.
-`path_of`
-    The path of an open file by now.
-`DESCRIPTORS`
-    The folder that lists the open files of this process.
-`FREE_RENAME`, `HERE`, `NO_REPLACE`
-    The function of the C library that renames to a free name, its number for the process's folder, and its flag.
+Flags of `open_file`
+    `NO_FOLLOW` refuses a symbolic link, `NO_WAIT` does not wait for the writer of a named pipe, `FLUSHABLE` is needed
+    for `flush`, and `PLACE` opens a folder for ``dir_fd`` (0: no call takes one).
+`open_file`, `mkdir`, `link`, `unlink`, `rename`
+    As in `os`. An open file may be renamed and removed, and be replaced by a rename.
+`check_name`
+    Refuses a new file or folder that the system would give another name.
+`rename_free`
+    Renames to a free name; returns the number of the error, or 0. It is None where the system has no such step.
+`read_at`, `write_at`, `read_into`
+    `os.pread`, `os.pwrite` and `os.preadv`; the last may be None.
+`copy_in_kernel`
+    `os.copy_file_range`, or None.
+`set_date`, `set_mode`, `arrived_s`
+    The dates and the mode of a file.
+`room`, `allocate`
+    The free bytes and inodes of a disk; gives an empty file its blocks.
+`flush`, `open_folder`
+    Makes the bytes of an open file, or the entries of an open folder, survive a loss of power.
+`lock`, `unlock`, `LOCKS_FILES`
+    A lock of an open file, or of the process where the system has only that.
+`GONE`
+    Errors of `os.lstat` for a name that is gone, or about to go.
+`is_local`, `number_of_disk`
+    Whether this kernel alone reads and writes the files of a disk; 0 for a disk that shares its number.
+`path_of`, `DESCRIPTORS`
+    The path of an open file by now; the folder that lists the open files of this process.
+`notifier`
+    The library that tells of closed files, or None.
 """
 
 import sys
 
-if sys.platform == "darwin":
-    from rollingfs.backend.local import macos as _calls
+if sys.platform == "win32":
+    from rollingfs.backend.local import windows as _calls, windows as _shared
+elif sys.platform == "darwin":
+    from rollingfs.backend.local import macos as _calls, posix as _shared
 else:
-    from rollingfs.backend.local import linux as _calls
+    from rollingfs.backend.local import linux as _calls, posix as _shared
 
-OFD_SETLK, DESCRIPTORS = _calls.OFD_SETLK, _calls.DESCRIPTORS
-FREE_RENAME, HERE, NO_REPLACE = _calls.FREE_RENAME, _calls.HERE, _calls.NO_REPLACE
-lock_request, allocate, flush = _calls.lock_request, _calls.allocate, _calls.flush
-is_local, path_of = _calls.is_local, _calls.path_of
-
-__all__ = [
-    "DESCRIPTORS",
-    "FREE_RENAME",
-    "HERE",
-    "NO_REPLACE",
-    "OFD_SETLK",
-    "allocate",
-    "flush",
-    "is_local",
-    "lock_request",
-    "path_of",
-]
+NO_FOLLOW, NO_WAIT, PLACE, FLUSHABLE = _shared.NO_FOLLOW, _shared.NO_WAIT, _shared.PLACE, _shared.FLUSHABLE
+GONE, LOCKS_FILES, DESCRIPTORS = _shared.GONE, _calls.LOCKS_FILES, _calls.DESCRIPTORS
+open_file, unlink, mkdir, link, rename = _shared.open_file, _shared.unlink, _shared.mkdir, _shared.link, _shared.rename
+read_at, write_at, read_into = _shared.read_at, _shared.write_at, _shared.read_into
+copy_in_kernel, set_mode, set_date, arrived_s = (
+    _shared.copy_in_kernel,
+    _shared.set_mode,
+    _shared.set_date,
+    _shared.arrived_s,
+)
+check_name = _shared.check_name
+room, open_folder, number_of_disk = _shared.room, _shared.open_folder, _shared.number_of_disk
+lock, unlock, rename_free = _calls.lock, _calls.unlock, _calls.rename_free
+allocate, flush, is_local = _calls.allocate, _calls.flush, _calls.is_local
+path_of, notifier = _calls.path_of, _calls.notifier

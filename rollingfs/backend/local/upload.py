@@ -9,7 +9,7 @@ import stat
 
 from rollingfs.backend import shared_errors
 from rollingfs.backend.contract import Buffer, Over, Part, Upload
-from rollingfs.backend.local import disk
+from rollingfs.backend.local import disk, system
 
 
 class LocalUpload(Upload):
@@ -55,7 +55,7 @@ class HiddenUpload(LocalUpload):
         if mode is not None and over is Over.ANYTHING:
             # a private file stays private; by its descriptor, because the next export may have removed the name
             with contextlib.suppress(OSError):  # not every disk has modes
-                os.chmod(self._file.fileno() if os.chmod in os.supports_fd else temporary, mode)
+                system.set_mode(self._file.fileno(), mode)
 
     async def finish(self) -> None:
         try:
@@ -97,13 +97,13 @@ def _mode_of(path: str) -> int | None:
 
 def _give_name(temporary: str, path: str, over: Over) -> None:
     if over is Over.ANYTHING:
-        os.replace(temporary, path)
+        system.rename(temporary, path)
         return
     try:
-        os.link(temporary, path)  # fails over anything that exists
+        system.link(temporary, path)  # fails over anything that exists
     except OSError as error:
         if error.errno not in disk.NO_LINKS:
             raise
         if os.path.lexists(path):
             raise shared_errors.name_taken(path) from error
-        os.rename(temporary, path)
+        system.rename(temporary, path)

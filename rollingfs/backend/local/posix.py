@@ -1,0 +1,88 @@
+"""The names of `system` that Linux and macOS share."""
+
+import ctypes
+import errno
+import fcntl
+import os
+from collections.abc import Callable
+from typing import Any
+
+NO_FOLLOW, NO_WAIT = os.O_NOFOLLOW, os.O_NONBLOCK
+PLACE = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY
+FLUSHABLE = os.O_RDONLY
+GONE: tuple[type[OSError], ...] = (FileNotFoundError,)
+_BUSY = {errno.EAGAIN, errno.EACCES}
+
+open_file, unlink, mkdir, link, rename = os.open, os.unlink, os.mkdir, os.link, os.rename
+read_at, write_at, set_mode, number_of_disk = os.pread, os.pwrite, os.fchmod, os.major
+read_into = getattr(os, "preadv", None)  # macOS 11 has it
+copy_in_kernel = getattr(os, "copy_file_range", None)
+
+
+def check_name(path: str) -> None:
+    """Do nothing: the disk refuses by itself what it cannot take."""
+
+
+def set_date(descriptor: int, date_ns: int) -> None:
+    """Date an open file."""
+    os.utime(descriptor, ns=(date_ns, date_ns))
+
+
+def arrived_s(_path: str, status: os.stat_result) -> float:
+    """Return the time when a file got its name, or was changed."""
+    return status.st_ctime
+
+
+def room(folder: str) -> tuple[int, int]:
+    """Return the free bytes of a disk, and its free inodes."""
+    found = os.statvfs(folder)
+    return found.f_bavail * found.f_frsize, found.f_favail
+
+
+def open_folder(path: str) -> int:
+    """Open a folder whose entries are to be flushed."""
+    return os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+
+
+def lock(setlk: int, request: Callable[[int], bytes], descriptor: int, of_file: bool) -> bool:
+    """Lock a file now, by a lock of the open file or of the process; False if another holds its lock."""
+    try:
+        if of_file:
+            fcntl.fcntl(descriptor, setlk, request(fcntl.F_WRLCK))
+        else:
+            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno in _BUSY:
+            return False
+        raise
+    return True
+
+
+def unlock(setlk: int, request: Callable[[int], bytes], descriptor: int) -> None:
+    """Give back a lock of an open file."""
+    fcntl.fcntl(descriptor, setlk, request(fcntl.F_UNLCK))
+
+
+def free_rename(name: str, here: int, flag: int) -> Callable[..., int] | None:
+    """Return a rename to a free name by a function of the C library; None where the library has no such function.
+
+    Parameters
+    ----------
+    name
+        The name of the function.
+    here
+        Its number for the folder of the process.
+    flag
+        Its flag that spares a taken name.
+    """
+    library: Any = ctypes.CDLL(None, use_errno=True)
+    function = getattr(library, name, None)
+    if function is None:
+        return None
+
+    def rename_free(path: str, target: str, folder: int | None = None, target_folder: int | None = None) -> int:
+        places = [here if place is None else place for place in (folder, target_folder)]
+        failed = function(places[0], os.fsencode(path), places[1], os.fsencode(target), flag)
+        return ctypes.get_errno() if failed else 0
+
+    return rename_free

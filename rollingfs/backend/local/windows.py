@@ -1,0 +1,361 @@
+"""The names of `system` on Windows. Every file is opened so that others may rename and remove it.
+
+A rename over a file, and a removal, take the POSIX semantics of NTFS and ReFS: readers that hold the file keep reading
+it. Other disks, and other programs (a virus scanner) that hold a file in their own way, are waited for.
+"""
+
+import contextlib
+import ctypes
+import errno
+import msvcrt
+import os
+import random
+import re
+import shutil
+import stat
+import sys
+import time
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from rollingfs.runtime.concurrency import until_s
+
+assert sys.platform == "win32"
+T = TypeVar("T")
+
+NO_FOLLOW = 1 << 30
+"""A flag of our own: the system has none."""
+NO_WAIT, PLACE, FLUSHABLE = 0, 0, os.O_RDWR
+GONE: tuple[type[OSError], ...] = (FileNotFoundError, PermissionError)
+LOCKS_FILES, DESCRIPTORS = True, ""
+HELD_S_MAX = 10.0
+"""A call without a deadline waits this long for another program that holds a file."""
+PATH_CHARACTERS_MAX, FOLDER_CHARACTERS_MAX = 259, 247
+"""Longest paths where Windows is not set to take longer."""
+NAME_CHARACTERS_MAX = 255
+_PAUSE_S_MIN, _PAUSE_S_MAX = 0.0005, 0.02
+_READ_BYTES_MAX = 1 << 30
+_DEVICES = re.compile(r"(con|prn|aux|nul|(com|lpt)[0-9\u00b9\u00b2\u00b3]|conin\$|conout\$)[ ]*(\..*)?", re.IGNORECASE)
+_FORBIDDEN = re.compile(r'[\x00-\x1f<>:"|?*\\]')
+
+_DWORD, _HANDLE, _TEXT = ctypes.c_uint32, ctypes.c_void_p, ctypes.c_wchar_p
+_kernel: Any = ctypes.WinDLL("kernel32", use_last_error=True)
+_kernel.CreateFileW.restype = _HANDLE
+_kernel.CreateFileW.argtypes = [_TEXT, _DWORD, _DWORD, _HANDLE, _DWORD, _DWORD, _HANDLE]
+_kernel.CloseHandle.argtypes = [_HANDLE]
+_kernel.SetFileInformationByHandle.argtypes = [_HANDLE, ctypes.c_int, _HANDLE, _DWORD]
+_kernel.GetFileInformationByHandleEx.argtypes = [_HANDLE, ctypes.c_int, _HANDLE, _DWORD]
+_kernel.LockFileEx.argtypes = [_HANDLE, _DWORD, _DWORD, _DWORD, _DWORD, _HANDLE]
+_kernel.UnlockFileEx.argtypes = [_HANDLE, _DWORD, _DWORD, _DWORD, _HANDLE]
+_kernel.ReadFile.argtypes = [_HANDLE, _HANDLE, _DWORD, _HANDLE, _HANDLE]
+_kernel.GetFinalPathNameByHandleW.argtypes = [_HANDLE, _TEXT, _DWORD, _DWORD]
+_NO_HANDLE = ctypes.c_void_p(-1).value
+_READ, _WRITE, _DELETE, _ATTRIBUTES, _SYNCHRONIZE = 0x80000000, 0x40000000, 0x10000, 0x80, 0x100000
+_SHARE_ALL = 7
+_CREATE_NEW, _OPEN_EXISTING, _OPEN_ALWAYS = 1, 3, 4
+_NORMAL, _LINK_ITSELF, _FOLDER, _WRITE_THROUGH = 0x80, 0x00200000, 0x02000000, 0x80000000
+_BASIC, _REMOVE_EX, _RENAME_EX = 0, 21, 22
+_REPLACE, _POSIX, _REMOVE, _READONLY = 1, 2, 1, 0x10
+_EXCLUSIVE, _AT_ONCE = 2, 1
+_MOVE_REPLACE, _MOVE_FLUSHED = 1, 8
+_HELD = {5, 32, 33}
+"""Access denied, a sharing violation, a lock: another program may hold the file for a moment."""
+_SHARED = {32, 33}
+_LOCKED, _AT_END = {33, 997}, 38
+_NO_NAME = {123, 161}
+_UNKNOWN = {1, 50, 87, 124}
+"""Errors of a disk that does not know what it is asked for."""
+_TAKEN = {80, 183}
+_LOCAL_DRIVES, _LOCAL = {2, 3, 6}, {"NTFS", "ReFS"}
+"""Removable, fixed, in memory; disks on which no other machine writes, and whose files grow as on Linux."""
+_TICKS_TO_1970 = 116444736000000000
+
+
+class _Basic(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_int64) for name in ("made", "read", "written", "changed")] + [("attributes", _DWORD)]
+
+
+class _Place(ctypes.Structure):
+    _fields_ = [("low", _HANDLE), ("high", _HANDLE), ("offset", _DWORD), ("offset_high", _DWORD), ("event", _HANDLE)]
+
+
+def _error(path: str, target: str | None = None) -> OSError:
+    code = ctypes.get_last_error()
+    if code in _NO_NAME:
+        return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path, None, target)
+    return OSError(0, ctypes.FormatError(code).strip(), path, code, target)
+
+
+def _patient(step: Callable[[], T], codes: set[int]) -> T:
+    """Do a step, again while another program holds the file, within the time of the commit."""
+    began_s = time.monotonic()
+    end_s, pause_s = until_s() or began_s + HELD_S_MAX, _PAUSE_S_MIN
+    while True:
+        try:
+            return step()
+        except OSError as error:
+            if error.winerror not in codes:
+                raise
+            if time.monotonic() > end_s:
+                waited_s = time.monotonic() - began_s
+                error.strerror = f"{error.strerror} (or another program has held the file for {waited_s:.1f} s)"
+                raise
+        time.sleep(pause_s * random.uniform(0.5, 1.5))
+        pause_s = min(2 * pause_s, _PAUSE_S_MAX)
+
+
+def _handle(path: str, access: int, disposition: int = _OPEN_EXISTING, flags: int = 0) -> int:
+    handle = _kernel.CreateFileW(path, access, _SHARE_ALL, None, disposition, flags, None)
+    if handle in (None, _NO_HANDLE):
+        raise _error(path)
+    return int(handle)
+
+
+def check_name(path: str, characters_max: int = PATH_CHARACTERS_MAX) -> None:
+    """Refuse a new file that Windows would give another name, or no name."""
+    _, rest = os.path.splitdrive(path)
+    for part in rest.replace("\\", "/").split("/"):
+        why = ""
+        if _DEVICES.fullmatch(part):
+            why = "is a device of Windows"
+        elif part.endswith((".", " ")) and part not in (".", ".."):
+            why = "ends in a dot or a blank, which Windows leaves out"
+        elif found := _FORBIDDEN.search(part):
+            why = f"has {found[0]!r}, which no name on Windows may have"
+        if why:
+            raise OSError(errno.EILSEQ, f"no file was made: {part!r} {why}; choose another name", path)
+        if len(part) > NAME_CHARACTERS_MAX:
+            raise OSError(
+                errno.ENAMETOOLONG, f"no file was made: a name has more than {NAME_CHARACTERS_MAX} characters", path
+            )
+    if len(path) > characters_max and not _takes_long_paths():
+        raise OSError(
+            errno.ENAMETOOLONG,
+            f"no file was made: the path has {len(path)} characters, and Windows takes {characters_max} until "
+            r"LongPathsEnabled is 1 in the registry (HKLM\SYSTEM\CurrentControlSet\Control\FileSystem)",
+            path,
+        )
+
+
+def _takes_long_paths() -> bool:
+    asked = getattr(ctypes.WinDLL("ntdll"), "RtlAreLongPathsEnabled", None)
+    return asked is None or bool(asked() & 0xFF)
+
+
+# -- names -----------------------------------------------------------------------------------------------------
+
+
+def open_file(path: str, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
+    """Open a file as `os.open`; others may rename and remove it."""
+    access = _READ | _WRITE if flags & os.O_RDWR else _WRITE if flags & os.O_WRONLY else _READ
+    disposition = _OPEN_EXISTING
+    if _DEVICES.fullmatch(os.path.basename(path)) and not flags & os.O_CREAT:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+    if flags & os.O_CREAT:
+        check_name(path)
+        disposition = _CREATE_NEW if flags & os.O_EXCL else _OPEN_ALWAYS
+    attributes = _NORMAL | (_LINK_ITSELF if flags & NO_FOLLOW else 0)
+    handle = _patient(lambda: _handle(path, access, disposition, attributes), _SHARED)
+    try:
+        descriptor = msvcrt.open_osfhandle(handle, (flags & (os.O_RDWR | os.O_WRONLY)) | os.O_BINARY | os.O_NOINHERIT)
+    except BaseException:
+        _kernel.CloseHandle(handle)
+        raise
+    if flags & NO_FOLLOW and _basic(handle).attributes & stat.FILE_ATTRIBUTE_REPARSE_POINT:
+        os.close(descriptor)
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
+    return descriptor
+
+
+def mkdir(path: str, mode: int = 0o777) -> None:
+    """Make a folder."""
+    check_name(path, FOLDER_CHARACTERS_MAX)
+    os.mkdir(path, mode)
+
+
+def link(path: str, target: str) -> None:
+    """Give a file another name."""
+    check_name(target)
+    os.link(path, target)
+
+
+def rename(path: str, target: str, *, dst_dir_fd: int | None = None) -> None:
+    """Rename a file, over any file of that name; who has that file open keeps reading it."""
+    check_name(target)
+    _patient(lambda: _rename(path, target), _HELD)
+
+
+def _rename(path: str, target: str) -> None:
+    name = os.path.abspath(target)
+
+    class Rename(ctypes.Structure):
+        _fields_ = [("f", _DWORD), ("root", _HANDLE), ("size", _DWORD), ("name", ctypes.c_wchar * (len(name) + 1))]
+
+    handle = _handle(path, _DELETE | _SYNCHRONIZE, flags=_LINK_ITSELF | _FOLDER | _WRITE_THROUGH)
+    try:
+        new = Rename(_REPLACE | _POSIX, None, 2 * len(name), name)
+        if _kernel.SetFileInformationByHandle(handle, _RENAME_EX, ctypes.byref(new), ctypes.sizeof(new)):
+            return
+        error = _error(path, target)
+    finally:
+        _kernel.CloseHandle(handle)
+    if error.winerror not in _UNKNOWN:
+        raise error
+    if not _kernel.MoveFileExW(_TEXT(path), _TEXT(name), _MOVE_REPLACE | _MOVE_FLUSHED):
+        raise _error(path, target)
+
+
+def rename_free(path: str, target: str, folder: int | None = None, target_folder: int | None = None) -> int:
+    """Rename a file to a free name, which is all that `MoveFileExW` does; return the number of the error, or 0."""
+    check_name(target)
+
+    def move() -> int:
+        if _kernel.MoveFileExW(_TEXT(path), _TEXT(target), _MOVE_FLUSHED):
+            return 0
+        error = _error(path, target)
+        if error.winerror in _TAKEN:
+            return errno.EEXIST
+        raise error
+
+    try:
+        return _patient(move, _HELD)
+    except OSError as error:
+        return error.errno or errno.EIO
+
+
+def unlink(path: str, *, dir_fd: int | None = None) -> None:
+    """Remove a file, or a link itself; its name is free at once, whoever has it open."""
+    _patient(lambda: _unlink(path), _HELD)
+
+
+def _unlink(path: str) -> None:
+    handle = _handle(path, _DELETE | _ATTRIBUTES, flags=_LINK_ITSELF | _FOLDER)
+    try:
+        attributes = _basic(handle).attributes
+        if attributes & stat.FILE_ATTRIBUTE_DIRECTORY and not attributes & stat.FILE_ATTRIBUTE_REPARSE_POINT:
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+        how = _DWORD(_REMOVE | _POSIX | _READONLY)
+        if _kernel.SetFileInformationByHandle(handle, _REMOVE_EX, ctypes.byref(how), ctypes.sizeof(how)):
+            return
+        error = _error(path)
+    finally:
+        _kernel.CloseHandle(handle)
+    if error.winerror not in _UNKNOWN:
+        raise error
+    os.unlink(path)
+
+
+def path_of(descriptor: int) -> str:
+    """Return the path of an open file by now."""
+    room = ctypes.create_unicode_buffer(1 << 15)
+    if not _kernel.GetFinalPathNameByHandleW(msvcrt.get_osfhandle(descriptor), room, len(room), 0):
+        raise _error(str(descriptor))
+    path = room.value.removeprefix("\\\\?\\")
+    return (f"\\\\{path[4:]}" if path.startswith("UNC\\") else path).replace("\\", "/")
+
+
+# -- bytes -----------------------------------------------------------------------------------------------------
+
+
+def read_at(descriptor: int, size: int, start: int) -> bytes:
+    """Read at a place; threads may share the descriptor."""
+    size = min(size, _READ_BYTES_MAX)
+    room, count = ctypes.create_string_buffer(max(size, 1)), _DWORD()
+    place = _Place(offset=start & 0xFFFFFFFF, offset_high=start >> 32)
+    handle = msvcrt.get_osfhandle(descriptor)
+    if not _kernel.ReadFile(handle, room, size, ctypes.byref(count), ctypes.byref(place)):
+        if ctypes.get_last_error() == _AT_END:
+            return b""
+        raise _error(str(descriptor))
+    return ctypes.string_at(room, count.value)
+
+
+def write_at(descriptor: int, data: Any, start: int) -> int:
+    """Write at a place, by a descriptor that no other thread uses."""
+    os.lseek(descriptor, start, os.SEEK_SET)
+    return os.write(descriptor, data)
+
+
+read_into = None
+copy_in_kernel = None
+flush = os.fsync
+allocate = os.ftruncate
+
+
+def room(folder: str) -> tuple[int, int]:
+    """Return the free bytes of a disk; there is no end of files."""
+    return shutil.disk_usage(folder).free, 1 << 32
+
+
+def open_folder(path: str) -> int:
+    """Open a folder whose entries are to be flushed."""
+    return msvcrt.open_osfhandle(_handle(path, _WRITE, flags=_FOLDER), os.O_WRONLY | os.O_NOINHERIT)
+
+
+def _basic(handle: int) -> _Basic:
+    found = _Basic()
+    if not _kernel.GetFileInformationByHandleEx(handle, _BASIC, ctypes.byref(found), ctypes.sizeof(found)):
+        raise _error(str(handle))
+    return found
+
+
+def set_date(descriptor: int, date_ns: int) -> None:
+    """Date an open file by the handle that wrote it: else closing that handle dates the file again."""
+    date = date_ns // 100 + _TICKS_TO_1970
+    new = _Basic(made=0, read=date, written=date, changed=0, attributes=0)
+    handle = msvcrt.get_osfhandle(descriptor)
+    if not _kernel.SetFileInformationByHandle(handle, _BASIC, ctypes.byref(new), ctypes.sizeof(new)):
+        raise _error(str(descriptor))
+
+
+def set_mode(descriptor: int, mode: int) -> None:
+    """Do nothing: files have no modes."""
+
+
+def arrived_s(path: str, status: os.stat_result) -> float:
+    """Return the time when a file got its name, or was changed."""
+    with contextlib.suppress(FileNotFoundError):
+        handle = _handle(path, _ATTRIBUTES, flags=_FOLDER)
+        try:
+            return float(_basic(handle).changed - _TICKS_TO_1970) / 1e7
+        finally:
+            _kernel.CloseHandle(handle)
+    return status.st_mtime
+
+
+# -- locks and disks -------------------------------------------------------------------------------------------
+
+
+def lock(descriptor: int, of_file: bool) -> bool:
+    """Lock an open file now; False if another handle has its lock."""
+    handle, place = msvcrt.get_osfhandle(descriptor), _Place()
+    if _kernel.LockFileEx(handle, _EXCLUSIVE | _AT_ONCE, 0, 1, 0, ctypes.byref(place)):
+        return True
+    if ctypes.get_last_error() in _LOCKED:
+        return False
+    raise _error(str(descriptor))
+
+
+def unlock(descriptor: int) -> None:
+    """Give back a lock of an open file."""
+    _kernel.UnlockFileEx(msvcrt.get_osfhandle(descriptor), 0, 1, 0, ctypes.byref(_Place()))
+
+
+def is_local(path: str) -> bool:
+    """Return whether this kernel alone reads and writes the files of a disk."""
+    root, kind = ctypes.create_unicode_buffer(1 << 15), ctypes.create_unicode_buffer(64)
+    return (
+        bool(_kernel.GetVolumePathNameW(_TEXT(path), root, len(root)))
+        and _kernel.GetDriveTypeW(root) in _LOCAL_DRIVES
+        and bool(_kernel.GetVolumeInformationW(root, None, 0, None, None, None, kind, len(kind)))
+        and kind.value in _LOCAL
+    )
+
+
+def number_of_disk(device: int) -> int:
+    """Return the number of a disk, which no other disk has."""
+    return device or 1
+
+
+def notifier() -> None:
+    """Return None: no call of Windows tells of a closed file."""
