@@ -29,11 +29,11 @@ T = TypeVar("T")
 logger = logging.getLogger("rollingfs")
 
 LAST_LOOK_S = 1.0
-"""A look at the header may take this long even at the deadline: it shows that a conflict has written nothing."""
+"""A look at the header may take this long even at the deadline: it shows that a conflict has written no byte."""
 BELIEVED_S_MAX = 60.0
 """No commit is based on a header of many writers that is older than this: too many may have committed since."""
 REQUEST_SHARE = 1 / 3
-"""The share of a commit's time that one request may take: if its answer never comes, there is time left to look."""
+"""Share of a commit's time for a single request; a look at the header needs the rest."""
 
 
 @value_class
@@ -51,7 +51,7 @@ class Change:
     seen: Loaded | None = None
     """A header of the segment that the caller has seen, to begin with where the cache has lost it."""
     uploads: Sequence[Uploads] = ()
-    """The files written for this change: each attempt tells them, before it is sent, which files it names."""
+    """The files written for this change: each attempt notes its files here before it is sent."""
     slow: bool = False
     """Whether `step` is so slow that others may win every race: the commit then asks them to wait."""
     prompt: bool = False
@@ -75,15 +75,15 @@ class Attempt:
     prompt: bool = False
     """Whether it never waits for a turn."""
     sent: Sent = NOTHING_SENT
-    """What was sent so far."""
+    """The requests sent so far."""
     fresh: bool = False
     """Whether the base that `step` is given was read for this commit."""
     record: Record | None = None
-    """What the next attempt puts behind its base in place; None if it replaces the header."""
+    """Record that the next attempt appends to its base in place; None if it replaces the header."""
     anywhere: Callable[[], int] | None = None
-    """Where the record may follow on records that were put behind its base since: gives the size of its bytes."""
+    """Size of the record's bytes, if it may follow other records that came after its base."""
     adapted: tuple[bytes, Record] | None = None
-    """These records, and the one that was put behind them."""
+    """These records, and the record after them."""
     may_lose: bool = False
     """Whether the store may lose what it acknowledges: it is no kernel of this machine that decides who wins."""
     has_turns: bool = False
@@ -93,7 +93,7 @@ class Attempt:
     count: int = 0
     """The number of requests to replace the header that were sent."""
     request_s: float = 0.0
-    """How long the newest of them took that was confirmed."""
+    """Duration of the newest confirmed request."""
     gone: int = 0
     """The number of times that an index page was missing although the header was fresh."""
 
@@ -108,7 +108,7 @@ class Attempt:
         return self.sent.is_open
 
     def judge(self, current: Loaded, *, may_be_gone: bool = True) -> Verdict:
-        """What a look at the header says of the newest attempt.
+        """Return the verdict of a look at the header on the newest attempt.
 
         Parameters
         ----------
@@ -119,7 +119,7 @@ class Attempt:
         return self.sent.judge(self.operation, current, may_be_gone=may_be_gone)
 
     def in_place(self, base: Loaded, wanted: Header) -> Header | None:
-        """The header that a `record` behind `base` makes, if it makes what a step wants; None if it does not."""
+        """Return the header that `base` and a `record` make; None if a step wants another."""
         self.record = None
         header, operation = base.header, self.operation
         if not base.room or header is None or not self.store.backend.capability.can_extend:
@@ -143,11 +143,11 @@ class Attempt:
             raise BadOffsetError(f"{self.path}: {error}; nothing was written") if is_long else error from None
 
     def fits(self, base: Loaded) -> bool:
-        """Whether it surely needs no more than a record behind `base`, or behind others there."""
+        """Return whether a record after `base`, or after other records there, is enough."""
         return self.anywhere is not None and base.room > 0 and self.anywhere() <= _tail_bytes_left(base.header)
 
     def adapt(self, base: Loaded, others: bytes) -> bytes | None:
-        """The record, behind others that were put behind `base` since; None if the step must judge it anew."""
+        """Return the record after later records on `base`; None if the step must judge it again."""
         header = base.header
         assert header is not None
         assert self.record is not None
@@ -160,7 +160,7 @@ class Attempt:
         return adapted.encode(header.segment)
 
     def made(self, base: Loaded, wanted: Header) -> tuple[Loaded, Header]:
-        """What the newest attempt made, and of what; others' records before its own belong to the base."""
+        """Return the base and the result of the newest attempt; other records before its own belong to the base."""
         if self.adapted is None or base.header is None:
             return base, wanted
         others, record = self.adapted
@@ -168,7 +168,7 @@ class Attempt:
         return Loaded(header, base.token, room), records.fold(header, [record])
 
     def result(self) -> Committed:
-        """What took place, once a look has shown that it did; others may have gone on from it before the look."""
+        """Return the commit that a look has shown; other writers may have gone on from it before the look."""
         assert self.sent.base is not None
         assert self.sent.wanted is not None
         base, wanted = self.made(self.sent.base, self.sent.wanted)
@@ -181,7 +181,7 @@ class Attempt:
         return self.operation.deadline_s - time.monotonic()
 
     def share_s(self) -> float:
-        """The seconds that one request may take; the first may take its whole share, however slow its chunks were."""
+        """Return the seconds for a request; the first may take its whole share, however slow its chunks were."""
         share_s = self.timeout_s * REQUEST_SHARE
         is_first = self.count == 1 and self.operation.began.age_s(self.store.clock) <= AGE_S_MAX
         return share_s if is_first else min(self.left_s(), share_s)
@@ -202,7 +202,7 @@ class Attempt:
         """The header as last seen, unless that was long ago, or many writers commit here.
 
         An attempt on an old header of many writers would fail anyway, and its commit line could be evicted. Then the
-        client could not tell that it failed. Nor could it where the segment was collected and made anew since.
+        client could not tell that it failed. A segment that was collected and made again is such a case, too.
         """
         headers, path = self.store.headers, self.operation.path
         seen = headers.seen(path) or given
@@ -246,7 +246,7 @@ class Attempt:
         return base
 
     async def _ahead(self, base: Loaded) -> Loaded:
-        """The header to base an attempt on; beside others, the one that is there, and that nobody else changes now.
+        """Return the header to base an attempt on; with other writers, the present header in our turn.
 
         A commit that ends without a change gives its turn up in `Commits.commit_held`.
         """
@@ -270,7 +270,7 @@ class Attempt:
 
 
 Step = Callable[[Loaded, Attempt], Awaitable[Header | None]]
-"""Makes the wanted header (not stamped) from the present one; None if the present header is as wanted already."""
+"""Makes the wanted header (not stamped) from the present header; None if that is as wanted already."""
 
 
 def acknowledged(attempt: Attempt, base: Header | None, made: Header) -> Acknowledged:
@@ -291,14 +291,14 @@ def check_time(attempt: Attempt, *, is_void: bool, cause: Exception | None = Non
     Parameters
     ----------
     is_void
-        Whether none of the requests sent so far can take effect any more.
+        Return whether no request sent so far can still take effect.
 
     Raises
     ------
     CommitTimeoutError
-        None of them can.
+        No request can.
     AppendOutcomeUnknown
-        One of them may.
+        A request may.
     """
     if attempt.left_s() > 0:
         return
@@ -314,7 +314,7 @@ def check_time(attempt: Attempt, *, is_void: bool, cause: Exception | None = Non
 
 
 def untold(path: str, current: Header | None) -> AppendOutcomeUnknown:
-    """The error for a commit of which the header that is there now says nothing."""
+    """Return the error for a commit that the present header does not decide."""
     if current is None:
         return unknown(path, "no header is there any more: the segment, or a folder above it, was moved or deleted")
     return unknown(path, "the header was replaced so often, or was made anew, that no trace is left")

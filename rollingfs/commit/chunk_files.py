@@ -1,4 +1,4 @@
-"""Chunk files: written under names that are never used again; written anew if too old to be committed."""
+"""Chunk files: written under names that are never used again; written again if too old to be committed."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from rollingfs.runtime.values import value_class
 
 COPY_BYTES_MAX = 8 * 1024 * 1024
 CHECK_BYTES_MAX = 8 * 1024 * 1024
-"""Bytes of one request that only serves a checksum."""
+"""Bytes of a request that only serves a checksum."""
 SKEW_S_MAX = 60.0
-"""A receipt that lies no further than this ahead of the store's clock is young: a store has many machines."""
+"""A receipt that is no further than this ahead of the store's clock is young: a store has many machines."""
 
 
 @value_class
@@ -49,7 +49,7 @@ class Stored:
 
 @value_class
 class TierStored(Stored):
-    """A chunk file in a tier; `path` is that of the parallel file in the hot store. No receipt has one."""
+    """A chunk file in a tier; `path` names the parallel file in the hot store. A receipt has no such file."""
 
     tier: str = ""
     """Alias of the tier."""
@@ -67,7 +67,7 @@ class TierStored(Stored):
 
 @value_class
 class Staged:
-    """The receipt of `stage`: chunks that are uploaded for one segment and not committed. Picklable."""
+    """The receipt of `stage`: chunks that are uploaded for a segment and not committed. Picklable."""
 
     path: str
     """The segment that it is for."""
@@ -90,11 +90,11 @@ class Chunks:
     async def write(
         self, segment: str, data: Buffer, start: int, incarnation: str | None = None, last: Last | None = None
     ) -> Stored:
-        """Write some bytes as a new chunk file, expected at this offset, for this incarnation and behind this chunk."""
+        """Write some bytes as a new chunk file, expected at this offset, for this incarnation and after this chunk."""
         return await self._write(segment, data, names.new_chunk_name(start), Label(incarnation, start, last=last))
 
     async def write_shared(self, segment: str, data: Buffer) -> Stored:
-        """Write a chunk file that several entries will name. Only collection may delete it, as a staged one."""
+        """Write a chunk file that several entries will name. Only collection may delete it, as for staged files."""
         return await self._write(segment, data, names.new_staged_name(), Label())
 
     async def _write(self, segment: str, data: Buffer, name: str, label: Label) -> Stored:
@@ -117,7 +117,7 @@ class Chunks:
         Raises
         ------
         StagedExpiredError
-            The chunk has been collected meanwhile: a staged one, or that of a process that slept for more than D.
+            The chunk has been collected: it was staged, or its process slept for more than D.
         """
         age_s = stored.began.age_s(self.clock)
         if stored.staged:
@@ -128,7 +128,7 @@ class Chunks:
         return stored if -SKEW_S_MAX <= age_s <= AGE_S_MAX else await self._again(stored, store_now)
 
     async def _again(self, stored: Stored, store_now: float | None) -> Stored:
-        """A copy that was read back: the file that it stands for goes, and so may those that were verified by it."""
+        """A copy that was read back: its source goes, and so may the files that it has verified."""
         began = Moment.now(self.clock)
         folder, name = posixpath.split(stored.path)
         renewed = replace(stored, path=f"{folder}/{names.renewed(name)}", began=began, stored_at=store_now)
@@ -179,7 +179,7 @@ async def checksum(backend: Backend, file: str, size: int) -> int | None:
 
 
 async def read_checksum(backend: Backend, file: str, size_max: int | None = None) -> tuple[int, int]:
-    """The checksum of a file that is read from end to end, and its size; of a longer one than `size_max`, not all."""
+    """Return the checksum and the size of a file, read up to `size_max`."""
     crc = position = 0
     while size_max is None or position <= size_max:
         end = position + CHECK_BYTES_MAX if size_max is None else min(position + CHECK_BYTES_MAX, size_max + 1)

@@ -1,6 +1,6 @@
 """`Commits`: the only way in which a header is replaced.
 
-Load the header, compute the next one, replace it on condition that nobody else replaced it first. If that is not
+Load the header, compute the next, replace it on condition that no other writer replaced it first. If that is not
 confirmed, `lost_answers` judges what the header shows. Specified in ``docs/protocol/commit.md`` (P5); checked by
 explicit-state model checking.
 
@@ -52,11 +52,11 @@ LOSSES_BEFORE_CLAIM = 2
 
 
 IN_THE_WAY = (MergeFoundError, MarksFullError)
-"""A step that raises one of these asks for merges to be settled first."""
+"""A step raises such an error to have merges settled first."""
 
 
 class Commits:
-    """Replaces headers, one commit in flight per segment; settles the merges that are found under way.
+    """Replaces headers, a single commit in flight per segment; settles the merges that are found under way.
 
     Parameters
     ----------
@@ -72,7 +72,7 @@ class Commits:
         self.merges = Merges(store, self.slots, self.commit)
 
     def after_fork(self) -> None:
-        """In a child process: a new writer, which holds no lock and knows nothing of others."""
+        """Begin again in a child process, as a new writer without locks."""
         self.slots.after_fork()
 
     def deadline_s(self) -> float:
@@ -90,7 +90,7 @@ class Commits:
         slow: bool = False,
         deadline_s: float | None = None,
     ) -> Committed:
-        """Commit what `step` makes of the header of a segment; the other arguments are those of `Change`.
+        """Commit the header that `step` makes; the other arguments are as of `Change`.
 
         Parameters
         ----------
@@ -100,7 +100,7 @@ class Commits:
         Raises
         ------
         AppendOutcomeUnknown
-            Whether it took place cannot be said.
+            It is not known whether the commit took place.
         CommitTimeoutError
             It did not take place within the time allowed.
         """
@@ -201,7 +201,7 @@ class Commits:
         return committed
 
     def attempt(self, slot: Slot, change: Change, began: Moment | None = None) -> Attempt:
-        """What a commit of a change has sent so far: nothing."""
+        """Return the state of a commit before its first request."""
         path, writer, began = change.path, self.slots.writer, began or Moment(self.store.clock(), boot_s())
         operation = Operation(path, writer.id, next(writer.numbers), change.deadline_s, began)
         files = NewFiles(self.store, path, change.uploads)
@@ -267,7 +267,7 @@ class Commits:
     async def _claim_turn(self, slot: Slot, attempt: Attempt) -> Loaded:
         """Commit the claim that others wait for this writer; returns the header that its own commit may replace now.
 
-        This is a quick commit, which wins its race as often as those of the others do. It never decides anything:
+        This is a quick commit, which wins its race as often as other commits do. It never decides anything:
         what comes after it is conditional as usual.
         """
 
@@ -291,7 +291,7 @@ class Commits:
         return self.store.headers.seen(attempt.operation.path) or await attempt.load()
 
     async def _without_page(self, base: Loaded, attempt: Attempt, gone: PageGoneError) -> Loaded:
-        """The header that no longer names a page that is gone, its own or that of another segment that a step read."""
+        """Return a header that names no lost page."""
         path = attempt.operation.path
         current = await self.store.headers.load(path)
         is_named = current.token == base.token or names_page(path, current.header, gone.filename)

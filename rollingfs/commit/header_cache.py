@@ -31,7 +31,7 @@ FORGOTTEN = -math.inf
 
 @value_class
 class Loaded:
-    """A header file as it was read: no file, an empty one (a token, but no header), or a header."""
+    """A header file as it was read: no file, an empty file (a token, but no header), or a header."""
 
     header: Header | None
     token: str | None
@@ -61,15 +61,15 @@ class _Entry:
     known: int
     """When the cache learned of it."""
     own: int
-    """When the cache learned of the last commit of this client; 0 if there was none."""
+    """When the cache learned of the last commit of this client; 0 if there was no commit."""
     weight: int
     """Bytes of its inline tail."""
     mine: Acknowledged | None
-    """The last commit of this client; None if there was none, or its line has gone."""
+    """The last commit of this client; None before the first, or after its line has gone."""
 
 
 class Headers:
-    """The headers of one backend, read through a cache of the last seen.
+    """The headers of a backend, read through a cache of the last seen.
 
     Answers arrive in another order than requests are sent. So every load and every commit notes when it began. What it
     brings may be older than an entry that the cache learned of since, and then does not simply replace it.
@@ -77,7 +77,7 @@ class Headers:
     Parameters
     ----------
     backend
-        Where they lie.
+        The backend of the headers.
     cache_s
         For how long, in seconds, a header seen is believed without asking; 0 to ask always.
     """
@@ -90,7 +90,7 @@ class Headers:
         """Called with a path and the reason when the store of the path has lost a commit."""
         self._count = 0
         self._lost = 0
-        """A load that began before this event may bring an older header than the one that was removed."""
+        """A load that began before this event may bring an older header than the removed header."""
         self.after_fork()
 
     def begin(self) -> int:
@@ -124,7 +124,7 @@ class Headers:
         return self.by_tokens({segment: token}).get(segment)
 
     def by_tokens(self, tokens: Mapping[str, str | None]) -> dict[str, Loaded]:
-        """As `by_token` of many segments; those that were not seen, or changed since, are left out."""
+        """Return `by_token` of many segments, without unseen and changed segments."""
         found = {}
         with self._lock:
             for segment, token in tokens.items():
@@ -146,12 +146,12 @@ class Headers:
         is_own: bool = False,
         mine: Acknowledged | None = None,
     ) -> None:
-        """Remember a header, unless the one remembered may be newer. A missing header is not remembered.
+        """Remember a header, unless the remembered header may be newer. A missing header is not remembered.
 
         Parameters
         ----------
         began
-            What `begin` said before the load or the commit.
+            The answer of `begin` before the load or the commit.
         is_own
             Whether a commit of this client made it, rather than that a load found it.
         mine
@@ -225,7 +225,7 @@ class Headers:
         return None
 
     def _compare(self, segment: str, seen: Header | None, found: Header) -> None:
-        """Warn if two commits had one version: the newest of the header that was seen, and another."""
+        """Warn if two commits had the same version: the newest of the header that was seen, and another."""
         if seen is None or not are_two(seen, found) or not self.backend.may_tear(names.header_path(segment)):
             return
         logger.warning(
@@ -236,7 +236,7 @@ class Headers:
         )
 
     def _is_newer(self, segment: str, entry: _Entry, loaded: Loaded, began: int, is_own: bool) -> bool:
-        """Whether a header is newer than the one remembered, by its version: by time, either may be."""
+        """Return whether a header has a newer version than the remembered header; times do not decide."""
         old, new = entry.loaded.header, loaded.header
         is_newer = new is not None and (old is None or new.version > old.version)
         is_same = old is not None and new is not None and old.segment == new.segment
@@ -249,7 +249,7 @@ class Headers:
         return is_newer
 
     def forget(self, segment: str | None = None) -> None:
-        """Remember nothing of one segment, or of all, but own commits; nor what loads find that are under way."""
+        """Forget a segment, or all, except own commits; forget the results of loads under way, too."""
         with self._lock:
             for name in [segment] if segment is not None else list(self._entries):
                 entry = self._entries.get(name)
@@ -273,13 +273,13 @@ class Headers:
             self._lost = max(self._lost, entry.known)
 
     def after_fork(self) -> None:
-        """In a child process: nothing is seen yet, and nobody holds the lock."""
+        """Begin again in a child process, with an empty cache and a free lock."""
         self._entries: OrderedDict[str, _Entry] = OrderedDict()
         self._weight = 0
         self._lock = threading.RLock()
 
     async def load(self, segment: str, token: str | None = None) -> Loaded:
-        """The header as it is now: one request, conditional on the token last seen, or on the one that is given.
+        """Load the present header by a request on the token last seen, or on the given token.
 
         Raises
         ------
@@ -311,7 +311,7 @@ class Headers:
         return None if loaded.token == token else loaded
 
     async def _parsed(self, path: str, blob: Blob, seen: Loaded | None) -> Loaded:
-        """The header that was read: whole, or as the records behind the one that was seen."""
+        """Return the header that was read: whole, or as records after the known header."""
         if blob.is_rest and (seen is None or seen.header is None or not seen.room):
             blob = await self.backend.read(path)
         if blob.is_rest and seen is not None and seen.header is not None:
@@ -344,7 +344,7 @@ class Headers:
     async def secure(self, segment: str, loaded: Loaded | None = None) -> None:
         """Make durable what a look at a segment has shown, before anything is concluded from it.
 
-        If `loaded` says that there is no header, nothing needs to be made durable.
+        Without a header in `loaded`, there is no need to make anything durable.
         """
         if self.backend.capability.shows_unflushed and (loaded is None or loaded.token is not None):
             await self.backend.flush(names.header_path(segment))

@@ -25,14 +25,14 @@ def shadow(plain: FileInfo | None) -> Adopted | None:
 
 
 def is_shadowed(header: Header | None, info: FileInfo) -> bool:
-    """Whether a header hides a plain file: a live one hides any, a tombstone only the file that it names."""
+    """Return whether a header hides a plain file: a live header hides any, a tombstone only the file that it names."""
     if header is None:
         return False
     return not header.deleted or names_file(header, info)
 
 
 def names_file(header: Header, info: FileInfo) -> bool:
-    """Whether the header says that this plain file is the segment's, because it was adopted or overwritten.
+    """Return whether this plain file belongs to the segment, which has adopted or overwritten it.
 
     Token *and* date: on S3 the token is a hash of the bytes, so another tool's file of the same bytes has the same.
     """
@@ -40,7 +40,7 @@ def names_file(header: Header, info: FileInfo) -> bool:
 
 
 async def wait_for_new_date(store: Store, path: str, adopted: Adopted | None, deadline_s: float) -> None:
-    """Wait until the store gives new files another date than that of a plain file which a tombstone is to name.
+    """Wait until the store gives new files another date than a plain file has which a tombstone is to name.
 
     Otherwise the tombstone would hide a file with the same bytes that comes after it in the same second.
 
@@ -54,7 +54,7 @@ async def wait_for_new_date(store: Store, path: str, adopted: Adopted | None, de
 
 
 async def check_passes(store: Store, path: str, adopted: Adopted | None, deadline_s: float) -> float:
-    """How many seconds `wait_for_new_date` has to wait, for a caller that has sent nothing yet.
+    """Return the seconds that `wait_for_new_date` has to wait, for a caller that has sent no request yet.
 
     Raises
     ------
@@ -76,7 +76,7 @@ async def check_passes(store: Store, path: str, adopted: Adopted | None, deadlin
 async def delete_shadowed(store: Store, path: str, adopted: Adopted | None) -> bool:
     """Delete the plain file that a header names, if it still is that file and the store can delete conditionally.
 
-    The date is looked at right before, because a store compares nothing but the token. So another file is deleted only
+    The date is looked at right before, because a store compares only the token. So another file is deleted only
     if another tool writes it between the two requests, with the very same bytes.
     """
     if adopted is None or not (await store.abilities(path)).delete_if:

@@ -36,7 +36,7 @@ class PageGoneError(FileNotFoundError):
 
 
 def lost_page(segment: str, file: str | None) -> CorruptHeaderError:
-    """The error for an index page that is not there, although nothing has replaced the header that names it."""
+    """Return the error for a missing index page whose header is still in place."""
     return CorruptHeaderError(f"{segment}: an index page that its header names is missing: {file}")
 
 
@@ -47,7 +47,7 @@ def names_page(segment: str, header: Header | None, path: str | None) -> bool:
 
 
 async def successor(headers: Headers, path: str, seen: Header, gone: FileNotFoundError) -> Loaded:
-    """What is at a path now, after a file was gone that the header `seen` names.
+    """Return the present header, after a file of the header `seen` was gone.
 
     Raises
     ------
@@ -68,7 +68,7 @@ async def successor(headers: Headers, path: str, seen: Header, gone: FileNotFoun
 
 
 async def read_map(headers: Headers, path: str, read: Callable[[Loaded], Awaitable[T]], loaded: Loaded) -> T:
-    """What `read` makes of a header and its index pages; of its successor, if a page goes with the header.
+    """Return the result of `read` for a header and its index pages, or for its successor if a page goes.
 
     Raises
     ------
@@ -90,7 +90,7 @@ async def read_map(headers: Headers, path: str, read: Callable[[Loaded], Awaitab
 
 
 class Pages:
-    """The index pages of one backend."""
+    """The index pages of a backend."""
 
     def __init__(self, backend: Backend, runtime: Runtime) -> None:
         self.backend = backend
@@ -135,7 +135,7 @@ class Pages:
                 self._count -= len(self._cache.popitem(last=False)[1])
 
     def after_fork(self) -> None:
-        """In a child process: nothing is read yet, and nobody holds the lock."""
+        """Begin again in a child process, with an empty cache and a free lock."""
         self._cache: OrderedDict[str, Sequence[Chunk]] = OrderedDict()
         self._count = 0
         self._lock = threading.RLock()
@@ -150,7 +150,7 @@ class Pages:
         return [chunk for run in runs for chunk in run]
 
     async def readable(self, segment: str, entries: Sequence[Entry]) -> tuple[Entry, ...]:
-        """Those of some entries that are no lost or damaged index pages."""
+        """Return entries without lost or damaged index pages."""
         found = []
         for entry in entries:
             with contextlib.suppress(PageGoneError, CorruptHeaderError):

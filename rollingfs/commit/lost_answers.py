@@ -1,4 +1,4 @@
-"""`LostAnswers` reads the header after a lost answer, and says whether the commit took place.
+"""`LostAnswers` reads the header after a lost answer, and finds out whether the commit took place.
 
 Only success is a verdict by itself. Rules P5.7 to P5.17 of the protocol.
 """
@@ -33,11 +33,11 @@ _REFUSED = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT, 
 _REFUSED |= {errno.EILSEQ, errno.EFBIG, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS}
 """Errors that resending the same bytes will not mend."""
 _DEFINITE = (ConflictError, FileExistsError, LockedError)
-"""Where conflicts are final: the request wrote nothing."""
+"""Whether conflicts are final: the request wrote no byte."""
 
 
 class LostAnswers:
-    """The requests on one base that were not confirmed, and what the header shows of them."""
+    """The unconfirmed requests on a base, and their outcomes by the header."""
 
     def __init__(self, attempt: Attempt) -> None:
         self._attempt = attempt
@@ -63,7 +63,7 @@ class LostAnswers:
         Raises
         ------
         AppendOutcomeUnknown
-            The header does not tell, or there is no time left.
+            The header does not decide it, or there is no time left.
         OSError
             The store refuses the request for good, or the bucket does not exist.
         """
@@ -113,7 +113,7 @@ class LostAnswers:
         return min(pause_s, max(attempt.left_s(), 0))
 
     async def _look(self, cause: Exception) -> Loaded:
-        """The header as it is now; looked for until the deadline, because only the header tells the outcome."""
+        """The header as it is now; looked for until the deadline, because only the header has the outcome."""
         attempt, store = self._attempt, self._attempt.store
         for count in itertools.count(1):
             if attempt.left_s() <= 0 and count > 1:
@@ -134,7 +134,7 @@ class LostAnswers:
         raise unknown(attempt.path, "the store did not answer in time") from cause
 
     def _check_bucket(self, cause: Exception) -> None:
-        """Raise for a bucket that does not exist: nothing is written, unless an earlier request may still arrive."""
+        """Raise for a bucket that does not exist: no byte is written, unless an earlier request may still arrive."""
         if self._doubts or self._refusals:
             raise unknown(self._attempt.path, "its bucket is gone, but an earlier request may still arrive") from cause
         raise cause
@@ -162,19 +162,19 @@ def _is_refusal(error: Exception) -> bool:
 
 
 async def after_interrupt(attempt: Attempt) -> AppendInterrupted:
-    """The error for a commit that Ctrl-C interrupted: its outcome comes from one look at the header."""
+    """Return the error for a commit that Ctrl-C interrupted, with the outcome by a look at the header."""
     verdict = await _looked_once(attempt)
     outcome = {Verdict.MINE: "committed", Verdict.NOT_MINE: "not committed"}.get(verdict, "unknown")
     return interrupted(attempt.path, outcome)
 
 
 async def after_error(attempt: Attempt, error: Exception) -> Committed:
-    """The result, by one look at the header, of a commit that another error than the store's answer interrupted.
+    """Return the result of an interrupted commit by a look at the header.
 
     Raises
     ------
     AppendOutcomeUnknown
-        The look does not tell.
+        The look does not decide it.
     Exception
         The error itself: the commit did not take place.
     """
@@ -188,7 +188,7 @@ async def after_error(attempt: Attempt, error: Exception) -> Committed:
 
 
 async def _looked_once(attempt: Attempt) -> Verdict:
-    """The verdict on what was sent, by one look at the header."""
+    """Return the verdict of a look at the header on the requests."""
     if not attempt.is_out:
         return Verdict.NOT_MINE
     try:

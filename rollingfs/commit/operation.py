@@ -1,4 +1,4 @@
-"""One operation of one writer, what was sent for it, and its result: frozen values, and what a header says of them."""
+"""The operation of a writer, its requests and its result: frozen values, and their verdicts by a header."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from rollingfs.runtime.values import value_class
 
 @value_class
 class Committed:
-    """What a commit found and left."""
+    """The headers before and after a commit."""
 
     base: Header | None
     header: Header | None
 
     @property
     def made(self) -> Header:
-        """Return the header that is there, of a commit whose step never leaves none."""
+        """Return the header that is there, of a commit whose step always leaves a header."""
         assert self.header is not None
         return self.header
 
 
 @value_class
 class Operation:
-    """A change of one segment, as its commit line names it."""
+    """A change of a segment, as its commit line names it."""
 
     path: str
     """The segment."""
@@ -40,7 +40,7 @@ class Operation:
 
 @value_class
 class Sent:
-    """What was sent for an operation, and what headers have shown of it since."""
+    """Requests of an operation, and the headers seen since."""
 
     base: Loaded | None = None
     """The header that the newest attempt is based on."""
@@ -50,7 +50,7 @@ class Sent:
     """Whether an attempt was sent that took place, or that may still take place."""
 
     def judge(self, operation: Operation, current: Loaded, *, may_be_gone: bool) -> Verdict:
-        """What a look at the header says of the newest attempt.
+        """Return the verdict of a look at the header on the newest attempt.
 
         Parameters
         ----------

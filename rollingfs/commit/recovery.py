@@ -1,10 +1,10 @@
 """A client that meets the mark of a broken-off concat or rename finishes or undoes that operation.
 
 A source that is *merging* belongs to a transaction of a mover that may be dead. If its target has the
-transaction, the source becomes a tombstone. If not, the target is first told that the transaction is aborted,
+transaction, the source becomes a tombstone. If not, the target first records that the transaction is aborted,
 so that the mover cannot win any more; then the source gets its prior state back.
 
-Anybody who may write one folder can write a mark there that names a target elsewhere. So nothing is written in another
+Anybody who may write a folder can write a mark there that names a target elsewhere. So no file is written in another
 folder than the source's, unless a pin in the target's chunk folder shows that a mover wrote there, too.
 """
 
@@ -135,7 +135,7 @@ class Merges:
         await self._commit(source, step)
 
     async def finish(self, source: str, txn: str) -> Header | None:
-        """Turn a source into a tombstone, after its transaction took place; returns it, if the source still is one."""
+        """Turn a source into a tombstone, after its transaction took place; return it, if the source still is there."""
 
         async def step(base: Loaded, attempt: Attempt) -> Header | None:
             found = base.header
@@ -174,9 +174,9 @@ class Merges:
         self._slots.remember(target, marks=[*header.merges, *header.aborts])
 
     async def _settle(self, target: str, segment: str, mark: MergeOutcome, took_place: bool) -> None:
-        """Bring the source of a line to what the line says, if its own mark names this target and incarnation.
+        """Bring the source of a line to the state of the line, if its own mark names this target and incarnation.
 
-        Otherwise the line is nobody's, and may go: the source has been resolved, another tool has moved the tree, or
+        Otherwise the line has no owner, and may go: the source has been resolved, another tool has moved the tree, or
         somebody has made the line up.
         """
         source = names.find(names.parent(target), mark.source)

@@ -1,4 +1,4 @@
-"""The context of every operation: one record of the backend, its caches, counts, clock and the way to wait."""
+"""The context of every operation: the backend, its caches, counts, clock and the way to wait."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ FULL = {errno.ENOSPC, errno.EDQUOT}
 
 @value_class
 class Store:
-    """The store that one client works on."""
+    """The store that a client works on."""
 
     backend: Backend
     runtime: Runtime
@@ -45,9 +45,9 @@ class Store:
         return round(self.clock() * 1000)
 
     async def now_s(self, path: str) -> float:
-        """The time of all clients that work where `path` lies, in seconds since 1970: the store's, if it has a clock.
+        """Return the time of all clients that work at `path`, in seconds since 1970: the store's, if it has a clock.
 
-        Elsewhere (on a disk, in memory) it is the clock that the caller gave, or else the one that dates files.
+        Elsewhere (on a disk, in memory) it is the clock that the caller gave, or else the clock that dates files.
         """
         if not self.backend.capability.has_clock and self.clock is not time.time:
             return self.clock()
@@ -57,7 +57,7 @@ class Store:
         """Make calls of a few small requests, as many at once as the store takes.
 
         After an error no other call begins. The calls that have begun end before the error is raised: a commit must
-        not take place behind the back of a caller who has heard that it failed.
+        not take place after a caller has seen that it failed.
         """
         errors: list[Exception] = []
 
@@ -91,7 +91,7 @@ class Store:
         return await read_fitting(self.backend, self.runtime, path, parse)
 
     async def abilities(self, path: str) -> Abilities:
-        """What the store can really do where a segment lies: probed once for each root, before the first write.
+        """Return the abilities of the store at a path: probed once for each root, before the first write.
 
         Raises
         ------
@@ -103,7 +103,7 @@ class Store:
         return await self.verdicts.abilities(path)
 
     def after_fork(self) -> None:
-        """In a child process: no connection of the parent's, and caches that nobody has locked."""
+        """Begin again in a child process, with own connections and unlocked caches."""
         self.backend.after_fork()
         self.headers.after_fork()
         self.pages.after_fork()

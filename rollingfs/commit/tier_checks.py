@@ -15,7 +15,7 @@ from rollingfs.format.header import Header, Tier
 async def check_there(
     headers: Headers, pages: Pages, path: str, header: Header, aliases: Container[str] | None = None
 ) -> None:
-    """Refuse the tiers of a segment, or those of some aliases, that are not there.
+    """Refuse missing tiers of a segment, or of some aliases.
 
     Raises
     ------

@@ -1,8 +1,8 @@
 """Turns: a client sends a single commit at a time to each segment, and its writers take turns.
 
-Left alone, the writer that has just committed commits again: the others must load the header before they try, and when
-their attempts arrive it has been replaced once more. So writers take turns, and need no other messages for it than the
-commit lines: these say who else commits just now. The writer whose last commit is the oldest goes next; each of the
+Without turns, the writer that has just committed commits again: the others must load the header before they try, and
+when their attempts arrive it has been replaced once more. So writers take turns, and need no other messages than the
+commit lines: these show who else commits just now. The writer whose last commit is the oldest goes next; each of the
 others waits a commit's time for every writer before it. The last writer stays at times: two commits by a writer
 cost less time than a change of writers.
 
@@ -10,10 +10,10 @@ The time that a writer usually lets pass between two of its commits counts as wa
 writers that do not saturate the segment do not wait. But such a writer looks before it tries, if others probably have
 committed since it last did: its attempt would be in vain.
 
-A writer takes turns only after it has lost a race, or has seen others commit while it waited: writers that come one
-after the other do not wait. What is committed never depends on a pause: pauses make it fair, and spare requests.
+A writer takes turns only after it has lost a race, or has seen others commit while it waited: writers that come in
+sequence do not wait. The content of a commit never depends on a pause: pauses make it fair, and spare requests.
 
-A commit that takes long to prepare, as that of a concat of many sources, would lose for ever to a single writer of
+A commit that takes long to prepare, as a concat of many sources does, would lose for ever to a single writer of
 small appends, which never loses and so never waits. So its writer claims the next turn by a line in the header,
 written by a commit that is as quick as an append. Writers that see this line wait until it is gone, but not for long.
 """
@@ -55,7 +55,7 @@ SAME_LOOKS_MAX = 2
 Without this, the 99th of 100 appends of 8 writers that pause 0.3 s took 280 ms instead of 240.
 """
 NEWCOMER_LOSSES_MAX = 3
-"""A writer that has never committed, and gives way to nobody, pauses as after this many losses at most: 40 ms.
+"""A writer that has never committed, and gives way to no writer, pauses as after this many losses at most: 40 ms.
 
 Without this, some of 100 writers starve.
 """
@@ -77,10 +77,10 @@ STALE_COMMITS = 0.5
 Without the look, the median of 8 writers that pause 0.3 s was 59 ms instead of 42.
 """
 FIRST_AGE_S_MAX = 1.0
-"""How long a writer that has committed once believes a header of others."""
+"""Time for which a writer that has committed once believes a header of others."""
 SLOTS_MAX = 1024
 """Maximum segments for which a client remembers the speed of commits, and the lines whose work is done: a deleted
-segment may never see the commit that clears them. What is forgotten is done once more, by the next commit or
+segment may never see the commit that clears them. A forgotten entry is done once more, by the next commit or
 collection.
 """
 
@@ -199,7 +199,7 @@ class Turns:
         fresh
             Whether the header was read for this operation.
         prompt
-            Whether this writer gives way to nobody.
+            Return whether this writer gives way to no other.
         """
         if header is None:
             return None
@@ -266,7 +266,7 @@ class Slot:
         self.queue: deque[Any] = deque()
         """The appends that wait for it; whoever changes this has the lock of all slots."""
         self.may_lose: bool | None = None
-        """Whether the store may lose what it acknowledges; None: nobody has asked."""
+        """Whether the store may lose what it acknowledges; None before the first question."""
         self.is_led = False
         """Whether a thread leads the others."""
         self.free_s = 0.0
@@ -299,7 +299,7 @@ class Slots:
         self.lock = threading.RLock()
 
     def after_fork(self) -> None:
-        """In a child process: another writer, and locks that nobody holds."""
+        """Begin again in a child process, as another writer with free locks."""
         self.writer.renew()
         self._begin()
 

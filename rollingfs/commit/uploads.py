@@ -71,7 +71,7 @@ class Uploads:
             logger.info("%s: uploads that were not committed are left to collect(): %s", self.path, error)
 
     async def settle(self, call: Coroutine[Any, Any, T]) -> T:
-        """Await the commit of these files, then delete those that nothing names.
+        """Await the commit of these files, then delete the files that no header names.
 
         The files are left to collection if more attempts may arrive: the outcome is unknown, or an interrupt came that
         nobody has judged.
@@ -94,7 +94,7 @@ class Uploads:
 
 
 class NewFiles:
-    """Chunks and index pages that are written for one commit: all its attempts use them.
+    """Chunks and index pages that are written for a commit: all its attempts use them.
 
     Parameters
     ----------
@@ -110,10 +110,10 @@ class NewFiles:
         self._pages: dict[tuple[Entry, ...], tuple[Page, Moment]] = {}
         """Index pages, and when they were begun, by the entries that they stand for."""
         self._written: dict[tuple[bytes, int], Stored] = {}
-        """Chunks, by their bytes and which of several equal ones they are."""
+        """Chunks, by their bytes and their number among equal chunks."""
         self._uploads = list(given)
         self.own: Uploads | None = None
-        """Chunks and pages that this commit has written; None while there are none."""
+        """Chunks and pages that this commit has written; None before the first."""
         self._renewed: dict[Stored, Stored] = {}
 
     def name(self, files: Container[str]) -> None:

@@ -108,7 +108,7 @@ class BlockRule:
 
     @property
     def poll_s_min(self) -> float:
-        """Return the shortest pause between two polls that may find nothing."""
+        """Return the shortest pause between two polls that may find no change."""
         return min(POLL_S_MIN, self.poll_s_max)
 
 

@@ -176,7 +176,7 @@ def _by_path(values: dict[str, T]) -> dict[str, T]:
 
 
 def _are_texts(values: Collection[object]) -> bool:
-    """Return whether all are texts, and none is empty."""
+    """Return whether all are texts with at least a character."""
     return set(map(type, values)) <= {str} and all(values)
 
 

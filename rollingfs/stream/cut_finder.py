@@ -1,4 +1,4 @@
-"""Where to cut segments: at their end, at a point in time, behind a whole record."""
+"""Find offsets to cut segments at: their end, a point in time, the end of a record."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ class Cutter:
     async def take(
         self, views: Mapping[str, View], at: float | None, align: bytes | None, now: float
     ) -> tuple[StreamCut, dict[str, OSError]]:
-        """A cut of segments, by name, and those that it leaves out because they cannot be read.
+        """A cut of segments, by name, and the unreadable segments that it leaves out.
 
         Parameters
         ----------
         at
             Cut before everything that may have been written after this time (seconds since 1970), as far as the
-            chunks' times tell; by default at the end.
+            chunks' times show; by default at the end.
         now
             A time by which all bytes of the views had been written.
         align
-            Cut behind the last of these delimiters that is not behind the offset found so. Where there is none
+            Cut after the last of these delimiters up to the offset found so. Without such a delimiter
             within `WINDOW_BYTES_MAX`, cut at the start.
         """
         ends = at is None and align is None
@@ -54,7 +54,7 @@ class Cutter:
         return StreamCut(offsets, when, sum(views[name].size for name in offsets), incarnations), failed
 
     async def _offset_or_error(self, view: View, at: float | None, align: bytes | None) -> int | OSError:
-        """Where to cut a segment, or the error if a page or chunk that tells it is damaged or gone."""
+        """Return the offset to cut a segment at, or the error of a page or chunk that is needed for it."""
         try:
             return await self._offset(view, at, align)
         except OSError as error:
@@ -111,8 +111,8 @@ async def offset_at(client: At, view: Snapshot, at: float) -> int:
 async def _offset_in(client: At, path: str, header: Header, at_ms: int) -> int:
     """The end of the leading chunks that were all written by then.
 
-    A chunk's time is that of its newest byte. So the first newer chunk may begin with older bytes: those stay.
-    The inline tail counts as older if its last byte is, or if nothing at all was committed since.
+    A chunk has the time of its newest byte. So the first newer chunk may begin with older bytes, which stay.
+    The inline tail counts as older if its last byte is, or if no commit came since.
     """
     if header.modified_ms <= at_ms or (header.written_ms is not None and header.written_ms <= at_ms):
         return header.length

@@ -1,6 +1,6 @@
-"""One segment that is followed: looked at by conditional polls, and moved to a tier block by block.
+"""A followed segment: conditional polls look at it, and blocks of it move to a tier.
 
-Nothing of a follower is kept anywhere but in the segment's header. What it remembers only saves requests.
+All state of a follower is in the segment's header. Its memory only saves requests.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ logger = logging.getLogger("rollingfs")
 
 
 Ask = Callable[[str, OffloadPolicy | None, Ledger | None], Awaitable[Asked | None]]
-"""What is asked of a segment with this path and policy of its own: where its blocks move, and when; None if nothing is
-to move. The ledger is that of its folder, resolved, if it was just read."""
+"""Return the tier and the times of a segment's blocks, by its own policy and its folders'; None if no block is
+to move. The ledger is its folder's, resolved, if it was just read."""
 
 
 def fixed(asked: Asked) -> Ask:
@@ -49,12 +49,12 @@ def fixed(asked: Asked) -> Ask:
 
 @value_class
 class _Damage:
-    """Blocks that stay where they are, because chunks of them are damaged; what lies behind them moves."""
+    """Blocks that stay where they are, because chunks of them are damaged; the bytes after them move."""
 
     segment: str
     """The incarnation."""
     end: int
-    """Where the last of them ends."""
+    """End of the last damaged block."""
     oldest_ms: int
     """When the first byte was written."""
     retry_s: float
@@ -63,7 +63,7 @@ class _Damage:
 
 
 class Followed:
-    """One segment, followed.
+    """A followed segment.
 
     Parameters
     ----------
@@ -101,7 +101,7 @@ class Followed:
 
     @property
     def status(self) -> OffloadStatus:
-        """How far it is, as the last look has shown; asks the store nothing."""
+        """Return the progress at the last look; sends no request."""
         hot, error, moving_s = self._hot, self._error, self._moving_s
         damage = self._damage
         if error is None and damage is not None:
@@ -125,7 +125,7 @@ class Followed:
 
     @property
     def tier(self) -> str | None:
-        """Where its blocks move, as the last look has shown."""
+        """Return the tier of its blocks at the last look."""
         return None if self._asked is None else self._asked.tier
 
     @property
@@ -139,7 +139,7 @@ class Followed:
         return self._moving_s is not None
 
     async def look(self) -> Wait | Move:
-        """Poll the header, one conditional request, and say what to do now. An error goes to the status."""
+        """Poll the header by a conditional request, and return the next step. An error goes to the status."""
         try:
             await self._look()
         except Exception as error:  # noqa: BLE001 - one segment that fails must not end the others
@@ -187,7 +187,7 @@ class Followed:
         return Wait(0.0 if count else self._rule.poll_s_min)
 
     async def move_all(self) -> Offloaded:
-        """Move all blocks that are full or old now; an error is raised, that of a damaged chunk after all others."""
+        """Move all blocks that are full or old now; an error is raised, for a damaged chunk after all other blocks."""
         result, did = Offloaded(), Offloaded(chunks=1)
         damage: DamagedBlocksError | None = None
         while did.chunks:
@@ -293,7 +293,7 @@ class Followed:
         return did
 
     def _pass(self, hot: Hot, end: int, text: str) -> None:
-        """Leave damaged blocks that end by an offset, and go on behind them."""
+        """Leave damaged blocks that end by an offset, and go on after them."""
         first = self._damage or _Damage(hot.segment, end, hot.oldest_ms, time.monotonic() + RETRY_S_MAX, text)
         if self._damage is None or first.text != text:
             logger.warning("%s: a block is not offloaded now, those behind it are: %s", self.path, text)

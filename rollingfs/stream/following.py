@@ -1,4 +1,4 @@
-"""Which segments a follower follows: those that it was told of, and all below the folders that it was told of.
+"""The segments that a follower follows: the given segments, and all below the given folders.
 
 A look around lists each folder once. It shows which segments are new, which have changed, and which are gone; the
 others cost no request. Of a segment that has ended, or for which no policy counts, only the header's token is kept.
@@ -21,7 +21,7 @@ from rollingfs.stream.offload_policy import Asked, Policies
 logger = logging.getLogger("rollingfs")
 
 POLICIES_S_MAX = 60.0
-"""For how long the policies of folders are believed, unless a listing shows that the memory of one has changed."""
+"""Time for which the policies of folders are believed, unless a listing shows that the memory of one has changed."""
 
 
 class Following:
@@ -30,7 +30,7 @@ class Following:
     Parameters
     ----------
     given
-        What counts before all policies; with a tier, no policy counts.
+        Options that count before all policies; with a tier, no policy counts.
     """
 
     def __init__(self, client: At, given: OffloadPolicy) -> None:
@@ -39,15 +39,15 @@ class Following:
         self.folders: set[str] = set()
         self.followed: dict[str, Followed] = {}
         self._named: set[str] = set()
-        """Segments and folders that it was told of. A segment without a policy goes to the default tier."""
+        """The given segments and folders. A segment without a policy goes to the default tier."""
         self._ended: dict[str, str | None] = {}
-        """The tokens of the headers of segments for which there is nothing to do."""
+        """The tokens of the headers of segments that need no step."""
         self._tokens: dict[str, str | None] = {}
-        """Those of all headers that the last look around has met."""
+        """The tokens of all headers that the last look around has met."""
         self._ledgers: dict[str, Ledger] = {}
-        """What the folders say, those above them included."""
+        """The policies of the folders, with the folders above them."""
         self._memories: dict[str, str | None] = {}
-        """The tokens of the memories that say it."""
+        """The tokens of the memories with these policies."""
         self._asked_s = 0.0
 
     def add(self, path: str) -> None:
@@ -78,7 +78,7 @@ class Following:
         return Asked.by(self.given.over(Policies(None, own, ledger.offload, default).offload))
 
     def is_named(self, path: str) -> bool:
-        """Whether the follower was told of this path."""
+        """Return whether this path was given to the follower."""
         return path in self._named
 
     def unnamed(self) -> list[Followed]:
@@ -103,7 +103,7 @@ class Following:
         Parameters
         ----------
         listed
-            What `listed` said before the segment was looked at; a later token may be that of a new segment.
+            The answer of `listed` before the look at the segment; a later token may belong to a new segment.
         """
         if one.path not in self._named:
             self._ended[one.path] = one.token or listed
@@ -146,7 +146,7 @@ class Following:
         return due
 
     async def _policies(self, tree: TreeCollector, folders: set[str]) -> set[str]:
-        """Ask what the folders say, if it may be something new.
+        """Read the policies of the folders, if they may have changed.
 
         Returns the folders whose policies have changed, or were not known before.
         """

@@ -1,8 +1,8 @@
 """The ledger of a stream: its retention, its cuts, its subscribers, and the last trim.
 
-The ledger is one text in a hidden segment of the stream's folder. A change replaces the whole text, on condition that
-nobody replaced it first. The ledger names segments without the folder, so that a stream may be moved, and with their
-incarnations, because names are used again. `ledger_codec` has its form.
+The ledger is a text in a hidden segment of the stream's folder. A change replaces the whole text, on condition that
+no other client replaced it first. The ledger names segments without the folder, so that a stream may be moved, and
+with their incarnations, because names are used again. `ledger_codec` has its form.
 """
 
 from __future__ import annotations
@@ -64,10 +64,10 @@ class Ledgers:
         self._tokens = tokens or {}
         self._above: dict[str, Ledger] = {}
         self._parsed: tuple[Loaded, Ledger] | None = None
-        """The last one, and the header that had it."""
+        """The last ledger, and its header."""
 
     async def load(self, folder: str) -> Ledger:
-        """The ledger of a stream; an empty one, if there is none yet."""
+        """Return the ledger of a stream; an empty ledger at first."""
         path = names.ledger_path(folder)
         if folder in self._listed and path not in self._tokens:
             return Ledger()
@@ -78,22 +78,22 @@ class Ledgers:
         return (await self.load(folder)).under(await self.above(folder))
 
     async def above(self, folder: str) -> Ledger:
-        """What a folder inherits, as a ledger with policies alone.
+        """Return the policies that a folder inherits, as a ledger.
 
         A folder whose memory may not be read ends what is inherited.
 
         Raises
         ------
         CorruptHeaderError, CorruptLedgerError
-            The memory of one of them is damaged.
+            The memory of a folder is damaged.
         PermissionError
-            One of them may no longer be read; what was seen there may forbid what the nearer ones ask for.
+            A folder may no longer be read; its policies may forbid the steps that nearer folders ask for.
         """
         levels = await self.levels(folder)
         return reduce(lambda far, near: near.under(far), reversed([ledger for _, ledger in levels]), Ledger())
 
     async def levels(self, folder: str) -> list[tuple[str, Ledger]]:
-        """The folders above one from which it inherits, nearest first, with their policies; otherwise as `above`."""
+        """Return the folders that a folder inherits from, nearest first, with their policies; otherwise as `above`."""
         found, speaking = [], self.client.inherited.speaking
         for path in lineage(self.client, folder)[1:]:
             ledger = self._above.get(path)
@@ -144,7 +144,7 @@ class Ledgers:
         FileNotFoundError
             There is no such folder.
         NotADirectoryError
-            The path is that of a segment or a plain file.
+            The path names a segment or a plain file.
         """
         if await self.listings.is_folder(folder):
             return
@@ -158,9 +158,9 @@ class Ledgers:
         Raises
         ------
         FileNotFoundError, NotADirectoryError
-            There is no such folder; nothing was written.
+            There is no such folder; no byte was written.
         CommitTimeoutError
-            Others kept replacing the ledger until the commit timeout; nothing was written.
+            Others kept replacing the ledger until the commit timeout; no byte was written.
         AppendOutcomeUnknown
             It is not known whether the change took place. It may be made again.
         """
@@ -182,7 +182,7 @@ class Ledgers:
             await self.client.runtime.sleep(backoff_s(attempt))
 
     async def _replace(self, path: str, segment: str | None, ledger: Ledger) -> bool:
-        """Write a ledger in place of that of an incarnation; returns whether it was still there."""
+        """Replace the ledger of an incarnation; return whether it was still there."""
         try:
             if segment is None:
                 segment = (await create(self.client, path, POLICY)).segment

@@ -117,7 +117,7 @@ class Ledger:
         Raises
         ------
         BadOffsetError
-            A goal is before that of an earlier trim.
+            A goal is before the goal of an earlier trim.
         """
         for segment, goal in goals.items():
             last = self.trim.goals.get(segment)
@@ -221,7 +221,7 @@ def parse_ledger(data: bytes, name: str) -> Ledger:
 
 
 def _reason(error: Exception) -> str:
-    """Return what is wrong with the ledger, in words for people: those of Python's own errors are of the program."""
+    """Return what is wrong with the ledger, in words for people, not in the words of Python's errors."""
     if isinstance(error, UnicodeError):
         return "it has half of a character"
     if isinstance(error, ValueError):

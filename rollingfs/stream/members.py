@@ -1,4 +1,4 @@
-"""The segments of one stream: their names, and what each of them is now."""
+"""The segments of a stream: their names and their present states."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LOOKS_MAX = 16
 
 @value_class
 class Outline:
-    """What the row of its folder says of a segment; as a `Snapshot`, without the header."""
+    """A segment by the row of its folder: as a `Snapshot`, without the header."""
 
     path: str
     row: Row
@@ -74,11 +74,11 @@ class Listed:
     is_by_rows: bool
     """As of a `Scan`."""
     listed_s: float | None = None
-    """The store's time after all looks, if its listing told it."""
+    """The store's time after all looks, if its listing had it."""
 
     @property
     def snapshots(self) -> dict[str, Snapshot]:
-        """The segments that are known by their headers, not by a row alone."""
+        """The segments that are known by their headers, not only by a row."""
         return {name: view for name, view in self.views.items() if isinstance(view, Snapshot)}
 
     def without_files(self) -> Listed:
@@ -92,7 +92,7 @@ class Listed:
         return sorted([*self.views, *self.unreadable])
 
     def gone(self, asked: Iterable[tuple[str, str | None]]) -> set[tuple[str, str | None]]:
-        """Of segments that were looked for, by name and incarnation, those that are not there."""
+        """Return the missing segments among the given names and incarnations."""
         return {
             (name, incarnation)
             for name, incarnation in asked
@@ -120,7 +120,7 @@ class Members:
     path
         The stream's folder, as the backend names it. Segments directly in it are the stream's.
     on_error
-        What to do about segments that cannot be read: ``"report"`` goes on with the others, ``"raise"`` raises.
+        Treatment of segments that cannot be read: ``"report"`` goes on with the others, ``"raise"`` raises.
     """
 
     def __init__(self, client: At, listings: Listings, path: str, on_error: OnError = REPORT) -> None:
@@ -137,7 +137,7 @@ class Members:
         Raises
         ------
         ValueError
-            The path is not that of a segment of this stream.
+            The path names no segment of this stream.
         """
         folder, _, name = path.rpartition("/")
         if folder != self.path.rstrip("/") or not name:
@@ -197,7 +197,7 @@ class Members:
     async def find_once(self, named: Iterable[str] = (), *, settles: bool = False) -> Listed:
         """The segments as they are now, each with its incarnation. No byte is in two, also while others move segments.
 
-        Each plain file is looked at, because a listing may tell no token of it, or another than the look.
+        Each plain file is looked at, because a listing may have no token of it, or another than the look.
 
         Parameters
         ----------
@@ -220,7 +220,7 @@ class Members:
         return found
 
     async def _confirmed(self, found: Listed) -> Listed:
-        """What was found, without what was moved while it was looked at.
+        """Return the found segments, without segments that were moved during the look.
 
         It is not needed where rows stand for all, and were written before a store listed the names, in order: the
         target of a later move has another token, and of an earlier one the source has.
@@ -255,7 +255,7 @@ class Members:
         return any(await self.listings.gather(calls))
 
     async def _look_again(self, found: Listed, asked: Iterable[str]) -> None:
-        """Look at segments by their names, whatever a listing said."""
+        """Look at segments by their names, whatever a listing has."""
         paths = {name: self.path_of(name) for name in asked}
         looks = await self.listings.gather([partial(self._look_if_there, path) for path in paths.values()])
         for name, seen in zip(paths, looks, strict=True):
@@ -288,10 +288,10 @@ class Members:
         return target is not None and merging.has_merged(target, merge)
 
     async def times(self, found: Listed) -> tuple[float, float]:
-        """The time now, and one by which all bytes that were found had been written, in seconds since 1970.
+        """Return the present time, and a time by which all found bytes had been written, in seconds since 1970.
 
         A store's own clock decides; its dates may be whole seconds, so the second time is the end of the second. The
-        clock of a client may be behind those of the writers: no byte is older than its segment says.
+        clock of a client may be slower than the writers' clocks: no byte is older than its segment's date.
         """
         store, backend = self.client, self.client.backend
         if backend.capability.has_clock:
@@ -341,7 +341,7 @@ def _token(view: View) -> str | None:
 
 
 def _written_s(view: View) -> float:
-    """A time by which the newest bytes of a segment were written, by what it says itself, in seconds since 1970."""
+    """Return a time by which the newest bytes of a segment were written, by its own dates, in seconds since 1970."""
     if isinstance(view, Outline):
         return view.row.modified_ms / 1000
     return view.modified.timestamp() if view.header is None else (view.header.written_ms or 0) / 1000

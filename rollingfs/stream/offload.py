@@ -27,7 +27,7 @@ OF_ONE_POLICY = (ValueError, *TIER_ERRORS)
 
 @value_class
 class StreamOffloaded:
-    """What an offload of a stream moved."""
+    """The chunks that an offload of a stream moved."""
 
     moved: Mapping[str, Offloaded] = field(default_factory=dict)
     """By path; only segments that had chunks to move."""
@@ -36,17 +36,17 @@ class StreamOffloaded:
 
 
 async def offload_by_policy(client: At, path: str, header: Header, ledger: Ledger) -> Offloaded | None:
-    """Offload a segment as its policy says; None if no level of it has a tier.
+    """Offload a segment by its policy; None if no level of it has a tier.
 
     Parameters
     ----------
     ledger
-        That of the folder in which the segment lies.
+        The policy of the segment's folder.
 
     Raises
     ------
     ValueError
-        The policy does not go with the retention of the folder; nothing was moved.
+        The policy contradicts the retention of the folder; no chunk was moved.
     """
     policies = policies_of(path, header, ledger, client.offload_policy)
     asked = Asked.by(policies.offload)
@@ -70,13 +70,13 @@ async def offload_stream(members: Members, ledgers: Ledgers, asked: Asked | None
     Parameters
     ----------
     asked
-        None for what the policy of each segment says. The failure of a policy or of its tier is then reported as that
+        None for the policy of each segment. The failure of a policy or of its tier is then reported as that
         of a segment.
 
     Raises
     ------
     ValueError
-        The retention of the stream forbids it; or the policy is to decide, and there is none.
+        The retention of the stream forbids it; or there is no policy to decide.
     UnknownTierError
         The filesystem has no such tier.
     FileNotFoundError, NotADirectoryError

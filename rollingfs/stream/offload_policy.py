@@ -72,7 +72,7 @@ class Policies:
     segment: OffloadPolicy | None
     """The offload policy of the segment itself; None for a folder."""
     folder: OffloadPolicy | None
-    """What the folder, or the one in which the segment is, and those above it say, field by field."""
+    """The policies of the segment's folder and of the folders above it, field by field."""
     filesystem: OffloadPolicy | None
     """The policy of this client."""
     retention: RetentionPolicy | None = None

@@ -1,6 +1,6 @@
 """Retention: the amount that a stream keeps, and the cut of its trim. Pure: no I/O.
 
-As in Pravega's controller, runs keep cuts as time goes by, and trim the stream to one of them. So retention is exact
+As in Pravega's controller, runs keep cuts as time goes by, and trim the stream to a cut. So retention is exact
 to a cut, not to a byte: a stream keeps more than its policy, by up to the bytes between two runs.
 """
 
@@ -42,7 +42,7 @@ class RetentionPolicy:
         Seconds (or text like ``"7d"``), bytes (or text like ``"10GiB"``): bytes that are not older, and the newest
         bytes, stay in any case. With ``min_age="forever"`` all stay, in spite of the folders above.
     keep_age, keep_bytes
-        What has been read goes once it is older, or once this many newer bytes are after it.
+        Bytes that were read go once they are older, or once this many newer bytes are after them.
     max_age, max_bytes
         The same, for unread bytes.
     every
@@ -123,7 +123,7 @@ class RetentionPolicy:
 
     @property
     def every_s(self) -> float:
-        """Minimum age in seconds of the last cut before a run takes a new one."""
+        """Minimum age in seconds of the last cut before a run takes a new cut."""
         return EVERY_S_DEFAULT if self.every is None else self.every
 
     @property
@@ -138,7 +138,7 @@ class RetentionPolicy:
 
     @property
     def keeps_all(self) -> bool:
-        """Return whether nothing ever goes."""
+        """Return whether all bytes stay."""
         return self.min_age == MAX_AGE_S_MAX
 
     def over(self, other: RetentionPolicy | None) -> RetentionPolicy:
@@ -224,7 +224,7 @@ def bytes_left(at: Positions, extents: Holdings) -> int:
 def choose(
     policy: RetentionPolicy, kept: Sequence[Kept], subscribers: Iterable[StreamCut], extents: Holdings
 ) -> Positions:
-    """Return the positions to which one run trims a stream.
+    """Return the positions to which a run trims a stream.
 
     Parameters
     ----------
@@ -276,7 +276,7 @@ class Kept:
         return (age_s is None or self.age_s >= age_s) and (size is None or self.bytes >= size)
 
     def exceeds(self, age_s: float | None, size: int | None) -> bool:
-        """Return whether a trim to it leaves more of one."""
+        """Return whether a trim to it leaves more of a segment."""
         return (age_s is not None and self.age_s > age_s) or (size is not None and self.bytes > size)
 
 
@@ -321,7 +321,7 @@ Gone = Collection[tuple[str, str | None]]
 
 
 def is_due(cuts: Sequence[StreamCut], every: float, now: float) -> bool:
-    """Return whether a run takes a new cut. A last one that is ahead was dated by a wrong clock, so it says nothing."""
+    """Return whether a run takes a new cut. A last cut that is ahead has a wrong date, and does not count."""
     return not cuts or now - cuts[-1].at >= every or cuts[-1].at - now > AHEAD_S_MAX
 
 

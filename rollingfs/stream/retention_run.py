@@ -148,7 +148,7 @@ class _Plan:
         return replace(ledger, cuts=retention.following(ledger.cuts, taken))
 
     def goals(self, ledger: Ledger) -> dict[str, Goal]:
-        """Return the goals of the trim; none is before a recorded one."""
+        """Return the goals of the trim, each at or after the recorded goal."""
         policy, extents = ledger.under(self.above).retention, self.extents
         if policy is None:
             return {}

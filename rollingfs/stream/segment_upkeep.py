@@ -1,4 +1,4 @@
-"""The steps of upkeep on one segment: its folder's policies, an idle tail, offload, consolidation, collection."""
+"""The steps of upkeep on a segment: its folder's policies, an idle tail, offload, consolidation, collection."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ STEPS = (RETAIN, ROLL, OFFLOAD, CONSOLIDATE, COLLECT)
 
 @value_class
 class How:
-    """What upkeep was told: see the parameters of `Upkeep`."""
+    """Options of upkeep: see the parameters of `Upkeep`."""
 
     steps: Collection[str] = STEPS
     grace_s: float | None = None
@@ -54,14 +54,14 @@ class How:
 
 
 class SegmentUpkeep:
-    """Does the steps to one segment, whose header is loaded once.
+    """Does the steps to a segment, whose header is loaded once.
 
     Parameters
     ----------
     ledger
-        That of the folder in which it lies, resolved; without, nothing is done but collection.
+        The ledger of its folder, resolved; without it, only collection runs.
     known
-        What a collection should know: as `seen` and `named` of it.
+        Arguments `seen` and `named` of a collection.
     """
 
     def __init__(self, client: At, how: How, path: str, ledger: Ledger | None, **known: Any) -> None:
@@ -73,7 +73,7 @@ class SegmentUpkeep:
         self._is_loaded = False
 
     async def keep(self) -> Upkept:
-        """Do all steps; an error of one is part of the result, and does not stop the others."""
+        """Do all steps; an error is part of the result, and does not stop the other steps."""
         result = Upkept(self.path, is_stream=False)
         steps: dict[str, Callable[[], Awaitable[Upkept]]] = {}
         if not names.is_hidden_segment(self.path) and self.ledger is not None:
@@ -88,14 +88,14 @@ class SegmentUpkeep:
         return result
 
     async def _header(self) -> Header | None:
-        """The newest header that this client knows; None if the segment is gone, or was none."""
+        """The newest header that this client knows; None if the segment is gone, or is a plain file."""
         seen = self.client.headers.seen(self.path) if self._is_loaded else None
         loaded = await self.client.headers.load(self.path) if seen is None else seen
         self._is_loaded = True
         return loaded.header if loaded.live else None
 
     async def _roll(self, ledger: Ledger) -> Upkept:
-        """Give a segment what its folders say of it now, and make a chunk of its tail if that is too old."""
+        """Give a segment the present policies of its folders, and make a chunk of a tail that is too old."""
         path, header = self.path, await self._header()
         if header is None or header.phase is Phase.MERGING:
             return Upkept(path, is_stream=False)
@@ -148,12 +148,12 @@ async def attempt(how: How, verb: str, path: str, step: Callable[[], Awaitable[U
 
 
 async def offload_segment(client: At, path: str, ledger: Ledger | None = None) -> Offloaded | None:
-    """Offload a segment as its policies say; None if none of them has a tier, or if it is a plain file.
+    """Offload a segment by its policies; None without a tier, or for a plain file.
 
     Parameters
     ----------
     ledger
-        That of the folder in which the segment lies, if it is known.
+        The ledger of the segment's folder, if it is known.
     """
     loaded = await client.headers.load(path)
     if not loaded.live or loaded.header is None:
@@ -165,7 +165,7 @@ async def offload_segment(client: At, path: str, ledger: Ledger | None = None) -
 async def collect_segment(
     client: At, path: str, grace_s: float | None, *, dry_run: bool = False, **known: Any
 ) -> Collected:
-    """Collect what lies in the folder of a segment, or of one that was; nothing if somebody has done it meanwhile."""
+    """Collect the folder of a present or former segment, unless another client has done it."""
     try:
         return await collect(client, path, grace_s=grace_s, dry_run=dry_run, **known)
     except FileNotFoundError:

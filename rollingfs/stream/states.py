@@ -1,6 +1,6 @@
 """The states of all segments below a folder: a listing for each folder, and a read of each header that is new.
 
-Where the client has tiers, the policies of the folders are read too: those below by the listing, and those above once
+Where the client has tiers, the policies of the folders are read too: below by the listing, and above once
 in `POLICIES_S_MAX`.
 """
 
@@ -34,24 +34,24 @@ logger = logging.getLogger("rollingfs")
 
 
 class States:
-    """Looks at segments. A store's listing that tells tokens spares the read of headers that are known."""
+    """Looks at segments. A store's listing with tokens spares the read of headers that are known."""
 
     def __init__(self, client: At, listings: Listings) -> None:
         self.client = client
         self.listings = listings
         self._ledgers: dict[str, Ledger] = {}
-        """What the folders say, those above them included."""
+        """The policies of the folders, with the folders above them."""
         self._memories: dict[str, str | None] = {}
-        """The tokens of the memories that say it."""
+        """The tokens of the memories with these policies."""
         self._asked_s = 0.0
 
     async def below(self, path: str, depth_max: int | None, chosen: Chosen) -> list[SegmentState]:
-        """The states of what lies at or below a path, sorted by path; what cannot be read is among them.
+        """Return the states at or below a path, sorted by path, with unreadable segments.
 
         Raises
         ------
         FileNotFoundError
-            There is nothing of this name.
+            No segment, file or folder has this name.
         PermissionError
             The folder cannot be listed.
         """
@@ -89,7 +89,7 @@ class States:
         return replace(state, outlook=Outlook.of(header, entries, now_ms, stores, mover))
 
     async def _ask_policies(self, scans: Mapping[str, Scan], folders: set[str]) -> None:
-        """Ask what the folders say, if it may be something new."""
+        """Read the policies of the folders, if they may have changed."""
         tokens = {view.path: view.token for scan in scans.values() for view in scan.views.values()}
         memories = {path: token for path, token in tokens.items() if names.is_ledger(path)}
         is_old = time.monotonic() - self._asked_s >= POLICIES_S_MAX

@@ -36,7 +36,7 @@ class _TrimUnderWayError(Exception):
 
 
 class StreamVerbs:
-    """The operations on the stream in one folder; the parameters are those of `Members`."""
+    """The operations on the stream in a folder; the parameters are as of `Members`."""
 
     def __init__(self, client: At, listings: Listings, path: str, on_error: OnError = REPORT) -> None:
         self.client = client
@@ -59,7 +59,7 @@ class StreamVerbs:
         return [self.members.path_of(name) for name in (await self.members.find()).names]
 
     async def infos(self, paths: Iterable[str] | None = None) -> dict[str, Info]:
-        """The infos of many segments, in one batch, by path; by default of all.
+        """Return the infos of many segments in a batch, by path; by default of all.
 
         A segment that cannot be read has the size None, and the error.
 
@@ -95,7 +95,7 @@ class StreamVerbs:
         Raises
         ------
         CorruptHeaderError, PermissionError
-            A segment cannot be read; nothing was deleted. ``fs.rm(path, damaged=True)`` deletes such a segment.
+            A segment cannot be read; no segment was deleted. ``fs.rm(path, damaged=True)`` deletes such a segment.
         """
         found = await self.members.find()
         if found.unreadable:
@@ -113,7 +113,7 @@ class StreamVerbs:
     # -- cuts ----------------------------------------------------------------------------------------------
 
     async def cut(self, at: float | None = None, align: bytes | None = None) -> StreamCut:
-        """Where the stream's segments end now.
+        """Return the present ends of the stream's segments.
 
         A segment that cannot be read is not in the cut; a warning in the log names it.
 
@@ -121,9 +121,9 @@ class StreamVerbs:
         ----------
         at
             Instead, cut before everything that may have been written after this time (seconds since 1970), as far as
-            the chunks' times tell.
+            the chunks' times show.
         align
-            Cut behind the last of these delimiters, so that no record is cut in two.
+            Cut after the last of these delimiters, so that no record is cut in two.
         """
         found = await self.members.find_once()
         self.members.warn(found.unreadable)
@@ -132,24 +132,24 @@ class StreamVerbs:
         return cut.renamed(self.members.path_of)
 
     async def trim(self, cut: StreamCut, dry_run: bool = False, as_bytes: bool = False) -> Trimmed:
-        """Truncate every segment to its offset in a cut, and delete sealed ones that lie wholly before it.
+        """Truncate every segment to its offset in a cut, and delete sealed segments that end before it.
 
         The trim is recorded first: the next `trim` or `retain` finishes an interrupted trim. Two kinds of segments
-        stay as they are: those that the cut does not name, and those that took a name after the cut.
+        stay as they are: segments that the cut does not name, or that took a name after the cut.
 
         Parameters
         ----------
         dry_run
-            Change nothing, return what would be done.
+            Make no change, return the result that it would have.
         as_bytes
             Cut files of formats of which no part is a file, too; a trim that others finish leaves them.
 
         Raises
         ------
         BadOffsetError
-            The cut lies before an earlier trim, or beyond the end of a segment; nothing was trimmed.
+            The cut is before an earlier trim, or beyond the end of a segment; no byte was trimmed.
         ValueError
-            The cut is of another stream, or does not name the incarnations that it means; nothing was trimmed.
+            The cut is of another stream, or does not name the incarnations that it means; no byte was trimmed.
         FileNotFoundError, NotADirectoryError
             There is no such folder.
         """
@@ -180,7 +180,7 @@ class StreamVerbs:
     # -- retention -----------------------------------------------------------------------------------------
 
     async def get_retention(self) -> RetentionPolicy | None:
-        """The stream's own policy; None if it has none."""
+        """Return the stream's own policy, or None."""
         return (await self.ledgers.load(self.path)).retention
 
     async def set_retention(self, policy: RetentionPolicy | None) -> None:
@@ -191,7 +191,7 @@ class StreamVerbs:
         FileNotFoundError, NotADirectoryError
             There is no such folder.
         ValueError
-            The offload policy of the folder does not go with it; nothing was written.
+            The offload policy of the folder contradicts it; no byte was written.
         """
         if policy is not None:
             example = "RetentionPolicy.by_size('1GiB')"
@@ -210,7 +210,7 @@ class StreamVerbs:
         await self.ledgers.update(self.path, changed)
 
     async def get_offload_policy(self) -> OffloadPolicy | None:
-        """The folder's own offload policy; None if it has none."""
+        """Return the folder's own offload policy, or None."""
         return (await self.ledgers.load(self.path)).offload
 
     async def set_offload_policy(self, policy: OffloadPolicy | None) -> None:
@@ -221,9 +221,9 @@ class StreamVerbs:
         FileNotFoundError, NotADirectoryError
             There is no such folder.
         UnknownTierError
-            The filesystem has no such tier; nothing was written.
+            The filesystem has no such tier; no byte was written.
         ValueError
-            The retention of the stream does not go with it; nothing was written.
+            The retention of the stream contradicts it; no byte was written.
         """
         if policy is not None:
             _check_kind(self.path, policy, OffloadPolicy, "the offload policy", "OffloadPolicy('cold')")
@@ -241,7 +241,7 @@ class StreamVerbs:
         FileNotFoundError, NotADirectoryError
             There is no such folder.
         ValueError
-            A value is outside its range; nothing was written.
+            A value is outside its range; no byte was written.
         """
         await self.ledgers.update(self.path, lambda found: replace(found, rolling=change.of_folder(found.rolling)))
 
@@ -253,7 +253,7 @@ class StreamVerbs:
         return ledger
 
     async def publish(self, subscriber: str, cut: StreamCut) -> None:
-        """Record that a subscriber has read all that lies before a cut.
+        """Record that a subscriber has read all before a cut.
 
         A segment counts as unread if the cut names no incarnation of it.
 
@@ -270,10 +270,10 @@ class StreamVerbs:
         await self._enrol(subscriber, lambda found: {**found, subscriber: published})
 
     async def subscribe(self, subscriber: str) -> None:
-        """Become a subscriber that has read nothing yet; one of this name keeps what it has published.
+        """Become a subscriber at the start; a known subscriber keeps its position.
 
-        Retention drops nothing unread from the moment when this returns, but for what a trim that began earlier could
-        not drop yet because a segment could not be read. If it raises, nothing may be relied on.
+        Retention drops no unread byte from the moment when this returns, but for what a trim that began earlier could
+        not drop yet because a segment could not be read. If it raises, do not rely on that.
 
         Raises
         ------
@@ -292,7 +292,7 @@ class StreamVerbs:
     async def _enrol(
         self, subscriber: str, change: Callable[[Mapping[str, Published]], Mapping[str, Published]]
     ) -> None:
-        """Change what subscribers have read. A trim under way knows nothing of a new one, so it is finished first."""
+        """Change positions of subscribers. A trim under way does not know a new subscriber, so it is finished first."""
         tried = Trim()
 
         def changed(found: Ledger) -> Ledger:
@@ -322,7 +322,7 @@ class StreamVerbs:
         return {name: found.cut.renamed(self.members.path_of) for name, found in sorted(ledger.subscribers.items())}
 
     async def unsubscribe(self, name: str) -> None:
-        """Forget a subscriber; nothing, if there is none of this name."""
+        """Forget a subscriber, if there is a subscriber of this name."""
 
         def change(found: Ledger) -> Ledger:
             return replace(found, subscribers={who: cut for who, cut in found.subscribers.items() if who != name})
@@ -337,7 +337,7 @@ class StreamVerbs:
         Parameters
         ----------
         dry_run
-            Change nothing, return what would be done.
+            Make no change, return the result that it would have.
         policy
             With `dry_run`: what this policy would do, in place of the stream's own.
         as_bytes
@@ -346,7 +346,7 @@ class StreamVerbs:
         Raises
         ------
         ValueError
-            The stream has no policy, or one is given without `dry_run`; nothing was changed.
+            The stream has no policy, or a policy is given without `dry_run`; no byte was changed.
         FileNotFoundError, NotADirectoryError
             There is no such folder.
         """
@@ -368,25 +368,25 @@ class StreamVerbs:
         """Move chunks of every segment to a tier, as `fs.offload` does; plain files stay as they are.
 
         Without arguments the policy of each segment decides (`OffloadPolicy`), and a policy that cannot be carried out
-        is reported for its segment. With one or more, the policies do not count.
+        is reported for its segment. With any of these arguments, the policies do not count.
 
         Parameters
         ----------
         tier
-            The alias of one of the filesystem's `tiers`; ``"cold"`` if other arguments are given.
+            An alias among the filesystem's `tiers`; ``"cold"`` if other arguments are given.
         after_bytes, after_age
             Move only chunks before the newest `after_bytes` bytes of each segment (or text like ``"64MiB"``), or older
-            than `after_age` seconds (or text like ``"7d"``). One of both is enough.
+            than `after_age` seconds (or text like ``"7d"``). Either is enough.
         deletion_lag
             Seconds (or text like ``"4h"``, the default) for which the old files stay.
         block_bytes
-            Neighbouring chunks become one file of up to this many bytes (or text like ``"64MiB"``, the default).
+            Neighbouring chunks become a file of up to this many bytes (or text like ``"64MiB"``, the default).
 
         Raises
         ------
         ValueError
             The lag outlives the retention, or retention trims before anything is offloaded; or the policies are to
-            decide, and there is none. Nothing was moved.
+            decide, and there is no policy. No chunk was moved.
         UnknownTierError
             The filesystem has no such tier.
         FileNotFoundError, NotADirectoryError

@@ -32,7 +32,7 @@ class Trimmed:
 
     bytes: int = 0
     deleted: tuple[str, ...] = ()
-    """Sealed segments that lay wholly before the cut, by path."""
+    """Sealed segments that ended before the cut, by path."""
     waiting: int = 0
     """Bytes that wait for the collection of the folders they are in."""
     failed: Mapping[str, str] = field(default_factory=dict)

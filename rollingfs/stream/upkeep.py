@@ -30,14 +30,14 @@ from rollingfs.stream.upkept import Upkept, failure
 logger = logging.getLogger("rollingfs")
 
 LOOK_AGAIN_S = GRACE_S
-"""For how long a segment is left alone where a look found nothing to do, and a listing shows no other header since."""
+"""Time for which a segment stays as it is after a look without a step, while a listing shows the same header."""
 TIME_STEP_S = 0.01
-"""What becomes due less than this before a look may not have been due for it: times are rounded to milliseconds."""
+"""A step that became due less than this before a look may have been missed: times are rounded to milliseconds."""
 
 
 @value_class
 class Folder:
-    """A folder, and what lies directly in it."""
+    """A folder, and its direct entries."""
 
     path: str
     segments: tuple[str, ...]
@@ -50,23 +50,23 @@ class Folder:
 
 @value_class
 class _Rest:
-    """A look at a segment that found nothing to do, and for what that counts."""
+    """A look at a segment that needed no step, and its conditions."""
 
     token: str
-    """That of its header."""
+    """The token of its header."""
     policies: tuple[object, ...]
-    """What its folders say."""
+    """The policies of its folders."""
     since_s: float
     """When the look began, in seconds since 1970."""
     until_s: float
 
 
 class Upkeep:
-    """Keeps the streams and segments below a folder as their policies say, in rounds: `folders`, then `keep` of each.
+    """Keeps the streams and segments below a folder by their policies, in rounds: `folders`, then `keep` of each.
 
-    A later round leaves idle segments alone: those whose header the listing shows unchanged since a look found nothing
+    A later round leaves out idle segments: the listing shows their headers unchanged since a look found nothing
     to do. It looks at them again after `LOOK_AGAIN_S`, or when a policy may ask for something, because a crash of a
-    writer may leave files that no header tells of.
+    writer may leave files that no header names.
 
     Parameters
     ----------
@@ -102,7 +102,7 @@ class Upkeep:
         self._rests: dict[str, _Rest] = {}
 
     async def folders(self, root: str, unlisted: dict[str, OSError]) -> list[Folder]:
-        """The folders at or below a path that have segments, sorted; or one with the segment of this path alone.
+        """Return the folders with segments at or below a path, sorted, or only the folder of the segment at this path.
 
         Parameters
         ----------
@@ -112,7 +112,7 @@ class Upkeep:
         Raises
         ------
         FileNotFoundError
-            Nothing is there.
+            The path does not exist.
         """
         found: dict[str, list[str]] = defaultdict(list)
         streams = set()
@@ -138,7 +138,7 @@ class Upkeep:
         return itself + [Folder(path, tuple(found[path]), path in streams) for path in sorted({*found, *streams})]
 
     async def keep(self, folder: Folder) -> list[Upkept]:
-        """Do the steps to a folder: one result for a stream, else one for each segment in it."""
+        """Do the steps to a folder: a result for a stream, else a result for each segment in it."""
         whole = Upkept(folder.path, is_stream=True)
         ledger: Ledger | None = None
         try:
@@ -167,12 +167,12 @@ class Upkeep:
         return [*found, rows] if folder.is_whole and rows in self._named else found
 
     async def segment(self, path: str, ledger: Ledger | None) -> Upkept:
-        """Do the steps to a segment, or collect what a hidden one has left, unless it is idle.
+        """Do the steps to a segment, or collect the files of a hidden segment, unless it is idle.
 
         Parameters
         ----------
         ledger
-            That of the folder in which it lies, resolved; without, nothing is done but collection.
+            The ledger of its folder, resolved; without it, only collection runs.
         """
         if self._rests_now(path, ledger):
             return Upkept(path, is_stream=False)
@@ -184,7 +184,7 @@ class Upkeep:
         return result
 
     def _rests_now(self, path: str, ledger: Ledger | None) -> bool:
-        """Whether a look has found nothing to do, and nothing asks for another yet."""
+        """Return whether the last look found no step, and another is not due yet."""
         rest = self._rests.get(path)
         if rest is None or ledger is None or rest.token != self._tree.tokens.get(path):
             return False
@@ -193,7 +193,7 @@ class Upkeep:
         return rest.policies == _policies(ledger) and rest.since_s <= now_s < rest.until_s
 
     async def _let_rest(self, path: str, ledger: Ledger, began_s: float) -> None:
-        """Note that a look has found nothing to do. What becomes due while it looks is for the next one."""
+        """Note that a look has found no step. The next look does steps that become due during this look."""
         seen, token = self.client.headers.seen(path), self._tree.tokens.get(path)
         header = None if seen is None or seen.token != token else seen.header
         if token is None or header is None or header.drops or header.must_settle or header.phase is Phase.MERGING:
@@ -225,13 +225,13 @@ def _policies(ledger: Ledger) -> tuple[object, ...]:
 
 
 def _waits_s(asked: Asked | None) -> list[float]:
-    """How old bytes are when an offload policy may ask for something."""
+    """Return the age of bytes at which an offload policy may ask for a step."""
     after_s, delay_s = (None, None) if asked is None else (asked.chosen.after_age_s, asked.max_delay_s)
     return ([] if after_s is None else [after_s]) + ([] if delay_s is None else [(after_s or 0.0) + delay_s])
 
 
 def _due_s(header: Header, waits: Sequence[float], chunks: Sequence[Chunk]) -> list[float]:
-    """The times from which a policy may ask for something, though nothing changes, in seconds since 1970."""
+    """Return the times from which a policy may ask for a step without a change, in seconds since 1970."""
     times = []
     if header.tail and header.policy.max_age is not None:
         times.append(header.tail_at_ms / 1000 + header.policy.max_age)

@@ -50,7 +50,7 @@ class Upkept:
 
     @property
     def is_idle(self) -> bool:
-        """Return whether nothing was done, and nothing failed or waits."""
+        """Return whether there was no step, no failure and no wait."""
         return self == Upkept(self.path, self.is_stream, has_policy=self.has_policy)
 
     @property
