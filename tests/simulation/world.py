@@ -20,6 +20,7 @@ from rollingfs.errors import (
     CommitTimeoutError,
     CorruptHeaderError,
     LostCommitError,
+    NoSegmentError,
     RollingError,
     StagedExpiredError,
     TierFailedError,
@@ -286,7 +287,7 @@ class World:
                 self.counts["lost pages told"] += 1
                 self._end(doing, "not done", error)
             else:
-                self._end(doing, "error", type(error))
+                self._end(doing, "error", FileNotFoundError if isinstance(error, NoSegmentError) else type(error))
         except (OSError, TimeoutError) as error:
             is_expected = "injected" in str(error) or isinstance(error, TimeoutError)
             if self.is_last(op) and not is_expected:
