@@ -67,27 +67,19 @@ async def offload(
     CorruptChunkError
         A chunk or its copy is damaged; that chunk stays where it is.
     """
-    from rollingfs.segment.files.rewrite_plan import Chosen
+    from rollingfs.segment.files.rewrite_plan import Asked, Chosen
     from rollingfs.segment.verbs.offload import offload
     from rollingfs.stream.ledger import Ledgers
-    from rollingfs.stream.offload_policy import Asked, check_retention
+    from rollingfs.stream.offload_policy import check_retention
 
-    chosen, lag_s = Chosen.parse(upto, after_bytes, after_age), parse_seconds(deletion_lag)
+    chosen = Chosen.parse(upto, after_bytes, after_age)
+    asked = Asked(tier, chosen, parse_seconds(deletion_lag), parse_bytes(block_bytes))
     if not names.is_ledger(at.path):  # the retention of the stream in whose folder the segment lies may forbid it
         ledger = await Ledgers(at.client).resolved(names.parent(at.path))
-        check_retention(at.path, Asked(tier, chosen, lag_s), ledger)
+        check_retention(at.path, asked, ledger)
     tell = begin(callback, (await at.header()).size, progress)
     try:
-        return await offload(
-            at.client,
-            at.path,
-            tier,
-            chosen,
-            segment=at.segment,
-            lag_s=lag_s,
-            block_bytes=parse_bytes(block_bytes),
-            progress=tell,
-        )
+        return await offload(at.client, at.path, asked, segment=at.segment, progress=tell)
     finally:
         await at.refresh()
 

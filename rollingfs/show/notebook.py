@@ -9,12 +9,12 @@ from rollingfs.errors import visible
 from rollingfs.format.header import Chunk, Header
 from rollingfs.read.snapshot import Snapshot
 from rollingfs.segment.files.outlook import SIZES, Outlook
+from rollingfs.segment.files.rewrite_plan import Asked
 from rollingfs.show.outlook_text import upkeep_texts
 from rollingfs.show.prices import Prices
 from rollingfs.show.readable import count_text, size_text
 from rollingfs.show.segment_map import INLINE, ChunkRun, runs
 from rollingfs.stream.members import Member
-from rollingfs.stream.offload_policy import Asked
 from rollingfs.stream.outlook import mover_of
 
 ROWS_MAX = 12

@@ -13,6 +13,7 @@ from rollingfs.format import names
 from rollingfs.fs.core import core
 from rollingfs.fs.filesystem import RollingFileSystem
 from rollingfs.policy import READERS_GRACE_S, parse_bytes, parse_seconds
+from rollingfs.segment.files.rewrite_plan import Asked
 from rollingfs.spark import job
 from rollingfs.spark.segment_operations import (
     EXPORT,
@@ -28,7 +29,6 @@ from rollingfs.spark.source import patterns, places
 from rollingfs.spark.source.options import Options, parse_url
 from rollingfs.spark.stream_operations import CONCAT, STREAM_OPERATIONS, TRIM, Outcomes, StreamOperations
 from rollingfs.stream.cut import StreamCut
-from rollingfs.stream.offload_policy import Asked
 from rollingfs.stream.segment_upkeep import OFFLOAD
 
 THREADS_DEFAULT = 8

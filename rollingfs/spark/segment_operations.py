@@ -16,13 +16,13 @@ from rollingfs.fs.filesystem import RollingFileSystem
 from rollingfs.fs.segment_handle import Segment
 from rollingfs.policy import READERS_GRACE_S
 from rollingfs.runtime.values import value_class
+from rollingfs.segment.files.rewrite_plan import Asked
 from rollingfs.segment.verbs.export import export, is_exported
 from rollingfs.segment.verbs.verify import damaged
 from rollingfs.spark.source import places
 from rollingfs.spark.source.formats import lines
 from rollingfs.spark.source.options import Options
 from rollingfs.stream.ledger import Ledgers
-from rollingfs.stream.offload_policy import Asked
 from rollingfs.stream.segment_upkeep import COLLECT, OFFLOAD, STEPS, collect_segment, offload_segment
 from rollingfs.stream.upkeep import Upkeep
 from rollingfs.stream.upkept import with_rewritten

@@ -22,13 +22,14 @@ from rollingfs.policy import OffloadPolicy
 from rollingfs.runtime.values import value_class
 from rollingfs.segment.at import At
 from rollingfs.segment.files.replace_chunks import window_of
+from rollingfs.segment.files.rewrite_plan import Asked
 from rollingfs.segment.verbs.offload import DamagedBlocksError, Offloaded, check_may_move, offload
 from rollingfs.segment.verbs.roll import roll
 from rollingfs.stream import blocks
 from rollingfs.stream.blocks import MAX_DELAY_S, RETRY_S_MAX, SLOW_S, BlockRule, Hot, Move, OffloadStatus, Wait
 from rollingfs.stream.ledger import Ledgers
 from rollingfs.stream.ledger_codec import Ledger
-from rollingfs.stream.offload_policy import Asked, check_retention
+from rollingfs.stream.offload_policy import check_retention
 
 logger = logging.getLogger("rollingfs")
 
@@ -273,17 +274,9 @@ class Followed:
         upto = block.upto
         if upto is None:
             upto = await roll(self._client, path, hot.segment)
-        chosen = replace(asked.chosen, upto=upto, start=block.start)
+        now = replace(asked, chosen=replace(asked.chosen, upto=upto, start=block.start))
         try:
-            did = await offload(
-                self._client,
-                path,
-                asked.tier,
-                chosen,
-                segment=hot.segment,
-                lag_s=asked.lag_s,
-                block_bytes=asked.block_bytes,
-            )
+            did = await offload(self._client, path, now, segment=hot.segment)
         except DamagedBlocksError as error:
             self._pass(hot, upto, str(error))
             raise

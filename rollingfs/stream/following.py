@@ -13,10 +13,11 @@ from rollingfs.folders.collect_tree import TreeCollector
 from rollingfs.format import names
 from rollingfs.policy import TIER_DEFAULT, OffloadPolicy
 from rollingfs.segment.at import At
+from rollingfs.segment.files.rewrite_plan import Asked
 from rollingfs.stream.follow import Followed
 from rollingfs.stream.ledger import Ledgers
 from rollingfs.stream.ledger_codec import Ledger
-from rollingfs.stream.offload_policy import Asked, Policies
+from rollingfs.stream.offload_policy import Policies
 
 logger = logging.getLogger("rollingfs")
 

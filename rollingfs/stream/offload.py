@@ -11,12 +11,13 @@ from rollingfs.errors import TIER_ERRORS, worded
 from rollingfs.format.header import Header
 from rollingfs.runtime.values import value_class
 from rollingfs.segment.at import At
+from rollingfs.segment.files.rewrite_plan import Asked
 from rollingfs.segment.verbs.offload import Offloaded, offload
 from rollingfs.stream.follow import Followed, fixed
 from rollingfs.stream.ledger import Ledgers
 from rollingfs.stream.ledger_codec import Ledger
 from rollingfs.stream.members import Members
-from rollingfs.stream.offload_policy import Asked, check_policy, check_retention, policies_of
+from rollingfs.stream.offload_policy import check_policy, check_retention, policies_of
 
 logger = logging.getLogger("rollingfs")
 
@@ -55,13 +56,7 @@ async def offload_by_policy(client: At, path: str, header: Header, ledger: Ledge
     check_policy(path, policies, ledger, "nothing was moved")
     if asked.max_delay_s is not None:  # what fills no block yet waits, and the inline bytes move too
         return await Followed(client, path, fixed(asked)).move_all()
-    return await offload_as_asked(client, path, header, asked)
-
-
-async def offload_as_asked(client: At, path: str, header: Header, asked: Asked) -> Offloaded:
-    """Offload a segment of this incarnation."""
-    tier, chosen = asked.tier, asked.chosen
-    return await offload(client, path, tier, chosen, lag_s=asked.lag_s, block_bytes=asked.block_bytes, known=header)
+    return await offload(client, path, asked, known=header)
 
 
 async def offload_stream(members: Members, ledgers: Ledgers, asked: Asked | None) -> StreamOffloaded:
@@ -97,7 +92,7 @@ async def offload_stream(members: Members, ledgers: Ledgers, asked: Asked | None
             if asked is None:
                 did = await offload_by_policy(client, path, header, ledger)
             else:
-                did = await offload_as_asked(client, path, header, asked)
+                did = await offload(client, path, asked, known=header)
         except FileNotFoundError:
             return  # it was deleted or replaced meanwhile
         except (OSError, ValueError) as error:

@@ -10,57 +10,13 @@ from rollingfs.errors import worded
 from rollingfs.format import names
 from rollingfs.format.header import Header
 from rollingfs.policy import (
-    BLOCK_BYTES,
-    DELETION_LAG_S,
-    NO_TIER,
-    TIER_DEFAULT,
     OffloadPolicy,
     RollingPolicy,
-    parse_bytes,
-    parse_seconds,
 )
 from rollingfs.runtime.values import value_class
-from rollingfs.segment.files.rewrite_plan import Chosen
+from rollingfs.segment.files.rewrite_plan import Asked
 from rollingfs.stream.ledger_codec import Ledger
 from rollingfs.stream.retention import RetentionPolicy
-
-
-@value_class
-class Asked:
-    """An offload as an argument list, or a policy, asks for it."""
-
-    tier: str
-    chosen: Chosen
-    lag_s: float
-    block_bytes: int = BLOCK_BYTES
-    max_delay_s: float | None = None
-    """For how long chunks wait for a full block; None: they do not wait."""
-
-    @staticmethod
-    def of(
-        tier: str | None,
-        after_bytes: int | str | None,
-        after_age: float | str | None,
-        deletion_lag: float | str | None,
-        block_bytes: int | str | None = None,
-    ) -> Asked | None:
-        """Return the request of arguments; None without arguments: the policies decide."""
-        if all(value is None for value in (tier, after_bytes, after_age, deletion_lag, block_bytes)):
-            return None
-        lag_s = DELETION_LAG_S if deletion_lag is None else parse_seconds(deletion_lag)
-        chosen = Chosen.parse(None, after_bytes, after_age)
-        size = BLOCK_BYTES if block_bytes is None else parse_bytes(block_bytes)
-        return Asked(TIER_DEFAULT if tier is None else tier, chosen, lag_s, size)
-
-    @staticmethod
-    def by(policy: OffloadPolicy | None) -> Asked | None:
-        """Return the request of a policy, or None."""
-        if policy is None or policy.tier in (None, NO_TIER):
-            return None
-        assert policy.tier is not None
-        lag_s = DELETION_LAG_S if policy.deletion_lag is None else policy.deletion_lag
-        chosen = Chosen(None, policy.after_bytes, policy.after_age)
-        return Asked(policy.tier, chosen, lag_s, policy.block_bytes or BLOCK_BYTES, policy.max_delay)
 
 
 @value_class

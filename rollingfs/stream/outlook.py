@@ -6,15 +6,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from rollingfs.format.header import Chunk, Header
-from rollingfs.segment.files.rewrite_plan import Plan, Run, moves
+from rollingfs.segment.files.rewrite_plan import Asked, Plan, Run, moves
 from rollingfs.stream.blocks import BlockRule, Move, look, plan, with_chunks
-from rollingfs.stream.offload_policy import Asked
 
 
 def mover_of(asked: Asked) -> Plan:
     """Return the plan of an offload by a policy, without inline bytes."""
     if asked.max_delay_s is None:
-        return moves(asked.tier, asked.chosen, asked.block_bytes)
+        return moves(asked)
     rule = BlockRule(asked.block_bytes, asked.max_delay_s, asked.chosen)
 
     def made(header: Header, chunks: Sequence[Chunk], now_ms: int, is_last: bool) -> tuple[int, list[Run]]:
@@ -25,7 +24,7 @@ def mover_of(asked: Asked) -> Plan:
             if not isinstance(block, Move):
                 return end, found
             chosen = replace(asked.chosen, upto=block.upto, start=block.start)
-            runs = moves(asked.tier, chosen, asked.block_bytes)(header, left, now_ms, True)[1]
+            runs = moves(replace(asked, chosen=chosen))(header, left, now_ms, True)[1]
             if not runs:
                 return end, found
             found, end = found + runs, runs[-1][0][-1].end

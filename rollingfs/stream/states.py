@@ -22,12 +22,12 @@ from rollingfs.format.transitions import live
 from rollingfs.read.snapshot import Snapshot
 from rollingfs.segment.at import At
 from rollingfs.segment.files.outlook import Outlook
-from rollingfs.segment.files.rewrite_plan import Chosen, Plan
+from rollingfs.segment.files.rewrite_plan import Asked, Chosen, Plan
 from rollingfs.segment.files.state import SegmentState
 from rollingfs.stream.following import POLICIES_S_MAX
 from rollingfs.stream.ledger import Ledgers
 from rollingfs.stream.ledger_codec import Ledger
-from rollingfs.stream.offload_policy import Asked, policies_of
+from rollingfs.stream.offload_policy import policies_of
 from rollingfs.stream.outlook import mover_of
 
 logger = logging.getLogger("rollingfs")

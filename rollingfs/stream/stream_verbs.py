@@ -17,6 +17,7 @@ from rollingfs.format.policies import PolicyChange
 from rollingfs.policy import OffloadPolicy
 from rollingfs.read.snapshot import Snapshot
 from rollingfs.segment.at import At
+from rollingfs.segment.files.rewrite_plan import Asked
 from rollingfs.segment.verbs.delete import delete
 from rollingfs.stream import retention_run
 from rollingfs.stream.cut import StreamCut
@@ -25,7 +26,7 @@ from rollingfs.stream.ledger import Ledgers
 from rollingfs.stream.ledger_codec import Ledger, Published, Trim
 from rollingfs.stream.members import LOOKS_MAX, Members, Outline, View
 from rollingfs.stream.offload import StreamOffloaded, offload_stream
-from rollingfs.stream.offload_policy import Asked, check_policy, policies_of
+from rollingfs.stream.offload_policy import check_policy, policies_of
 from rollingfs.stream.retention import RetentionPolicy
 from rollingfs.stream.retention_run import Retained
 from rollingfs.stream.trim import Trimmed, Trimmer

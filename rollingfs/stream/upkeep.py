@@ -19,9 +19,10 @@ from rollingfs.format.policies import Fields
 from rollingfs.policy import READERS_GRACE_S
 from rollingfs.runtime.values import value_class
 from rollingfs.segment.at import At
+from rollingfs.segment.files.rewrite_plan import Asked
 from rollingfs.stream.ledger import Ledgers
 from rollingfs.stream.ledger_codec import Ledger
-from rollingfs.stream.offload_policy import Asked, policies_of
+from rollingfs.stream.offload_policy import policies_of
 from rollingfs.stream.retention_run import NoRetentionError
 from rollingfs.stream.segment_upkeep import COLLECT, RETAIN, STEPS, How, SegmentUpkeep, attempt
 from rollingfs.stream.stream_verbs import StreamVerbs

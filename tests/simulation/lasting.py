@@ -17,12 +17,13 @@ from rollingfs.fs import follower
 from rollingfs.fs.follower import Follower
 from rollingfs.policy import OffloadPolicy
 from rollingfs.segment.at import At
+from rollingfs.segment.files.rewrite_plan import Asked
 from rollingfs.segment.verbs.change import seal
 from rollingfs.segment.verbs.offload import check_may_move
 from rollingfs.stream.blocks import POLL_S_MAX, Move
 from rollingfs.stream.follow import Followed, fixed
 from rollingfs.stream.ledger import Ledgers
-from rollingfs.stream.offload_policy import Asked, check_policy, policies_of
+from rollingfs.stream.offload_policy import check_policy, policies_of
 from rollingfs.stream.segment_upkeep import CONSOLIDATE, OFFLOAD, ROLL
 from rollingfs.stream.upkeep import Upkeep
 from rollingfs.stream.upkept import Upkept, total

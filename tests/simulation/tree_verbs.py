@@ -16,12 +16,11 @@ from rollingfs.format.policies import PolicyChange
 from rollingfs.fs import transfers
 from rollingfs.policy import FOREVER, OffloadPolicy
 from rollingfs.segment.at import At
-from rollingfs.segment.files.rewrite_plan import Chosen
+from rollingfs.segment.files.rewrite_plan import Asked, Chosen
 from rollingfs.segment.verbs.rebuild import rebuild
 from rollingfs.stream.blocks import Move
 from rollingfs.stream.cut import StreamCut
 from rollingfs.stream.follow import Followed, fixed
-from rollingfs.stream.offload_policy import Asked
 from rollingfs.stream.retention import RetentionPolicy
 from rollingfs.stream.stream_verbs import StreamVerbs
 from tests.simulation import checks, model, stream_checks

@@ -13,7 +13,7 @@ from rollingfs.format.header import AGE_S_MAX
 from rollingfs.format.transitions import Guard
 from rollingfs.fs import reading
 from rollingfs.segment.at import At
-from rollingfs.segment.files.rewrite_plan import Chosen
+from rollingfs.segment.files.rewrite_plan import Asked, Chosen
 from rollingfs.segment.verbs.change import acquire, release, seal
 from rollingfs.segment.verbs.collect import collect
 from rollingfs.segment.verbs.concat import concat
@@ -191,7 +191,7 @@ class Verbs(TreeVerbs, FaceVerbs):
         chosen = Chosen(self._upto(path))
         return self._upkeep(
             path,
-            lambda client: offload(client, path, tier, chosen, lag_s=lag_s),
+            lambda client: offload(client, path, Asked(tier, chosen, lag_s)),
             BadOffsetError,
         )
 

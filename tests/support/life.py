@@ -17,7 +17,7 @@ from rollingfs.runtime.concurrency import drive
 from rollingfs.segment.at import At
 from rollingfs.segment.files.collected import Collected
 from rollingfs.segment.files.erased import Erased
-from rollingfs.segment.files.rewrite_plan import Chosen
+from rollingfs.segment.files.rewrite_plan import Asked, Chosen
 from rollingfs.segment.verbs.change import seal
 from rollingfs.segment.verbs.collect import collect
 from rollingfs.segment.verbs.concat import concat
@@ -121,8 +121,7 @@ class World:
 
     def offload(self, path: str, *, lag_s: float = 0.0, block_bytes: int = BLOCK_BYTES, **chosen: Any) -> Offloaded:
         """To the tier ``cold``."""
-        call = offload(self.client, path, "cold", Chosen(**chosen), lag_s=lag_s, block_bytes=block_bytes)
-        return drive(call)
+        return drive(offload(self.client, path, Asked("cold", Chosen(**chosen), lag_s, block_bytes)))
 
     def onload(self, path: str, *, lag_s: float = 0.0) -> Offloaded:
         return drive(onload(self.client, path, lag_s=lag_s))

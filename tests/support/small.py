@@ -9,9 +9,9 @@ from rollingfs import RollingPolicy
 from rollingfs.folders.listing import Listings
 from rollingfs.format import names, placement
 from rollingfs.runtime.concurrency import drive
+from rollingfs.segment.files.rewrite_plan import Asked
 from rollingfs.stream.blocks import BlockRule, Move, OffloadStatus, Wait
 from rollingfs.stream.follow import Followed, fixed
-from rollingfs.stream.offload_policy import Asked
 from rollingfs.stream.stream_verbs import StreamVerbs
 from rollingfs.stream.upkeep import Upkeep
 from rollingfs.stream.upkept import Upkept

@@ -10,7 +10,15 @@ from itertools import groupby
 
 from rollingfs.errors import BadOffsetError, worded
 from rollingfs.format.header import Chunk, Header, Phase
-from rollingfs.policy import parse_bytes, parse_seconds
+from rollingfs.policy import (
+    BLOCK_BYTES,
+    DELETION_LAG_S,
+    NO_TIER,
+    TIER_DEFAULT,
+    OffloadPolicy,
+    parse_bytes,
+    parse_seconds,
+)
 from rollingfs.runtime.values import value_class
 
 PARTS_MAX = 10_000
@@ -220,18 +228,56 @@ class Chosen:
                 raise ValueError(f"{path}: {shown} is {value}: it must be at least 0; nothing was moved")
 
 
+@value_class
+class Asked:
+    """An offload as an argument list, or a policy, asks for it."""
+
+    tier: str
+    chosen: Chosen
+    lag_s: float
+    block_bytes: int = BLOCK_BYTES
+    max_delay_s: float | None = None
+    """For how long chunks wait for a full block; None: they do not wait."""
+
+    @staticmethod
+    def of(
+        tier: str | None,
+        after_bytes: int | str | None,
+        after_age: float | str | None,
+        deletion_lag: float | str | None,
+        block_bytes: int | str | None = None,
+    ) -> Asked | None:
+        """Return the request of arguments; None without arguments: the policies decide."""
+        if all(value is None for value in (tier, after_bytes, after_age, deletion_lag, block_bytes)):
+            return None
+        lag_s = DELETION_LAG_S if deletion_lag is None else parse_seconds(deletion_lag)
+        chosen = Chosen.parse(None, after_bytes, after_age)
+        size = BLOCK_BYTES if block_bytes is None else parse_bytes(block_bytes)
+        return Asked(TIER_DEFAULT if tier is None else tier, chosen, lag_s, size)
+
+    @staticmethod
+    def by(policy: OffloadPolicy | None) -> Asked | None:
+        """Return the request of a policy, or None."""
+        if policy is None or policy.tier in (None, NO_TIER):
+            return None
+        assert policy.tier is not None
+        lag_s = DELETION_LAG_S if policy.deletion_lag is None else policy.deletion_lag
+        chosen = Chosen(None, policy.after_bytes, policy.after_age)
+        return Asked(policy.tier, chosen, lag_s, policy.block_bytes or BLOCK_BYTES, policy.max_delay)
+
+
 def is_hot(chunk: Chunk) -> bool:
     """Whether a chunk lies in the hot store."""
     return not chunk.tier
 
 
-def moves(tier: str, chosen: Chosen, block_bytes: int, is_wanted: Callable[[Chunk], bool] = is_hot) -> Plan:
-    """The plan of an offload, or of an onload (tier ""): which of the chunks that are wanted move, as which blocks."""
+def moves(asked: Asked, is_wanted: Callable[[Chunk], bool] = is_hot) -> Plan:
+    """Return the plan of an offload, or of an onload (tier ""): chunks that are wanted and chosen move as blocks."""
 
     def made(header: Header, chunks: Sequence[Chunk], now_ms: int, is_last: bool) -> tuple[int, list[Run]]:
-        wanted = {chunk for chunk in chunks if is_wanted(chunk) and chosen.has(chunk, header, now_ms)}
-        end, found = blocks(chunks, wanted.__contains__, block_bytes, is_last=is_last)
-        return end, [(run, tier) for run in found]
+        wanted = {chunk for chunk in chunks if is_wanted(chunk) and asked.chosen.has(chunk, header, now_ms)}
+        end, found = blocks(chunks, wanted.__contains__, asked.block_bytes, is_last=is_last)
+        return end, [(run, asked.tier) for run in found]
 
     return made
 

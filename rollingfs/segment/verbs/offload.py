@@ -17,13 +17,13 @@ from rollingfs.commit.index_pages import LOOKS_MAX
 from rollingfs.errors import ConflictError, CorruptChunkError, worded
 from rollingfs.format import names
 from rollingfs.format.header import Chunk, Header
-from rollingfs.policy import BLOCK_BYTES, DELETION_LAG_S
+from rollingfs.policy import DELETION_LAG_S
 from rollingfs.runtime.steps import Progress, Steps
 from rollingfs.runtime.values import value_class
 from rollingfs.segment.at import At
 from rollingfs.segment.files.replace_chunks import live
 from rollingfs.segment.files.rewrite import rewrite_all
-from rollingfs.segment.files.rewrite_plan import Chosen, is_hot, moves
+from rollingfs.segment.files.rewrite_plan import Asked, Chosen, is_hot, moves
 
 
 class DamagedBlocksError(CorruptChunkError):
@@ -56,12 +56,9 @@ class Offloaded:
 async def offload(
     at: At,
     path: str,
-    tier: str,
-    chosen: Chosen | None = None,
+    asked: Asked,
     *,
     segment: str | None = None,
-    lag_s: float = DELETION_LAG_S,
-    block_bytes: int = BLOCK_BYTES,
     progress: Progress | None = None,
     known: Header | None = None,
 ) -> Offloaded:
@@ -71,10 +68,6 @@ async def offload(
     ----------
     segment
         Only of this incarnation.
-    lag_s
-        Seconds for which the old files stay.
-    block_bytes
-        Neighbouring chunks become a file of up to this many bytes.
     progress
         Takes the number of bytes that were done since the last call; all of them are the segment's size.
     known
@@ -92,10 +85,9 @@ async def offload(
         A chunk is missing or damaged, or its copy is; or a store failed. Other blocks are moved; the chunks of this
         block are in their old files.
     """
-    check_tier(at.backend, tier, path)
+    check_tier(at.backend, asked.tier, path)
     check_may_move(path)
-    how = tier, is_hot, chosen or Chosen(), lag_s, block_bytes, progress
-    return await _move(at, path, known, known.segment if known is not None else segment, *how)
+    return await _move(at, path, known, known.segment if known is not None else segment, asked, is_hot, progress)
 
 
 async def onload(
@@ -117,7 +109,7 @@ async def onload(
     def is_wanted(chunk: Chunk) -> bool:
         return bool(chunk.tier) and tier in (None, chunk.tier)
 
-    return await _move(at, path, header, segment, "", is_wanted, chosen or Chosen(), lag_s, 1, progress)
+    return await _move(at, path, header, segment, Asked("", chosen or Chosen(), lag_s, 1), is_wanted, progress)
 
 
 async def _move(
@@ -125,20 +117,18 @@ async def _move(
     path: str,
     known: Header | None,
     segment: str | None,
-    tier: str,
+    asked: Asked,
     is_wanted: Callable[[Chunk], bool],
-    chosen: Chosen,
-    lag_s: float,
-    block_bytes: int,
     progress: Progress | None,
 ) -> Offloaded:
+    lag_s, block_bytes, chosen = asked.lag_s, asked.block_bytes, asked.chosen
     if lag_s < 0:
         name = worded(deletion_lag=...)
         raise ValueError(f"{path}: {name} is {lag_s} s: it must be at least 0; nothing was moved")
     if block_bytes < 1:
         name = worded(block_bytes=...)
         raise ValueError(f"{path}: {name} is {block_bytes}: it must be at least 1; nothing was moved")
-    plan = moves(tier, chosen, block_bytes, is_wanted)
+    plan = moves(asked, is_wanted)
     rewrite = partial(rewrite_all, at, path, plan=plan, file_bytes=block_bytes, lag_s=lag_s, protects=True)
     for _ in range(LOOKS_MAX):
         header = await live(at, path, segment) if known is None else known
