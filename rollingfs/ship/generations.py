@@ -44,8 +44,8 @@ class Generation:
         return os.path.splitext(self.path)[1] in PACKERS
 
     def is_after(self, mtime_ns: int) -> bool:
-        """Return whether it was written after a time; compressing keeps whole seconds of a file's time only."""
-        if self.is_packed:
+        """Return whether it was written after a time; some programs that compress keep only whole seconds of it."""
+        if self.is_packed and not self.mtime_ns % 10**9:
             return self.mtime_ns // 10**9 > mtime_ns // 10**9
         return self.mtime_ns > mtime_ns
 
@@ -91,6 +91,11 @@ class PackedFile(File):
         self._packed = os.fdopen(os.dup(self.fd), "rb")
         self._unpacked = cast(BinaryIO, compr[PACKERS[os.path.splitext(path)[1]]](self._packed, mode="rb"))
         self._size = self._end()
+
+    def close(self) -> None:
+        self._unpacked.close()
+        self._packed.close()
+        super().close()
 
     def _end(self) -> int:
         while self._unpacked.read(BLOCK_BYTES):

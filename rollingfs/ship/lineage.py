@@ -120,6 +120,8 @@ class Lineage:
         ValueError
             It is no position.
         """
+        if text != self.text:
+            self._head = b""  # of another file, perhaps
         if self.file is None or text != self.text:
             self.close()
             self.text, self.position = text, None if text is None else Position.parse(text)
