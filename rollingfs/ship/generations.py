@@ -92,11 +92,6 @@ class PackedFile(File):
         self._unpacked = cast(BinaryIO, compr[PACKERS[os.path.splitext(path)[1]]](self._packed, mode="rb"))
         self._size = self._end()
 
-    def close(self) -> None:
-        self._unpacked.close()
-        self._packed.close()
-        super().close()
-
     def _end(self) -> int:
         while self._unpacked.read(BLOCK_BYTES):
             pass
