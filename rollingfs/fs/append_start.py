@@ -1,4 +1,4 @@
-"""What a file for writing finds when it is opened: nothing, or the end of a segment that it appends to."""
+"""The start of a file for writing: an empty file, or the end of a segment that it appends to."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from rollingfs.segment.verbs.create import create
 
 @value_class
 class Start:
-    """Where a file for writing begins."""
+    """Begin of a file for writing."""
 
     is_there: bool = False
     """Whether a segment or plain file exists."""
     position: int = 0
     """The number of bytes that it retains."""
     segment: str | None = None
-    """The incarnation that is appended to; None for a plain file, and for nothing."""
+    """The incarnation that is appended to; None for a plain file, and for a missing segment."""
     epoch: int | None = None
     """The epoch of an exclusive writer."""
     first: int = 0

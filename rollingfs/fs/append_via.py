@@ -1,7 +1,7 @@
-"""Small appends through a server of rollingfs near this process, whose appends share commits with those of others.
+"""Small appends through a server of rollingfs near this process, whose appends share commits with other clients.
 
 Each append is sent until its outcome is known: it has a writer and a number, by which the commit refuses the same
-append twice. A writer has one append under way; threads and tasks that append at the same time have a writer each.
+append twice. A writer has a single append under way; threads and tasks that append at the same time have a writer each.
 """
 
 from __future__ import annotations
@@ -161,14 +161,14 @@ class Via:
             known = found  # another segment has the name, or more entries of writers have gone
 
     async def _sent(self, path: str, writer: _Writer, request: bytes, until_s: float) -> tuple[int, Mapping[str, Any]]:
-        """The answer to a request, which is sent again until there is one.
+        """Return the answer to a request, which is sent again until it is answered.
 
         Raises
         ------
         CommitTimeoutError
-            There is none in time, and the server has never had the request.
+            There is no answer in time, and the server has never had the request.
         AppendOutcomeUnknown
-            There is none in time, or the server refuses a repeat and does not know of the request before.
+            There is no answer in time, or the server refuses a repeat and does not know of the request before.
         """
         attempt, is_open, why = 0, False, "no time was left"
         while (left_s := until_s - time.monotonic()) > 0:

@@ -1,4 +1,4 @@
-"""What callers give: checks that refuse a value of a wrong kind before anything is done."""
+"""Checks of arguments: refuse a value of a wrong kind before anything is done."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rollingfs.policy import RollingPolicy
 
 NOTHING = "nothing was written"
 Attrs = Mapping[str, str | None] | None
-"""Attributes of a segment; None as a value removes the attribute, or says that it must not be there."""
+"""Attributes of a segment; None as a value removes the attribute, or asserts that it is not there."""
 CREATE = "create"
 OVERWRITE = "overwrite"
 WRITE_MODES = ("wb", "xb", "ab")

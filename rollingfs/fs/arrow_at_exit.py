@@ -14,7 +14,7 @@ from typing import Any
 WAIT_S_MIN = 0.01
 """Lets threads of Arrow, which wait for Python's lock, go first."""
 WAIT_S_MAX = 0.25
-"""What Arrow still holds then is held by the program itself, as a table of an Arrow file is."""
+"""The program itself holds the memory that Arrow still has then, as for a table of an Arrow file."""
 WAIT_STEP_S = 0.001
 
 _lent: dict[int, weakref.ref[Any]] = {}

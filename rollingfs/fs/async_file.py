@@ -1,4 +1,4 @@
-"""Files for ``async with``: what `open_async` gives. Each reads one snapshot, or writes one commit."""
+"""Files for ``async with``: what `open_async` gives. Each reads a single snapshot, or writes a single commit."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from rollingfs.write.ingest import Data, Intake
 class AsyncFile:
     """A segment or plain file, open on any event loop; made by ``await fs.open_async(path, mode)``.
 
-    What is written is committed by `close`, all of it in one commit; an exception in ``async with`` commits nothing.
+    All written bytes are committed by `close`, in a single commit; an exception in ``async with`` commits no byte.
     """
 
     def __init__(self, core: Core, path: str, mode: str) -> None:
@@ -74,14 +74,14 @@ class AsyncFile:
         return data
 
     async def write(self, data: Data) -> int:
-        """Take bytes, in bounded memory; nothing is committed before `close`.
+        """Take bytes, in bounded memory; no byte is committed before `close`.
 
         Raises
         ------
         ValueError
             The file is closed, or open for reading.
         OSError
-            The store failed, or an earlier write failed or was cancelled. Nothing will be committed.
+            The store failed, or an earlier write failed or was cancelled. No byte will be committed.
         """
         self._check_open()
         if self._intake is None:
@@ -96,10 +96,10 @@ class AsyncFile:
         return self._intake.size - before
 
     async def flush(self, force: bool = False) -> None:
-        """Do nothing: only `close` commits."""
+        """Have no effect: only `close` commits."""
 
     async def close(self) -> None:
-        """Commit what was written, or raise if a write failed or was cancelled; closing again does nothing."""
+        """Commit the written bytes, or raise if a write failed or was cancelled; closing again has no effect."""
         if self.closed:
             return
         if self._is_broken:

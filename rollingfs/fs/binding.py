@@ -1,4 +1,4 @@
-"""`Binding`: the segment that a verb is for, whatever is at a path or one incarnation that a handle is bound to."""
+"""`Binding`: the segment that a verb is for, any segment at a path, or the incarnation that a handle is bound to."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from rollingfs.segment.files.adopt import adopt
 
 
 class Binding:
-    """What verbs by path and verbs of a handle differ in: the guard of a commit, and what is known after it.
+    """The difference of verbs by path and by handle: the guard of a commit, and the state after it.
 
-    By path it is bound to nothing: a verb changes whatever is there. That of a handle guards every commit by the
+    By path it is unbound: a verb changes any segment there. A handle's binding guards every commit by the
     incarnation of its snapshot, and by the epoch that the handle holds; its verbs keep the snapshot up to date.
 
     Parameters
@@ -28,7 +28,7 @@ class Binding:
     path
         The segment, as the backend names it.
     snapshot
-        What the handle is opened on.
+        The segment that the handle is opened on.
     held
         The epoch that the handle holds, if it is exclusive.
     """
@@ -42,7 +42,7 @@ class Binding:
 
     @classmethod
     def by_path(cls, core: Core, path: str) -> Binding:
-        """A binding to nothing, for a change.
+        """Return an unbound binding, for a change.
 
         Raises
         ------
@@ -56,7 +56,7 @@ class Binding:
 
     @property
     def current(self) -> Current:
-        """What the handle knows of its segment."""
+        """The state that the handle has of its segment."""
         assert self._current is not None
         return self._current
 
@@ -82,7 +82,7 @@ class Binding:
         return next(iter(self.snapshot.incarnations), None) if self._current is not None else None
 
     def guard(self, expected_offset: int | None = None, expected_attrs: Attrs = None) -> Guard:
-        """What must be true of the segment for a commit.
+        """Return the condition for a commit.
 
         Raises
         ------
@@ -158,7 +158,7 @@ class Binding:
     async def read(self, start: int, end: int, verify: bool = False) -> bytes:
         """All bytes ``[start, end)``, in segment offsets.
 
-        A chunk that was read from end to end, by one call or by several of this handle, is verified.
+        A chunk that was read from end to end, by a call or by several of this handle, is verified.
 
         Parameters
         ----------
@@ -168,7 +168,7 @@ class Binding:
         Raises
         ------
         SegmentTruncatedError
-            `start` lies before the segment's; the message has the range that is there.
+            `start` is before the segment's; the message has the range that is there.
         BadOffsetError
             The range is negative, or ends beyond the present end of the segment.
         FileNotFoundError

@@ -19,7 +19,7 @@ _FORMS = "give 'flush', a number of bytes (65536, '64KiB'), lines ('line', '100 
 
 @value_class
 class CommitOn:
-    """What makes an open file commit; whichever comes first."""
+    """The limits at which an open file commits; the first counts."""
 
     flush: bool = False
     """A call of `flush` commits."""
@@ -44,7 +44,7 @@ NEVER = CommitOn()
 
 
 def parse_commit_on(given: CommitOnGiven) -> CommitOn:
-    """What a user of `open` asks for.
+    """The value that a user of `open` gives.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ def parse_commit_on(given: CommitOnGiven) -> CommitOn:
     Raises
     ------
     ValueError, TypeError
-        It is none of these, two say different things of the same kind, or a number is out of range.
+        It has another form, two limits of the same kind, or a number out of range.
     """
     found: dict[str, bool | int | float] = {}
     for one in given if isinstance(given, Iterable) and not isinstance(given, str | bytes) else [given]:
@@ -92,15 +92,15 @@ class Due:
     Parameters
     ----------
     when
-        What makes a commit due.
+        The state in which a commit is due.
     on_time
         A method of the file. A timer's thread calls it when the oldest byte is old enough. It must take `lock`, and
-        do nothing if the file has committed or closed meanwhile.
+        do not commit if the file has committed or closed.
     """
 
     def __init__(self, when: CommitOn, on_time: Callable[[], None]) -> None:
         self.lock = threading.RLock()
-        """Held by every use of the file: the timer's thread commits beside the writer."""
+        """Held by every use of the file: the timer's thread commits at the same time as the writer."""
         self.uses = 0
         """Uses under way, one within the other; the lock lets its own thread pass."""
         self.when = when
@@ -129,7 +129,7 @@ class Due:
             on_time()
 
     def restart(self) -> None:
-        """Count from zero: all is committed, or nothing more will be."""
+        """Count from zero: all is committed, or no more will be."""
         self._bytes = self._lines = 0
         if self._timer is not None:
             self._timer.cancel()

@@ -49,7 +49,7 @@ def strip(backend: Backend, path: Any) -> Any:
 
 
 class Core:
-    """What a program on top of a filesystem builds on, where the filesystem has no verb for it.
+    """The base of a program on top of a filesystem, where the filesystem has no verb for it.
 
     The coroutines of `client` work on paths of the backend (see `strip`), and run by `run` or `arun`. They are not as
     stable as the verbs of the filesystem: a release may change them.
@@ -61,11 +61,11 @@ class Core:
     bridge
         Runs coroutines for callers of every kind.
     fs
-        The filesystem; None for a client that has none.
+        The filesystem; None for a client without a filesystem.
     tuning
-        How files are read, unless the call that opens them says otherwise.
+        Options of reads, unless the call that opens them has others.
     batch_size
-        Maximum files that one copy of several has under way; -1 for all.
+        Maximum files that a copy of several has under way; -1 for all.
     absolute
         Positions are segment offsets, and do not change when the head of a segment is truncated.
     """
@@ -85,27 +85,27 @@ class Core:
         self.bridge = bridge
         """Runs coroutines of the client for callers of every kind."""
         self.fs = fs
-        """The filesystem; None for a client that has none."""
+        """The filesystem; None for a client without a filesystem."""
         self.backend: Backend = client.backend
         """The store, as `rollingfs.backend.Backend`; its calls are counted."""
         self.strip = partial(strip, cast(Backend, bridge.backend))
         """Finds the backend's own path of a URL or path, or of each in a list."""
         self.tuning = tuning or Tuning()
-        """How files are read."""
+        """Options of reads."""
         self.absolute = absolute
         """Whether positions are segment offsets."""
         self.via: Via | None = None
-        """The way of small appends through a server, if the user chose one."""
+        """The way of small appends through a server, if the user chose a server."""
         self.batch_size = batch_size
-        """Maximum files that one copy of several has under way."""
+        """Maximum files that a copy of several has under way."""
         self.listings = Listings(client)
-        """What lies in folders."""
+        """The contents of folders."""
         self.folders = Folders(client, self.listings)
         """Makes, removes and renames by name."""
 
     @cached_property
     def states(self) -> States:
-        """The states of segments; each look knows what the one before has asked."""
+        """The states of segments; each look knows the answers of the look before."""
         from rollingfs.stream.states import States
 
         return States(self.client, self.listings)
@@ -127,7 +127,8 @@ class Core:
         Parameters
         ----------
         commits
-            The path of the segment that the coroutine commits to, if any: then Ctrl-C says what became of the commit.
+            The path of the segment that the coroutine commits to, if any: then the error of Ctrl-C has the outcome of
+            the commit.
         """
         return self.bridge.run(coroutine, commits=commits)
 
@@ -153,7 +154,7 @@ class Core:
 
 
 def core(fs: AbstractFileSystem) -> Core:
-    """What a program on top of a filesystem builds on.
+    """The base of a program on top of a filesystem.
 
     Raises
     ------
@@ -167,7 +168,7 @@ def core(fs: AbstractFileSystem) -> Core:
 
 
 def observe(fs: AbstractFileSystem, meter: Meter | None = None, attributes: Attributes | None = None) -> None:
-    """Let OpenTelemetry export what a filesystem counts. A second call for the same filesystem and meter adds nothing.
+    """Let OpenTelemetry export what a filesystem counts. A second call for the same filesystem and meter has no effect.
 
     The filesystem counts as before; the exporter's thread adds up when it exports.
 
@@ -176,7 +177,7 @@ def observe(fs: AbstractFileSystem, meter: Meter | None = None, attributes: Attr
     fs
         The filesystem.
     meter
-        What makes the instruments; by default a meter of OpenTelemetry's global provider.
+        Maker of the instruments; by default a meter of OpenTelemetry's global provider.
     attributes
         Attributes of all its values; by default `target`, the protocol of the store. Filesystems with the same
         attributes are added up.

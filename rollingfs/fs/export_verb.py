@@ -1,4 +1,4 @@
-"""The verbs that make something new of a segment, or of what is left of one, and change nothing that is there."""
+"""The verbs that make a file or segment of a segment or its remains, and do not change these."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ async def export(
     progress: Progress | None = None,
     callback: Callback = DEFAULT_CALLBACK,
 ) -> Exported:
-    """Write the retained bytes of a segment or plain file as one plain file, under another name, for other tools.
+    """Write the retained bytes of a segment or plain file as a plain file, under another name, for other tools.
 
     The file appears whole or not at all, with the bytes that the segment retains when the export begins. On the
-    segment's own store, the store (or the kernel) copies the chunks. Nobody compares their checksums then:
+    segment's own store, the store (or the kernel) copies the chunks. Their checksums are not compared then:
     `verify` does.
 
     Parameters
@@ -99,12 +99,12 @@ async def rebuild(
     progress: Progress | None = None,
     callback: Callback = DEFAULT_CALLBACK,
 ) -> Rebuilt:
-    """Make a new segment of the chunks that a segment with a lost or damaged header left; nothing old is touched.
+    """Make a new segment of the chunks that a segment with a lost or damaged header left; the old files stay.
 
-    Index pages say where chunks lie, else the metadata and the names of the chunks do, where each begins exactly at
-    the end of the one before. Every file is read, and every copy is compared. Nothing is guessed: where two files
-    could come next and do not have the same bytes, nothing is made. Nor is anything made where a file is only
-    expected by its writer, and a file that is left may lie there as well; `pieces` of a dry run names these.
+    Index pages place the chunks, else the metadata and the names of the chunks, where each begins exactly at
+    the end of the chunk before. Every file is read, and every copy is compared. There is no guess: where two files
+    could come next and do not have the same bytes, no segment is made. The same holds where a file is only
+    expected by its writer, and a remaining file may be there as well; `pieces` of a dry run names these.
 
     Parameters
     ----------
@@ -116,9 +116,9 @@ async def rebuild(
         Files to leave out, and index pages that are not to count: paths, last parts of paths, or patterns of last
         parts (``stage-*``).
     incarnations
-        If given, take only files of these incarnations and files that name none.
+        If given, take only files of these incarnations and files without an incarnation.
     dry_run
-        Make nothing, only say what would be made.
+        Make no file, only return the plan.
     progress
         Called with the number of bytes that were read since the last call.
     callback
@@ -131,7 +131,7 @@ async def rebuild(
     FileNotFoundError
         The segment was deleted, or no chunk begins at `start`.
     AmbiguousRebuildError
-        The files allow more than one content. The message names them.
+        The files allow several contents. The message names them.
     ValueError
         `start` or `to` cannot be; or what is to be left out, or an incarnation, is not there.
     """
@@ -161,7 +161,7 @@ _known: WeakKeyDictionary[fsspec.AbstractFileSystem, dict[bool, Elsewhere]] = We
 def open_export_target(
     own: Backend, target: str, protocol: str | None = None, options: Mapping[str, Any] | None = None
 ) -> tuple[Backend, str]:
-    """The backend that a target lies on, and its path there.
+    """Return the backend of a target, and its path there.
 
     It is `own`, the backend of the segments, unless the target's protocol is another or `options` are given.
 

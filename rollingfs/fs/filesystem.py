@@ -61,15 +61,15 @@ class RollingFileSystem(ByPath, opening.Closing, AsyncFileSystem, ChainedFileSys
     target_protocol
         The protocol of the target: ``"s3"``, ``"file"``, ``"memory"``, ...
     target_options
-        Its options; or give them under its name, ``s3={"anon": True}``, or alone if it lies over no other filesystem.
+        Its options; or give them under its name, ``s3={"anon": True}``, or directly if it is over no other filesystem.
     fs
         The target itself; it is not altered.
     backend
         An adapter for a store that fsspec does not know (`rollingfs.backend.Backend`).
     policy
-        When segments made by this instance roll; `max_bytes`, `max_age` and `inline_bytes` say the same one by one.
+        When segments made by this instance roll; `max_bytes`, `max_age` and `inline_bytes` give the same separately.
     header_cache_s
-        For how many seconds a read uses a header that was seen, without asking for a newer one. By default 0: a read
+        Seconds for which a read uses a header that was seen, without asking for a newer header. By default 0: a read
         sees all that was acknowledged before it began, whoever wrote it.
     commit_timeout_s
         After how many seconds of conflicts and failures a commit gives up, and of failures a read, listing or upload.
@@ -77,19 +77,19 @@ class RollingFileSystem(ByPath, opening.Closing, AsyncFileSystem, ChainedFileSys
         Stores for chunks that are seldom read, for `offload`, by alias: the URL of a folder of their own, or a mapping
         with `root`, `protocol` and `options`.
     offload_policy
-        Which chunks move to a tier by ``stream.offload()`` and ``rollingfs run``, where neither a segment nor its
-        folder says so; an `OffloadPolicy`, or a mapping of its fields.
+        Chunks that move to a tier by ``stream.offload()`` and ``rollingfs run``, where neither a segment nor its
+        folder has a policy; an `OffloadPolicy`, or a mapping of its fields.
     sync
         On a local disk: committed bytes survive a loss of power, not only the death of the process.
     single_writer
-        Your word that nobody else writes, for a filesystem without atomic writes.
+        Your word that no other client writes, for a filesystem without atomic writes.
     probe_cache
         Whether processes of this user note in the user's cache folder that a store passed its probe, which holds 30
         days; or another local file or folder, of this user only.
     append_via
         The URL of a `rollingfs serve` near this process, and of the folder that it serves:
         ``http://127.0.0.1:9870/bucket/logs``. Appends by path of up to 256 KiB, without conditions and attributes, go
-        through it, and share commits with those of other processes.
+        through it, and share commits with other processes.
     absolute
         Positions are segment offsets: in `open`, `cat_file`, `cat_ranges`, and as the ``size`` of infos. An offset that
         is kept outside stays right when the head of the segment is truncated; bytes that are gone raise
@@ -99,18 +99,19 @@ class RollingFileSystem(ByPath, opening.Closing, AsyncFileSystem, ChainedFileSys
     clock
         The wall clock, seconds since 1970.
     max_concurrency
-        How many requests for data one read, `cat_ranges` or open file makes at once; by default the store's choice.
+        Requests for data that a read, `cat_ranges` or open file makes at once; by default the store's choice.
     prefetch
         Whether a file that is read from front to back is fetched ahead of its reader.
     max_memory
-        How many bytes fetched ahead an open file may hold, as a number or as text like ``"64MiB"``.
+        Bytes fetched ahead that an open file may hold, as a number or as text like ``"64MiB"``.
     block_size, cache_type, cache_options
         Ignored, as by fsspec's own filesystems: `fsspec.open` gives them to the filesystem and not to `open`.
 
     Raises
     ------
     ValueError
-        There is no target, or more than one. An option is out of range, or `max_concurrency` beyond the target's pool.
+        There is no target, or there are several. An option is out of range, or `max_concurrency` beyond the target's
+        pool.
     TypeError
         Neither rolling nor the target has an option, or both have it and it is not clear which is meant.
     ImportError
@@ -300,9 +301,9 @@ class RollingFileSystem(ByPath, opening.Closing, AsyncFileSystem, ChainedFileSys
         Parameters
         ----------
         mode
-            ``"rb"``, ``"wb"``, ``"xb"`` (nothing may be there), ``"ab"`` (creates what is missing), or these for text.
+            ``"rb"``, ``"wb"``, ``"xb"`` (the name must be free), ``"ab"`` (creates what is missing), or these for text.
         compression
-            The name of a codec, or ``"infer"`` to tell it by the path.
+            The name of a codec, or ``"infer"`` to choose it by the path.
 
         Other Parameters
         ----------------
@@ -334,7 +335,7 @@ class RollingFileSystem(ByPath, opening.Closing, AsyncFileSystem, ChainedFileSys
         FileExistsError
             With ``"xb"``: something is there.
         ValueError
-            There is no such mode. A tuning is out of range. An option of reading is given for writing, or one of
+            There is no such mode. A tuning is out of range. An option of reading is given for writing, or an option of
             writing for reading. Streams of the codec do not join, and the mode is ``"ab"``.
         TypeError
             `open` has no such option.
@@ -371,7 +372,7 @@ class RollingFileSystem(ByPath, opening.Closing, AsyncFileSystem, ChainedFileSys
         return await open_async(self._core, path, mode)
 
     def sign(self, path: str, expiration: int = 100, **kwargs: Any) -> str:
-        """Refuse, by `NotImplementedError`: a URL that is signed is of one file, and a segment is several."""
+        """Refuse, by `NotImplementedError`: a signed URL is of a single file, and a segment is several."""
         raise NotImplementedError(
             f"{path}: a signed URL is of one file, and a segment is several: export() it, and sign the URL of the copy "
             "by the filesystem of its store"
@@ -381,24 +382,24 @@ class RollingFileSystem(ByPath, opening.Closing, AsyncFileSystem, ChainedFileSys
         return opening.open_file(self._core, path, mode, block_size=block_size, **options)
 
     def stream(self, path: str, on_error: str = REPORT) -> Stream:
-        """A handle on the segments directly in a folder, to cut, trim and bound them as one; it asks nothing yet.
+        """A handle on the segments directly in a folder, to cut, trim and bound them together; it sends no request yet.
 
         Parameters
         ----------
         on_error
-            What its methods do about a segment that cannot be read: ``"report"`` it and go on with the others, or
+            Treatment of a segment that cannot be read: ``"report"`` it and go on with the others, or
             ``"raise"`` the error.
         """
         return opening.stream(self._core, path, on_error)
 
     def metrics(self) -> Metrics:
-        """What this filesystem has done in this process so far: counts, bytes and times; it asks the store nothing."""
+        """Return the work of this filesystem in this process so far: counts, bytes and times; it sends no request."""
         from rollingfs.show.metrics import Metrics
 
         return Metrics.of(self._client.meters)
 
     def invalidate_cache(self, path: str | None = None) -> None:
-        """Forget the header of one segment; without a path, or if no header of that path is known, forget all."""
+        """Forget the header of a segment; without a path, or if no header of that path is known, forget all."""
         segment = None if path is None else self._strip(path)
         self._client.headers.forget(segment if segment and self._client.headers.seen(segment) else None)
         super().invalidate_cache(path)

@@ -37,7 +37,7 @@ async def mkdir(core: Core, path: str, create_parents: bool = True, mode: int = 
     FileExistsError
         Something of this name is there.
     ValueError
-        Another mode is given; nothing was made.
+        Another mode is given; no segment was made.
     """
     if mode != MODE:
         raise ValueError(f"{path}: mkdir takes no mode but {MODE:#o}: the umask decides the rights; nothing was made")
@@ -66,7 +66,7 @@ async def rm_file(core: Core, path: str, **kwargs: Any) -> None:
     Raises
     ------
     FileNotFoundError
-        There is none.
+        There is no such path.
     FencedError
         An exclusive owner holds it.
     """
@@ -89,7 +89,7 @@ async def rm(
     Parameters
     ----------
     path
-        One, several, or patterns; a path like a pattern is one only where nothing has that name.
+        A path, several, or patterns; a path like a pattern is a pattern only if no file has that name.
     recursive
         Folders too.
     maxdepth
@@ -109,7 +109,7 @@ async def rm(
     FencedError
         An exclusive owner holds a segment.
     CorruptHeaderError
-        The header of a segment cannot be read, and `damaged` is false; nothing of its folder was deleted.
+        The header of a segment cannot be read, and `damaged` is false; no file of its folder was deleted.
     """
     paths = await patterns.chosen(core, path)
     await core.folders.delete_all(paths, recursive=recursive, depth_max=maxdepth, damaged=damaged)
@@ -134,26 +134,26 @@ async def mv(
     """Give segments, plain files and folders other names; no bytes are moved.
 
     A segment keeps its offsets, seal, policy and attributes. A source goes into a target folder that exists, under its
-    own name. Each segment moves by itself, all or nothing.
+    own name. Each segment moves by itself, as a whole or not at all.
 
     Parameters
     ----------
     path1
-        One, several, or patterns, as for `rm`.
+        A path, several, or patterns, as for `rm`.
     path2
-        Where to; a folder, for several. As many as there are of `path1`, if it is a list.
+        The target; a folder, for several. If it is a list, as long as `path1`.
     overwrite
         Replace what has the new name, as fsspec does. Otherwise the commit that makes the new name refuses: of several
-        moves to one name at once, one takes place.
+        moves to the same name, a single move takes place.
 
     Raises
     ------
     FileNotFoundError
-        There is nothing at `path1`.
+        `path1` does not exist.
     FileExistsError
         Without `overwrite`: something has the new name.
     FencedError
-        An exclusive owner holds one of the segments.
+        An exclusive owner holds a segment.
     NotImplementedError
         `maxdepth` is given: half a folder cannot be moved.
     """
@@ -184,18 +184,19 @@ async def collect(
     progress: Progress | None = None,
     callback: Callback = DEFAULT_CALLBACK,
 ) -> Collected:
-    """Delete the files that nobody refers to any more, in a segment's folder and where its chunks lie.
+    """Delete the files without a reference, in a segment's folder and its chunks' folders.
 
     Parameters
     ----------
     grace
-        How old an unreferenced file must be, in seconds or as text like ``"1h"``; by default 24 hours. Give less
-        only if nobody writes. Less counts in the folders of the segments that you name, not in others to which
+        Age at which an unreferenced file may be deleted, in seconds or as text like ``"1h"``; by default 24 hours.
+        Give less
+        only if no client writes. Less counts in the folders of the segments that you name, not in others to which
         their headers lead: there it is 24 hours.
     dry_run
-        Only say what would be deleted.
+        Only return the files that would be deleted.
     recursive
-        Collect all segments at or below the path, and the leftovers of deleted ones. The answer is then a
+        Collect all segments at or below the path, and the leftovers of deleted segments. The answer is then a
         `CollectedTree`, which names the segments that failed.
     progress
         With `recursive`: called with each segment's path and what was collected of it.

@@ -37,15 +37,15 @@ Told = Callable[[str, OffloadStatus], None]
 class Follower:
     """Follows growing segments, and moves them to a tier block by block; readers and writers see no difference.
 
-    Of a folder it follows every segment below that an offload policy with a tier counts for, also those that come
-    later. One listing a poll shows which have changed; the others cost nothing.
+    Of a folder it follows every segment below with an offload policy that has a tier, also segments that come
+    later. A listing a poll shows changed segments; the others cost no request.
 
     A block is the oldest bytes that are not in the tier yet. Once the block has `block_bytes`, or its oldest byte is
     `max_delay` old, or the segment is sealed, the follower rolls the segment if need be, and offloads the block.
-    Between blocks it polls: an unchanged header is one conditional request without a body.
+    Between blocks it polls: an unchanged header is a conditional request without a body.
 
-    A follower keeps nothing but what the headers say. So any other may take its place after a crash, and two that
-    follow one segment are safe. Writers never wait for a follower. A segment that fails is tried again, after
+    A follower keeps no state beyond the headers. So any other may take its place after a crash, and two that
+    follow the same segment are safe. Writers never wait for a follower. A segment that fails is tried again, after
     pauses that grow to 5 minutes, and does not stop the others.
 
     It is also a context: it follows in a thread of its own until the block of the context ends.
@@ -53,21 +53,22 @@ class Follower:
     Parameters
     ----------
     paths
-        Segments and folders, or one of them. A plain file is not followed, because another program may still write it.
+        Segments and folders, or a single path. A plain file is not followed, because another program may still write
+        it.
     tier
-        The alias of one of the filesystem's `tiers`, whatever the policies say; by default each segment's
+        An alias among the filesystem's `tiers`, instead of the policies'; by default each segment's
         `OffloadPolicy` decides. A segment of `paths` without a policy goes to ``"cold"``.
     block_bytes
-        Bytes (or text like ``"64MiB"``) of a full block; by default what the policy says, or 64 MiB.
+        Bytes (or text like ``"64MiB"``) of a full block; by default the policy's, or 64 MiB.
     max_delay
         Seconds (or text like ``"600s"``) after which a block moves although it is not full; by default what the policy
         says, or 600 s.
     fs
         The filesystem.
     deletion_lag
-        For how long the old files stay, as in `offload`; by default what the policy says, or 4 hours.
+        Time for which the old files stay, as in `offload`; by default the policy's, or 4 hours.
     max_memory
-        Bytes (or text) that the moves under way may hold together: one move for each 96 MiB, and at least one. Other
+        Bytes (or text) that the moves under way may hold together: a move for each 96 MiB, and at least one. Other
         blocks wait in the hot store, and are read from there later.
     on_change
         Called with a path and its status when a block has moved, or when the error is another than before.
@@ -129,7 +130,7 @@ class Follower:
         return f"<{type(self).__name__} of {len(self._following.followed)} segments>"
 
     def status(self) -> Mapping[str, OffloadStatus]:
-        """How far each segment is, by its path, as the last looks have shown; asks the store nothing."""
+        """Return the status of each segment, by its path, as the last looks have shown; sends no request."""
         return {path: one.status for path, one in list(self._following.followed.items())}
 
     # -- running -------------------------------------------------------------------------------------------
@@ -137,7 +138,7 @@ class Follower:
     def run(self) -> None:
         """Follow until `stop`, or, without a folder, until all segments are sealed and wholly in the tier.
 
-        Ctrl-C lets the blocks under way come to their end; a second Ctrl-C does not, and loses nothing.
+        Ctrl-C lets the blocks under way come to their end; a second Ctrl-C does not, and loses no byte.
         """
         asyncio.run(self._run_in_threads())
 
@@ -167,7 +168,7 @@ class Follower:
         self._raise()
 
     def _raise(self) -> None:
-        """Raise what a task could not tell otherwise: an error of the callback."""
+        """Raise the error of a callback in a task."""
         error, self._failed = self._failed, None
         if error is not None:
             raise error

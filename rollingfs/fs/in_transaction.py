@@ -82,7 +82,7 @@ def check_outside(self: Any, name: str, path: object) -> None:
     Raises
     ------
     NotImplementedError
-        A transaction is under way; nothing was changed.
+        A transaction is under way; no byte was changed.
     """
     if self._intrans:
         raise NotImplementedError(
@@ -121,7 +121,7 @@ def open_to_write(self: Any, path: str, mode: str, compression: str | None, opti
 
 
 def pipe(self: Any, path: str | Mapping[str, Any], value: Any = None, **kwargs: Any) -> None:
-    """Write whole files, each in one commit: `value` to one path, or each value of a mapping to its path."""
+    """Write whole files, each in a single commit: `value` to a path, or each value of a mapping to its path."""
     if isinstance(path, Mapping) and self._backend.is_async and not self._intrans:
         self._bridge.run(self._pipe(path, **kwargs))  # side by side
     else:

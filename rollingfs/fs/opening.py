@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 APPEND_OPTIONS = frozenset({"expected_attrs", "expected_offset"})
 PASSED_OVER = frozenset({"buffering", "default_cache", "encoding", "errors", "fill_cache", "newline", "size"})
-"""Options that users of fsspec give to any filesystem, and that mean nothing here."""
+"""Options that users of fsspec give to any filesystem, and that have no meaning here."""
 
 
 def open_file(
@@ -95,7 +95,7 @@ def open_file(
 
 
 async def segment(core: Core, path: str) -> Segment:
-    """A handle on one segment, which speaks segment offsets.
+    """A handle on a segment, which speaks segment offsets.
 
     Raises
     ------
@@ -122,7 +122,7 @@ OPTIONS = frozenset(inspect.signature(open_file).parameters) - {"core", "path", 
 
 
 def check_known(path: str, unknown: Iterable[str], verb: str = "open") -> None:
-    """Refuse options that `open`, or another verb, does not have: a mistyped condition would count as none.
+    """Refuse options that `open`, or another verb, does not have: a mistyped condition would be no condition.
 
     Raises
     ------
@@ -143,7 +143,7 @@ class Closing:
     _bridge: Bridge
 
     async def close(self) -> None:
-        """Close the connections of this filesystem and of its tiers; a later verb opens new ones.
+        """Close the connections of this filesystem and of its tiers; a later verb opens new connections.
 
         For a filesystem with ``asynchronous=True``, before its event loop ends; ``async with`` closes it, too. A
         blocking filesystem needs no close.

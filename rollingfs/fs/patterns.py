@@ -27,28 +27,28 @@ Paths = Path | Sequence[Path]
 
 
 def is_one(paths: Paths) -> TypeIs[Path]:
-    """Whether this is one path, not several."""
+    """Return whether this is a single path."""
     return isinstance(paths, str | os.PathLike)
 
 
 def as_text(paths: Paths) -> str | list[str]:
-    """One path as text, or several as a list of texts."""
+    """A path as text, or several as a list of texts."""
     return stringify_path(paths) if is_one(paths) else as_list(paths)
 
 
 def as_list(paths: Paths) -> list[str]:
-    """One path or several, as a list."""
+    """A path or several, as a list."""
     several: Sequence[Path] = [paths] if is_one(paths) else paths
     return [stringify_path(path) for path in several]
 
 
 def is_pattern(paths: Paths) -> bool:
-    """Whether one of the paths looks like a pattern."""
+    """Return whether any path looks like a pattern."""
     return any(has_magic(path) for path in as_list(paths))
 
 
 def is_alone(paths: Paths) -> bool:
-    """Whether fsspec takes this for one path; it takes a `pathlib.Path` that is not a pattern for a list of one."""
+    """Return whether fsspec takes this for a path; it takes a plain `pathlib.Path` for a list of a single path."""
     return isinstance(paths, str) or (is_one(paths) and is_pattern(paths))
 
 
@@ -58,19 +58,19 @@ def without_folders(named: Paths, recursive: bool, maxdepth: int | None) -> bool
 
 
 def unmatched(paths: Iterable[str]) -> FileNotFoundError:
-    """The error for names and patterns that stand for nothing."""
+    """Return the error for names and patterns without a file."""
     return FileNotFoundError(errno.ENOENT, "Nothing has this name or matches it as a pattern", ", ".join(paths))
 
 
 def targets(sources: list[str], named: Paths, target: str | list[str], *, is_folder: bool, is_name: bool) -> list[str]:
-    """Where each file goes, by the rules of fsspec.
+    """Return the target of each file, by the rules of fsspec.
 
     Parameters
     ----------
     sources
         The files that `named` stands for.
     named, target
-        What the caller said.
+        The target as the caller gave it.
     is_folder
         Whether the target is a folder that exists.
     is_name
@@ -101,7 +101,7 @@ def local_sources(paths: Paths, recursive: bool, maxdepth: int | None) -> tuple[
     Raises
     ------
     FileNotFoundError
-        There is none.
+        There is no such path.
     """
     named = [make_path_posix(path) for path in as_list(paths)]
     names = {path for path in named if not has_magic(path) or os.path.lexists(path)}
@@ -118,7 +118,7 @@ def local_sources(paths: Paths, recursive: bool, maxdepth: int | None) -> tuple[
 
 
 Matches = dict[str, dict[str, Any] | None]
-"""Paths, with their infos where a listing has told them."""
+"""Paths, with their infos if a listing had them."""
 
 
 async def expand_path(
@@ -129,19 +129,19 @@ async def expand_path(
     assume_literal: bool = False,
     **kwargs: Any,
 ) -> list[str]:
-    """What names and patterns stand for: a path like a pattern is one only where nothing has that name.
+    """Return the paths of names and patterns: a path like a pattern is a pattern only if no file has that name.
 
     Parameters
     ----------
     recursive
         Also all that is below.
     assume_literal
-        Nothing is a pattern.
+        No path is a pattern.
 
     Raises
     ------
     FileNotFoundError
-        There is nothing.
+        There is no such path.
     """
     return sorted(await _expanded(core, path, recursive, maxdepth, assume_literal, kwargs))
 
@@ -170,7 +170,7 @@ async def _expanded(
 
 
 def listed(core: Core, paths: Paths) -> list[str]:
-    """One path or several, as the backend names them."""
+    """A path or several, as the backend names them."""
     return [core.strip(path) for path in as_list(paths)]
 
 
@@ -180,7 +180,7 @@ async def chosen(core: Core, paths: Paths) -> list[str]:
 
 
 async def sources_of(core: Core, paths: Paths, recursive: bool, maxdepth: int | None) -> tuple[list[str], bool]:
-    """What a transfer takes of names and patterns, and whether `paths` is a name.
+    """Return the paths of a transfer, and whether `paths` is a name.
 
     Raises
     ------
@@ -207,7 +207,7 @@ async def sources_of(core: Core, paths: Paths, recursive: bool, maxdepth: int | 
 
 
 async def _names(core: Core, paths: Sequence[str]) -> list[str]:
-    """Those of some paths that are names: all but patterns under whose own name nothing is."""
+    """Return the names among paths: all except patterns that no file has as its name."""
     asked = [path for path in paths if is_pattern(path)]
     there = await core.listings.gather([partial(queries.exists, core, path) for path in asked])
     missing = {path for path, is_there in zip(asked, there, strict=True) if not is_there}
@@ -215,7 +215,7 @@ async def _names(core: Core, paths: Sequence[str]) -> list[str]:
 
 
 async def glob(core: Core, path: str, maxdepth: int | None = None, **kwargs: Any) -> list[str] | Matches:
-    """Names that match a pattern of fsspec; of the files, only the headers of those that match are read.
+    """Names that match a pattern of fsspec; of the files, only the headers of matching names are read.
 
     Parameters
     ----------
@@ -247,7 +247,7 @@ async def _glob(core: Core, pattern: str, maxdepth: int | None) -> Matches:
 
 
 async def _below(core: Core, path: str, maxdepth: int | None, options: dict[str, Any]) -> Matches:
-    """A path and all that is below it; nothing if it does not exist."""
+    """Return a path and all that is below it; empty if it does not exist."""
     listed = await queries.find(core, path, maxdepth, withdirs=True, detail=True, **options)
     found: Matches = dict(listed)  # type: ignore[arg-type]  # with `detail`, infos by name
     return found if path in found or not await queries.exists(core, path) else {path: None, **found}

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from rollingfs.stream.offload_policy import Policies
 
 SEGMENT, FILESYSTEM = "segment", "filesystem"
-"""Where a field of a policy comes from, if not from a folder."""
+"""Sources of a policy's fields, except folders."""
 
 
 async def set_policy(
@@ -46,26 +46,26 @@ async def set_policy(
     Parameters
     ----------
     offload
-        Which chunks `Stream.offload` and ``rollingfs run`` move to a tier; None to remove the policy.
+        Chunks that `Stream.offload` and ``rollingfs run`` move to a tier; None to remove the policy.
     max_bytes, inline_bytes, consolidate
         As of `RollingPolicy`.
     max_age
         The same; None for never.
     inherit
-        One or several of these four that this level has no longer, so that the next one says what counts.
+        Fields among these four that this level gives up, so that the next level decides.
 
     Raises
     ------
     FileNotFoundError
-        Nothing is there.
+        The path does not exist.
     FencedError
-        An exclusive owner holds the segment; nothing was written.
+        An exclusive owner holds the segment; no byte was written.
     UnknownTierError
-        The filesystem has no such tier; nothing was written.
+        The filesystem has no such tier; no byte was written.
     ValueError
-        A value is outside its range, or does not go with the retention of the folder; nothing was written.
+        A value is outside its range, or does not go with the retention of the folder; no byte was written.
     TypeError
-        Nothing is given, or what a folder does not have.
+        No field is given, or a field that a folder does not have.
     """
     from rollingfs.format.policies import PolicyChange
 
@@ -128,7 +128,7 @@ async def look_at(client: At, path: str) -> Snapshot | None:
     Raises
     ------
     FileNotFoundError
-        Nothing is there.
+        The path does not exist.
     """
     try:
         return await client.lookup.view(path, fresh=True)

@@ -8,7 +8,7 @@ from rollingfs.runtime.steps import Progress
 
 
 def begin(callback: Callback, total: int | None, progress: Progress | None = None) -> Progress:
-    """Tell a callback how much there is to do, if anybody knows; returns what tells both of each step."""
+    """Give a callback the amount of work, if it is known; return a function for each step."""
     if total is not None:
         callback.set_size(total)
 

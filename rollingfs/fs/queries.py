@@ -1,4 +1,4 @@
-"""The verbs that change nothing, as coroutines of the core: listings and facts about paths."""
+"""The verbs without a change, as coroutines of the core: listings and facts about paths."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ logger = logging.getLogger("rollingfs")
 
 
 async def info(core: Core, path: str, on_error: str = RAISE, refresh: bool = False, **kwargs: Any) -> Info:
-    """What is at a path, in the form of fsspec.
+    """Return the info of a path, in the form of fsspec.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ async def info(core: Core, path: str, on_error: str = RAISE, refresh: bool = Fal
     Raises
     ------
     FileNotFoundError
-        Nothing is there.
+        The path does not exist.
     CorruptHeaderError
         It is a segment whose header is damaged or too new.
     """
@@ -89,7 +89,7 @@ async def _type(core: Core, path: str) -> str | None:
 async def ls(
     core: Core, path: str, detail: bool = True, on_error: str = REPORT, **kwargs: Any
 ) -> list[Info] | list[str]:
-    """What lies in a folder, as of the call: segments, plain files and folders, sorted by name.
+    """Return the entries of a folder, as of the call: segments, plain files and folders, sorted by name.
 
     Parameters
     ----------
@@ -103,7 +103,7 @@ async def ls(
     Raises
     ------
     FileNotFoundError
-        Nothing of this name is there.
+        No file or folder has this name.
     """
     infos = await core.listings.ls(core.strip(path), check_on_error(on_error))
     if core.absolute:
@@ -209,20 +209,20 @@ async def states(
 ) -> list[SegmentState]:
     """The state of each segment and plain file at or below a path, as of the call, sorted by path.
 
-    It lists every folder, and reads the headers that have changed since this filesystem saw them. What cannot be
-    read is reported in its place.
+    It lists every folder, and reads the headers that have changed since this filesystem saw them. Segments that
+    cannot be read is reported in its place.
 
     Parameters
     ----------
     maxdepth
         Maximum levels of folders to look into; None for all.
     after_bytes, after_age
-        Which chunks an `offload` would move, and so what counts as lag; by default all, if there are tiers.
+        Chunks that an `offload` would move, which count as lag; by default all, if there are tiers.
 
     Raises
     ------
     FileNotFoundError
-        Nothing is there.
+        The path does not exist.
     """
     from rollingfs.segment.files.rewrite_plan import Chosen
 
@@ -233,12 +233,12 @@ async def states(
 
 
 async def get_policy(core: Core, path: str) -> Policies:
-    """The policies of a segment or of a folder: what counts, and what each level says.
+    """The policies of a segment or of a folder: the resolved policy, and each level's.
 
     Raises
     ------
     FileNotFoundError
-        Nothing is there.
+        The path does not exist.
     """
     path, client = core.strip(path), core.client
     view, default = await look_at(client, path), client.inherited.default
@@ -281,7 +281,7 @@ async def checksum(core: Core, path: str) -> int:
 
 
 def _spelled(found: dict[str, Info], given: str, path: str) -> dict[str, Info]:
-    """What was found below an absolute path, with names that begin as the caller has written it.
+    """Return the paths found below an absolute path, with names that begin as the caller has written it.
 
     pyarrow refuses an answer for ``/a/../b`` that begins with ``/b``.
     """

@@ -1,4 +1,4 @@
-"""What an open file reads through: the bytes of one snapshot, buffered, fetched ahead where reads follow each other."""
+"""The read buffer of an open file: the bytes of a snapshot, fetched ahead if reads follow each other."""
 
 from __future__ import annotations
 
@@ -20,29 +20,29 @@ if TYPE_CHECKING:
     from rollingfs.read.ahead import Ahead
 
 LINE_BYTES = 64 * 1024
-"""Bytes fetched for a line that has nothing in the buffer."""
+"""Bytes fetched for a line that is not in the buffer."""
 SYNC_BUFFER_BYTES = 256 * 1024
-"""Fetched by a small read that follows another, where nothing is fetched ahead."""
+"""Fetched by a small read that follows another, without fetching ahead."""
 BUFFER_KEPT_BYTES_MAX = 4 * 1024 * 1024
 OPEN_TRIES_MAX = 8
 """Maximum number of looks at a plain file that others replace while it is opened."""
 
 
 class ReadBuffer:
-    """The bytes of one path for one reader, which makes one call at a time.
+    """The bytes of a path for a reader that makes a single call at a time.
 
-    All reads are of one snapshot. If the client knows the header already, the first read goes by that, and over an
-    async backend the store is asked beside the first request for data whether that header is still the newest. Within
-    the cache time of headers (none by default), the store is asked only if the read finds the header out of date.
+    All reads are of a single snapshot. If the client knows the header already, the first read goes by that, and over an
+    async backend the store is asked during the first request for data whether that header is still the newest. Within
+    the cache time of headers (0 by default), the store is asked only if the read finds the header out of date.
 
     Parameters
     ----------
     snapshot
-        The snapshot to read; by default the present one.
+        The snapshot to read; by default the present snapshot.
     tuning
         The limits of requests under way and of bytes fetched ahead, and whether to fetch ahead.
     verify
-        Read chunks whole and verify them before any of their bytes is given. Nothing is fetched ahead then.
+        Read chunks whole and verify them before any of their bytes is given, without fetching ahead.
     """
 
     _ahead: Ahead | None = None
@@ -67,7 +67,7 @@ class ReadBuffer:
         self._open()
 
     def _open(self) -> None:
-        """Take a snapshot if there is none; a plain file is held, so that it stays the same file."""
+        """Take a snapshot at first; a plain file is held, so that it stays the same file."""
         if self._current.snapshot is not None:
             self._begin()
             return
@@ -80,9 +80,9 @@ class ReadBuffer:
         """Begin to read by the snapshot that is current now; whether it could be held, if it is to be."""
         assert self._current.snapshot is not None
         self.snapshot = self._current.snapshot
-        """What is read."""
+        """The segment that is read."""
         self._data, self._start = b"", 0
-        """What is buffered, and its segment offset."""
+        """The buffered bytes, and their segment offset."""
         self._fetched_end = self.snapshot.start
         if self._bridge.is_async:
             self._plan_ahead()
@@ -99,7 +99,7 @@ class ReadBuffer:
         return self._bridge.run(self._fetcher.pages.count(self.snapshot.path, header))
 
     def close(self, *, is_ours: bool) -> None:
-        """Drop everything; cancel the requests if they are `is_ours`, and not those of a parent process."""
+        """Drop everything; cancel the requests if they are `is_ours`, and not a parent process's."""
         ahead = self._ahead
         self._ahead = self._held_file = self.source = None
         self._data = b""
@@ -113,12 +113,12 @@ class ReadBuffer:
     # -- the snapshot --------------------------------------------------------------------------------------
 
     def settle(self, span: Span | None) -> None:
-        """Ask the store for the snapshot if it is unsure, and beside that for the first data.
+        """Ask the store for the snapshot if it is unsure, and at the same time for the first data.
 
         Parameters
         ----------
         span
-            Which segment offsets are wanted first; None for none.
+            Segment offsets that are wanted first, or None.
         """
         if not self.is_unsure:
             return  # another thread was faster
@@ -170,7 +170,7 @@ class ReadBuffer:
         return len(self._data) - (offset - self._start) if 0 <= offset - self._start < len(self._data) else 0
 
     def held_line(self, offset: int) -> bytes:
-        """The line that begins at an offset, its end included; none if its end is not in the buffer."""
+        """The line that begins at an offset, its end included; None if its end is not in the buffer."""
         first = offset - self._start
         return self._data[first : self._data.find(b"\n", first) + 1] if 0 <= first < len(self._data) else b""
 
@@ -217,7 +217,7 @@ class ReadBuffer:
         self._fetched(start, self._bridge.run(self.fetch(self.snapshot, start, end)) if tail is None else tail)
 
     def _taken(self, ahead: Ahead, start: int, end: int) -> tuple[int, bytes] | None:
-        """What was fetched ahead."""
+        """The bytes that were fetched ahead."""
         try:
             return ahead.take(start, end)
         except Exception as error:
@@ -234,7 +234,7 @@ class ReadBuffer:
         return (first, last) if last - first <= max(self._tuning.memory_bytes, end - start) else (start, end)
 
     def _fetched(self, start: int, data: bytes) -> None:
-        """Keep bytes that were fetched here, and tell what fetches ahead, which notes the bytes that it gives."""
+        """Keep bytes that were fetched here, and let the fetcher note the bytes that it gives."""
         self._keep(start, data)
         if (ahead := self._ahead) is not None:
             ahead.read(start, data)
@@ -244,7 +244,7 @@ class ReadBuffer:
         self._fetched_end = start + len(data)
 
     def _plan_ahead(self) -> None:
-        """Begin anew with what is to be fetched ahead: so far nothing."""
+        """Begin again with an empty plan of bytes to fetch ahead."""
         self._ahead = None
         if not (self._bridge.is_async and self._tuning.prefetch) or self._verify:
             return

@@ -20,14 +20,14 @@ from rollingfs.read.snapshot import Snapshot
 from rollingfs.read.tuning import Tuning
 
 BLOCK_BYTES = 5 * 1024 * 1024
-"""What `blocksize` says by default: how much a consumer that looks at it may read at once."""
+"""Default of `blocksize`: bytes that a consumer may read at once."""
 
 
 class ReadFile(io.BufferedIOBase):
-    """A segment or plain file, opened for reading at one snapshot.
+    """A segment or plain file, opened for reading at a single snapshot.
 
     Position 0 is the first retained byte. Threads may share a file, and a forked child may use it: each call is atomic,
-    and `_take` says which position threads share.
+    and `_take` explains the position that threads share.
 
     Parameters
     ----------
@@ -36,16 +36,16 @@ class ReadFile(io.BufferedIOBase):
     path : str
         The segment's path.
     snapshot
-        The snapshot to read; by default the present one (`ReadBuffer` says how far a cached header is believed).
+        The snapshot to read; by default the present snapshot (`ReadBuffer` has the rule for cached headers).
     absolute : bool
-        Positions are segment offsets: the first is that of the first retained byte, and `size` is the length.
+        Positions are segment offsets: the first belongs to the first retained byte, and `size` is the length.
     block_size : int, optional
-        Only what `blocksize` says.
+        Only the value of `blocksize`.
     cache_type, cache_options
         fsspec's ``"parts"`` is used: ranges that are known already; others are fetched, unless it is strict. Its other
         caches are not needed, and ignored.
     verify
-        Read chunks whole and verify them before any of their bytes is given. Nothing is fetched ahead then.
+        Read chunks whole and verify them before any of their bytes is given, without fetching ahead.
     tuning
         The limits of requests under way and of bytes fetched ahead, and whether to fetch ahead.
 
@@ -54,7 +54,7 @@ class ReadFile(io.BufferedIOBase):
     ValueError
         `tuning` allows more requests at once than the filesystem does; fsspec does not know the cache.
     FileNotFoundError
-        Nothing is there.
+        The path does not exist.
     """
 
     mode = "rb"
@@ -109,13 +109,13 @@ class ReadFile(io.BufferedIOBase):
 
     @property
     def size(self) -> int:
-        """Where the file ends, as a position; bytes retained unless it is `absolute`."""
+        """Return the end of the file, as a position; bytes retained unless it is `absolute`."""
         self._settle()
         return self._buffer.snapshot.length - self._base
 
     @property
     def cache(self) -> BaseCache | None:
-        """The cache that reads go through; fsspec's block cache gives one to each file that it opens."""
+        """The cache that reads go through; fsspec's block cache gives a cache to each file that it opens."""
         return self._cache
 
     @cache.setter
@@ -157,7 +157,7 @@ class ReadFile(io.BufferedIOBase):
         return self._sought.get(_owner(), self.loc)
 
     def seek(self, loc: int, whence: int = io.SEEK_SET, /) -> int:
-        """Set the position, which may lie beyond the end.
+        """Set the position, which may be beyond the end.
 
         Raises
         ------
@@ -177,8 +177,8 @@ class ReadFile(io.BufferedIOBase):
     def _take(self) -> None:
         """Go to the position that the calling thread has sought, even if another thread has moved the file since.
 
-        DuckDB shares one file between its threads, and each seeks and reads in two calls. So a thread that native code
-        has started reads where it sought; Python's threads share one position, as with any file. A read without
+        DuckDB shares a file between its threads, and each seeks and reads in two calls. So a thread that native code
+        has started reads where it sought; Python's threads share a position, as with any file. A read without
         a seek goes on where the last call ended.
         """
         if not self._sought:
@@ -199,7 +199,7 @@ class ReadFile(io.BufferedIOBase):
         SegmentTruncatedError
             The bytes have been truncated away since the file was opened, or (absolute) before.
         FileNotFoundError
-            What was opened is gone.
+            The opened segment is gone.
         CorruptChunkError
             A chunk is missing, too short or fails its checksum. A checksum is known with the last byte of a chunk, so
             reads may have returned the bytes before it. After the error, each read of that chunk fails.
@@ -264,7 +264,7 @@ class ReadFile(io.BufferedIOBase):
         Parameters
         ----------
         char
-            What to find.
+            The bytes to find.
         blocks
             The number of bytes to read at once.
         """
@@ -283,7 +283,7 @@ class ReadFile(io.BufferedIOBase):
             return bytes(found)
 
     def close(self) -> None:
-        """Close the file and cancel its requests; closing it again does nothing."""
+        """Close the file and cancel its requests; closing it again has no effect."""
         if super().closed:
             return
         if hasattr(self, "_buffer"):  # else the constructor has raised
@@ -319,13 +319,13 @@ class ReadFile(io.BufferedIOBase):
         return start, max(start, end)
 
     def _settle(self, size: int = 0) -> None:
-        """Make sure of the snapshot; the next `size` bytes (-1: all) are fetched beside the look."""
+        """Make sure of the snapshot; the next `size` bytes (-1: all) are fetched during the look."""
         if self._buffer.is_unsure:
             with self._held():
                 self._buffer.settle(partial(self._span, size) if size else None)
 
     def _held(self) -> threading.RLock:
-        """The lock of an open file; a forked child gets a new one, and drops the parent's requests."""
+        """The lock of an open file; a forked child gets a new lock, and drops the parent's requests."""
         if self._process != os.getpid():
             self._process = os.getpid()
             self._lock = threading.RLock()
@@ -335,7 +335,7 @@ class ReadFile(io.BufferedIOBase):
         return self._lock
 
     def _from_cache(self, start: int, end: int) -> bytes:
-        """The bytes between two segment offsets, by fsspec's cache, or past one that would make them up.
+        """The bytes between two segment offsets, by fsspec's cache, or past a cache that would make them up.
 
         Raises
         ------

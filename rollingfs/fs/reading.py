@@ -1,4 +1,4 @@
-"""Reading files: ranges of several at once, whole ones to the local disk."""
+"""Reading files: ranges of several at once, whole files to the local disk."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ PROGRESS_BYTES = 2 * 1024 * 1024
 async def cat_file(
     core: Core, path: str, start: int | None = None, end: int | None = None, verify: bool = False, **kwargs: Any
 ) -> bytes:
-    """Return the bytes of a file, all of one snapshot.
+    """Return the bytes of a file, all of a single snapshot.
 
     Positions count from the first retained byte; on a filesystem that is `absolute`, they are segment offsets.
 
     Parameters
     ----------
     start, end
-        A slice as in Python: a negative number counts from the end, a too large one is clipped.
+        A slice as in Python: a negative number counts from the end, a too large number is clipped.
     verify
         Read and verify whole chunks, also where only a part is wanted. Whole chunks are always verified.
 
@@ -60,7 +60,7 @@ async def cat_ranges(
     verify: bool = False,
     **kwargs: Any,
 ) -> list[bytes | Exception]:
-    """Ranges of one file or several, all read at once; each is sliced and verified as by `cat_file`.
+    """Ranges of a file or several, all read at once; each is sliced and verified as by `cat_file`.
 
     Parameters
     ----------
@@ -96,7 +96,7 @@ async def get_file(
 ) -> None:
     """Copy a file to the local disk, or into a file that is open; make a folder for a folder.
 
-    If the file cannot be read to its end, nothing of it stays on the disk.
+    If the file cannot be read to its end, no part of it stays on the disk.
 
     Parameters
     ----------
@@ -142,7 +142,7 @@ async def _write(parts: AsyncIterator[bytes], target: IO[bytes], callback: Callb
 async def pieces(
     core: Core, path: str, *, verify: bool, piece_bytes: int = PIECE_BYTES, fresh: bool = False
 ) -> tuple[Snapshot, AsyncIterator[bytes]]:
-    """A new snapshot of a file, taken beside its first bytes, and all its bytes in pieces.
+    """A new snapshot of a file, taken with its first bytes, and all its bytes in pieces.
 
     Parameters
     ----------

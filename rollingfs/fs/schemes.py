@@ -1,6 +1,6 @@
 """`RollingFileSystem` under schemes of its own over each store, for tools that know no chained URLs.
 
-Each has a form of letters alone (``rollings3``), for tools to which a scheme has no ``+``.
+Each has a form of only letters (``rollings3``), for tools to which a scheme has no ``+``.
 """
 
 from __future__ import annotations

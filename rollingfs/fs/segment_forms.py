@@ -1,6 +1,6 @@
-"""The forms of the verbs that the filesystem has by path and `Segment` has for its own segment: one line for each verb.
+"""The forms of the verbs that the filesystem has by path and `Segment` has for its own segment: a line for each verb.
 
-To add one, write the coroutine in `segment_verbs`, `upkeep_verbs` or `policy_verbs`, and a line here.
+To add a verb, write the coroutine in `segment_verbs`, `upkeep_verbs` or `policy_verbs`, and a line here.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class Form(Generic[P, T]):
-    """Two methods, one that blocks and one that is awaited, which `ByPath` and `ByHandle` make for their subclasses.
+    """Two methods, a blocking and an awaited form, which `ByPath` and `ByHandle` make for their subclasses.
 
     Parameters
     ----------
@@ -26,7 +26,7 @@ class Form(Generic[P, T]):
     path
         The name of the first parameter by path.
     options
-        Those of `both`.
+        As of `both`.
     """
 
     def __init__(self, verb: Callable[..., Any], path: str, options: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""`Segment`: a handle on one segment, bound to its incarnation, speaking segment offsets."""
+"""`Segment`: a handle on a segment, bound to its incarnation, speaking segment offsets."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ def _of_snapshot(name: str) -> Any:
 
 
 class Segment(ByHandle):
-    """A handle on one segment.
+    """A handle on a segment.
 
-    Its attributes are those of a snapshot. The handle's own verbs take a new one, and so do `refresh` and a `read`
+    It has the attributes of a snapshot. The handle's own verbs take a new snapshot, and so do `refresh` and a `read`
     beyond the known end. A handle is bound to the incarnation that it was opened on: once that is deleted or replaced,
     every verb raises `FileNotFoundError`. Every verb has an async twin of its name with an underscore before it. A
-    handle may be pickled: the copy has the same snapshot, and the same epoch if the handle holds one.
+    handle may be pickled: the copy has the same snapshot, and the same epoch if the handle holds an epoch.
 
     Made by ``fs.segment(path)``.
     """
@@ -70,7 +70,7 @@ class Segment(ByHandle):
         )
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: the map of the snapshot; it asks the store nothing."""
+        """Return the text for a notebook: the map of the snapshot; it sends no request."""
         from rollingfs.show.notebook import segment_html
         from rollingfs.show.prices import prices_of
 
@@ -101,7 +101,7 @@ class Segment(ByHandle):
 
     @property
     def epoch(self) -> int:
-        """The epoch that this handle holds; if it holds none, the segment's."""
+        """The epoch that this handle holds; otherwise the segment's."""
         held = self._binding.held
         return self._snapshot.epoch if held is None else held
 
@@ -112,13 +112,13 @@ class Segment(ByHandle):
 
     @property
     def rewritten(self) -> int:
-        """Bytes that consolidations have written anew."""
+        """Bytes that consolidations have written again."""
         header = self._snapshot.header
         return 0 if header is None else header.rewritten
 
     @property
     def chunks(self) -> ChunkList:
-        """Its chunks, in order; the bytes behind the last one are inline in the header."""
+        """Its chunks, in order; the bytes after the last chunk are inline in the header."""
         return ChunkList(self._binding.core, self._snapshot)
 
     # -- verbs ---------------------------------------------------------------------------------------------
@@ -138,7 +138,7 @@ class Segment(ByHandle):
         Returns
         -------
         Segment
-            A handle that has the new epoch. It alone can change the segment until another acquires it.
+            Return a handle with the new epoch. Only this handle can change the segment until another acquires it.
         """
         return _bound(self._acquired(owner))
 
@@ -159,7 +159,7 @@ class Segment(ByHandle):
         Parameters
         ----------
         offset
-            Where to begin, as a segment offset; by default at the first retained byte. Begin at `length` to see only
+            Begin, as a segment offset; by default at the first retained byte. Begin at `length` to see only
             what is new. The text of a `Tail.spot` goes on in this very segment, or raises.
         follow
             Wait for more until the segment is sealed; else end where it ends now.
@@ -192,7 +192,7 @@ def _unpickled(fs: AbstractFileSystem, snapshot: Snapshot, held: int | None) -> 
 class ChunkList(Sequence[Chunk]):
     """The chunks that hold the retained bytes of a snapshot, in order, without the inline tail.
 
-    `len` reads no index page, unless the head of one was truncated away. A plain file is one chunk: itself.
+    `len` reads no index page, unless the head of a page was truncated away. A plain file is a single chunk: itself.
     """
 
     def __init__(self, core: Core, snapshot: Snapshot) -> None:

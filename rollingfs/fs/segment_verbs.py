@@ -1,6 +1,6 @@
-"""The verbs of one segment, by path and by handle, each written once: coroutines that take a `Binding`.
+"""The verbs of a segment, by path and by handle, each written once: coroutines that take a `Binding`.
 
-`segment_forms` has a line for each, which makes the methods of the filesystem and of `Segment`. Verbs by path alone
+`segment_forms` has a line for each, which makes the methods of the filesystem and of `Segment`. Verbs only by path
 come last.
 """
 
@@ -43,7 +43,7 @@ async def append(
     attrs: Attrs = None,
     expected_attrs: Attrs = None,
 ) -> int:
-    """Append to a segment, all or nothing, in one commit.
+    """Append all data to a segment in a single commit.
 
     Parameters
     ----------
@@ -67,9 +67,9 @@ async def append(
     FileNotFoundError
         There is no such segment or file.
     SegmentSealedError, FencedError, BadOffsetError, AttributeMismatchError, StagedExpiredError
-        Nothing was written.
+        No byte was written.
     ValueError
-        The segment would be longer than 2**63 - 1 bytes; nothing was written.
+        The segment would be longer than 2**63 - 1 bytes; no byte was written.
     AppendOutcomeUnknown
         It is not known whether the commit took place.
     """
@@ -95,7 +95,7 @@ async def take_append(
     attrs: Attrs = None,
     expected_attrs: Attrs = None,
 ) -> Intake:
-    """Upload what `append` is to commit, and commit nothing."""
+    """Upload the data of `append`, and commit no byte."""
     guard = at.guard(expected_offset, expected_attrs)
     arguments.check_attrs(at.path, attrs)
     try:
@@ -105,7 +105,7 @@ async def take_append(
 
 
 def _how_to_create(at: Binding, error: FileNotFoundError) -> FileNotFoundError:
-    """The error of an append to a missing segment, which says how to create the segment; by path alone."""
+    """Return the error of an append by path to a missing segment, with the way to create it."""
     if at.is_bound or not isinstance(error, NoSegmentError):
         return error
     why = f"{MISSING}, so nothing was written: create it first, or open it with mode 'ab', which creates it"
@@ -120,13 +120,13 @@ async def taken(intake: Intake, data: Data) -> Intake:
 
 
 async def stage(at: Binding, data: Data) -> Staged:
-    """Upload data for a segment, which need not be there yet, and commit nothing; an exclusive owner allows it, too.
+    """Upload data for a segment, which need not be there yet, and commit no byte; an exclusive owner allows it, too.
 
     Returns
     -------
     Staged
         A small picklable receipt for this path; any process can give it to `append` or `overwrite`. Each call that
-        gets the receipt commits the data, a second one too: `expected_offset` or `expected_attrs` prevents that.
+        gets the receipt commits the data, a second call too: `expected_offset` or `expected_attrs` prevents that.
     """
     from rollingfs.segment.verbs.stage import stage
 
@@ -134,22 +134,22 @@ async def stage(at: Binding, data: Data) -> Staged:
 
 
 async def truncate(at: Binding, offset: int, erase: bool = False, as_bytes: bool = False) -> Any:
-    """Drop the bytes of a segment before an offset, and delete the chunks that lie wholly before the offset.
+    """Drop the bytes of a segment before an offset, and delete the chunks that end before the offset.
 
     Parameters
     ----------
     erase
-        Leave none of these bytes in a file of the segment, as a law may ask for: also write the chunk in which the
-        offset lies anew, keep nothing for readers of older snapshots, collect, and say what is left elsewhere. To
-        finish an erase that was broken off, or one whose files were too young, call it again.
+        Leave none of these bytes in a file of the segment, as a law may ask for: also write the chunk with the
+        offset again, keep no file for readers of older snapshots, collect, and return the rest elsewhere. To
+        finish an erase that was broken off, or an erase of files that were too young, call it again.
     as_bytes
-        Also cut a file of a format of which no part is a file, like Parquet and zip: its readers then find nothing.
+        Also cut a file of a format of which no part is a file, like Parquet and zip: its readers then fail.
         `rollingfs.parquet.truncate` cuts Parquet by row groups.
 
     Returns
     -------
     int, or Erased with `erase`
-        How many bytes wait for `collect`, because their chunks were staged or lie in folders of other segments; or
+        Bytes that wait for `collect`, because their chunks were staged or are in folders of other segments; or
         what was erased, and each file that may still hold erased bytes, with the reason.
 
     Raises
@@ -159,9 +159,9 @@ async def truncate(at: Binding, offset: int, erase: bool = False, as_bytes: bool
     FileNotFoundError, FencedError
         The same as in `seal`.
     WholeFileError
-        It is a file of such a format, and the offset lies within; nothing was dropped.
+        It is a file of such a format, and the offset is within; no byte was dropped.
     CorruptChunkError
-        With `erase`: the chunk in which the offset lies is damaged; nothing was erased.
+        With `erase`: the chunk with the offset is damaged; no byte was erased.
     """
     from rollingfs.segment.verbs.truncate import cut_bytes, truncate as cut_start
 
@@ -199,12 +199,13 @@ async def concat(
         Paths, or handles on segments: then only the segment that the handle is bound to.
     as_bytes
         Also join files of formats that do not join, like Parquet, ORC and zip: the bytes are there, but a reader
-        of the format finds only one of the files. Also join text whose last line has no line feed.
+        of the format finds only a single file. Also join text whose last line has no line feed.
     as_format
-        ``"parquet"`` makes one Parquet file of the target, which may be empty, and the sources: the same commit puts a
-        footer behind them that names all of their row groups. All must have the same columns. No row group moves.
+        ``"parquet"`` makes a single Parquet file of the target, which may be empty, and the sources: the same commit
+        puts a footer after them that names all of their row groups. All must have the same columns. No row group moves.
     create
-        Make the target if it is not there, in the commit of the first sources: a concat that is refused leaves none.
+        Make the target if it is not there, in the commit of the first sources: a concat that is refused leaves no
+        target.
     newline
         End text with a line feed before the next part.
 
@@ -223,9 +224,9 @@ async def concat(
         The same as in `append`.
     WholeFileError
         The target or a source is a file of a format that does not join, or text without a line feed at its end;
-        nothing was joined. One whole file joins an empty target.
+        no byte was joined. A single whole file joins an empty target.
     MalformedFooterError
-        With `as_format`: the target or a source is not Parquet, or they have different columns; nothing was joined.
+        With `as_format`: the target or a source is not Parquet, or they have different columns; no byte was joined.
     ValueError
         The target is among the sources, or a source comes twice.
     """
@@ -270,7 +271,7 @@ async def concat(
 
 
 async def seal(at: Binding) -> int:
-    """Let a segment take no more bytes; a sealed one stays as it is.
+    """Let a segment take no more bytes; a sealed segment stays as it is.
 
     Returns
     -------
@@ -352,14 +353,14 @@ async def create(at: Binding, policy: RollingPolicy | None = None) -> None:
 
 
 async def overwrite(at: Binding, data: Data | Intake, attrs: Attrs = None, expected_attrs: Attrs = None) -> None:
-    """Create a segment or replace its content, in one commit: a new incarnation that begins at offset 0.
+    """Create a segment or replace its content, in a single commit: a new incarnation that begins at offset 0.
 
     The policy stays; attributes other than `attrs` do not. Data and attributes are as for `append`.
 
     Raises
     ------
     FencedError, AttributeMismatchError, StagedExpiredError
-        Nothing was written.
+        No byte was written.
     AppendOutcomeUnknown
         It is not known whether the commit took place.
     """
@@ -369,17 +370,17 @@ async def overwrite(at: Binding, data: Data | Intake, attrs: Attrs = None, expec
 
 
 async def take_overwrite(at: Binding, data: Data, attrs: Attrs = None, expected_attrs: Attrs = None) -> Intake:
-    """Upload what `overwrite` is to commit, and commit nothing."""
+    """Upload the data of `overwrite`, and commit no byte."""
     return await taken(replacement(at.client, at.path, at.guard(None, expected_attrs)), data)
 
 
 async def pipe_file(at: Binding, value: Data | Intake, mode: str = arguments.OVERWRITE, **kwargs: Any) -> None:
-    """Write a whole file, in one commit.
+    """Write a whole file, in a single commit.
 
     Parameters
     ----------
     mode
-        ``"overwrite"`` replaces an existing file, a sealed segment too; ``"create"`` fails if one exists.
+        ``"overwrite"`` replaces an existing file, a sealed segment too; ``"create"`` fails if a file exists.
 
     Raises
     ------
@@ -390,7 +391,7 @@ async def pipe_file(at: Binding, value: Data | Intake, mode: str = arguments.OVE
 
 
 async def take_pipe_file(at: Binding, value: Data, mode: str = arguments.OVERWRITE, **kwargs: Any) -> Intake:
-    """Upload what `pipe_file` is to commit, and commit nothing."""
+    """Upload the data of `pipe_file`, and commit no byte."""
     create_only = arguments.creates_only(mode, at.path)
     return await taken(replacement(at.client, at.path, create_only=create_only), value)
 

@@ -1,4 +1,4 @@
-"""Which options the filesystem of a store takes, and the messages about options that it does not take."""
+"""Options of the filesystem of a store, and the messages about options that it does not take."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from rollingfs.backend.objects.clouds import FSSPEC_OPTIONS
 from rollingfs.runtime.values import value_class
 
 CHAIN_OPTIONS = frozenset({"fo", "fs", "target_options", "target_protocol"})
-"""What fsspec gives to a filesystem that lies over another."""
+"""Options that fsspec gives to a filesystem over another."""
 S3_BASE_OPTIONS = FSSPEC_OPTIONS - {"batch_size"}
-"""What s3fs takes beside the parameters that it names; it hands all others to a botocore session."""
+"""Options that s3fs takes apart from the parameters that it names; it hands all others to a botocore session."""
 NEAR_MIN = 0.6
-"""How alike, of 1, two names are if a message offers one in place of the other."""
+"""Likeness of two names, of 1, if a message offers the second in place of the first."""
 SLIP_MIN = 0.8
-"""How alike, of 1, two names are if one counts as a slip of the other."""
+"""Likeness of two names, of 1, if the first counts as a slip of the second."""
 
 
 @value_class
 class Accepted:
-    """The options of one kind of store."""
+    """The options of a kind of store."""
 
     store: str
     """The store's protocol."""
@@ -35,7 +35,7 @@ class Accepted:
     protocols: frozenset[str] = frozenset()
     """All protocols of the same store."""
     is_open: bool = False
-    """Whether the store hands options that it does not name to a library of its own, which alone can check them."""
+    """Whether the store hands options that it does not name to a library of its own, and only that can check them."""
     groups: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """The names within options that are dictionaries, if they are known."""
 

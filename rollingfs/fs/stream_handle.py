@@ -1,4 +1,4 @@
-"""`Stream`: a folder of segments as one log, which is cut, trimmed and kept within bounds."""
+"""`Stream`: a folder of segments as a log, which is cut, trimmed and kept within bounds."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ class Stream:
     """A stream: the segments and plain files directly in a folder.
 
     Every method has an async twin of its name with an underscore before it. It may be pickled. Made by
-    ``fs.stream(path)``, which asks the store nothing.
+    ``fs.stream(path)``, which sends no request.
 
     Parameters
     ----------
     path
         The folder, as the backend names it.
     on_error
-        What to do about segments whose header cannot be read: ``"report"`` goes on with the others and names these
+        Treatment of segments whose header cannot be read: ``"report"`` goes on with the others and names these
         (in what `trim` and `retain` return, in `infos`, in the log); ``"raise"`` raises the first error. Neither trims
         or deletes such a segment.
     """
@@ -41,7 +41,7 @@ class Stream:
         return f"<Stream {self.path!r}{'' if last is None else f', {len(last)} segments when listed'}>"
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: the segments as they were last listed; it asks the store nothing."""
+        """Return the text for a notebook: the segments as they were last listed; it sends no request."""
         from rollingfs.show.notebook import stream_html
 
         return stream_html(self.path, self._verbs.members.last)
@@ -72,7 +72,7 @@ class Stream:
 
     @property
     def retention(self) -> RetentionPolicy | None:
-        """How much is kept; None for everything. It is stored with the stream, and read from there."""
+        """The limits of the stream; None for everything. It is stored with the stream, and read from there."""
         return self._bridge.run(self._verbs.get_retention())
 
     @retention.setter
@@ -81,7 +81,7 @@ class Stream:
 
     @property
     def offload_policy(self) -> OffloadPolicy | None:
-        """Which chunks `offload` moves; None if the folder has no policy of its own. It is stored with the stream."""
+        """Chunks that `offload` moves; None if the folder has no policy of its own. It is stored with the stream."""
         return self._bridge.run(self._verbs.get_offload_policy())
 
     @offload_policy.setter

@@ -1,4 +1,4 @@
-"""`both` makes two methods of one coroutine: one blocks, the other is awaited."""
+"""`both` makes two methods of a coroutine: a blocking and an awaited form."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Options(TypedDict, total=False):
 
 
 PASSED_OVER = frozenset({"batch_size", "callback", "chunksize", "fill_cache", "max_concurrency", "refresh"})
-"""Options that users of fsspec give to any filesystem: what they ask for is so in any case, or is speed alone."""
+"""Options that users of fsspec give to any filesystem: what they ask for is so in any case, or is only speed."""
 
 
 class Face(Protocol):
@@ -61,7 +61,7 @@ def both(
     path: str | None = None,
     passes: tuple[Verb[Any], ...] = (),
 ) -> tuple[Any, Any]:
-    """The blocking method for a verb, and the one that is awaited, on any event loop, which it does not block.
+    """Return the blocking and the awaited method for a verb; the latter runs on any event loop and does not block it.
 
     Parameters
     ----------
@@ -69,10 +69,10 @@ def both(
         A coroutine function, or a coroutine method of a class of verbs.
     commits
         Whether the verb commits to the segment that is the `path` of its first argument: then Ctrl-C in the blocking
-        method says what became of the commit.
+        method's error has the outcome of the commit.
     takes
         For a verb that uploads data and then commits it: a coroutine function with the parameters of the verb. It
-        uploads the data, commits nothing, and returns what the verb takes instead of the data (an `Intake`). The
+        uploads the data, commits no byte, and returns what the verb takes instead of the data (an `Intake`). The
         blocking method calls it first, unless the data is small. Ctrl-C cancels this first call, with nothing
         committed; the second call commits. The awaited method calls only the verb, with the data itself.
     data
@@ -99,7 +99,7 @@ def both(
         return make(kwargs.pop(path)), args
 
     def begin(face: Face, function: Verb[Any], first: Any, args: Any, kwargs: Any) -> Coroutine[Any, Any, Any]:
-        """The coroutine; wrong arguments, and nothing else can fail here, are reported as those of the method."""
+        """The coroutine; only wrong arguments can fail here, and are reported as the method's."""
         if kwargs and known is not None:
             for name in sorted(kwargs.keys() - known):
                 hint = meant(name, known - PASSED_OVER)

@@ -28,14 +28,14 @@ _PASSING = {errno.EIO, errno.EBUSY, errno.ETIMEDOUT}
 logger = logging.getLogger("rollingfs")
 
 _Found = tuple[bytes | None, Spot | None, Snapshot | None]
-"""The next bytes, the spot behind them, and the last look, while some of it is left to read."""
+"""The next bytes, the spot after them, and the last look, while some of it is left to read."""
 
 
 class Tail(Iterator[bytes], AsyncIterator[bytes]):
     """Iterates over a segment's bytes as they come, by `for` or by `async for`.
 
     With `follow` it waits for more until the segment is sealed; without, it ends where the segment ended at the first
-    look. While nothing comes, each poll is one conditional request, and the pauses grow. A store that stops to answer
+    look. Without new bytes, each poll is a conditional request, and the pauses grow. A store that stops to answer
     after the first look is waited for, however long that takes.
 
     Made by ``segment.tail()``.
@@ -49,21 +49,24 @@ class Tail(Iterator[bytes], AsyncIterator[bytes]):
     Parameters
     ----------
     offset
-        Where to begin, as a segment offset or as the text of a `spot`; by default at the first retained byte.
+        Begin, as a segment offset or as the text of a `spot`; by default at the first retained byte.
     snapshot
-        The segment or plain file whose incarnation is followed; by default that of the first look. A plain file may
+        The segment or plain file whose incarnation is followed; by default the incarnation of the first look. A plain
+        file may
         grow, or be adopted; what is written over it is another, known by its inode (on a disk) and by the bytes before
         the position.
     retry
-        When another segment or file has the name, go on with that, from its start; wait while none has it, and behind
-        a seal. What the one before got since the last poll is not read. A warning says up to where it was read.
+        When another segment or file has the name, go on with that, from its start; wait while the name is free, and
+        after
+        a seal. Bytes of the former segment since the last poll are not read. A warning has the offset up to which it
+        was read.
     poll_s_min, poll_s_max
         The shortest and the longest pause between two polls, in seconds.
 
     Raises
     ------
     BadOffsetError
-        The offset is negative, or lay beyond the end at the first look.
+        The offset is negative, or was beyond the end at the first look.
     SegmentReplacedError
         Another segment or file has the name, and `retry` is not given.
     SegmentTruncatedError
@@ -93,20 +96,20 @@ class Tail(Iterator[bytes], AsyncIterator[bytes]):
         self.path = path
         self.pause: Callable[[float], None] = time.sleep
         self.spot: Spot | None = None if offset is None else Spot.of(offset)
-        """Where the next byte lies; its text lets another `Tail` go on there, in this very segment."""
+        """Spot of the next byte; its text lets another `Tail` go on there, in this very segment."""
         self._bridge = core.bridge
         self._client = core.client
         self._current = Current(core.client.lookup, path, snapshot, is_bound=True)
         self._follow, self._retry = follow, retry
         self._poll_s_min, self._poll_s_max = poll_s_min, poll_s_max
         self._pause_s = 0.0
-        """How long to pause before the next poll, after one that found nothing."""
+        """Seconds before the next poll, after a poll without new bytes."""
         self._has_looked = self._has_begun = False
         self._checks = PieceChecks(RUNS_MAX)
         self._snapshot: Snapshot | None = None
-        """What was found at the last look, while some of it is left to read."""
+        """Result of the last look, while some of it is left to read."""
         self._end: int | None = None
-        """Where to stop."""
+        """End of the read."""
         self._is_away = False
         """Whether the store has failed since the last look that succeeded."""
 
@@ -139,12 +142,12 @@ class Tail(Iterator[bytes], AsyncIterator[bytes]):
         return piece
 
     def _take(self, found: _Found) -> bytes | None:
-        """Go on behind bytes that the caller gets: a call that was cancelled may go on in its thread, and took none."""
+        """Go on after bytes that the caller gets: a cancelled call may go on in its thread, and took no byte."""
         piece, self.spot, self._snapshot = found
         return piece
 
     async def _found(self) -> _Found:
-        """The next bytes; none if there are none yet, or while the store fails; None at the end."""
+        """Return the next bytes; empty without new bytes or while the store fails; None at the end."""
         try:
             piece, spot, snapshot = await self._look()
             self._is_away = False
@@ -165,7 +168,7 @@ class Tail(Iterator[bytes], AsyncIterator[bytes]):
         return piece, spot, snapshot
 
     def _start_again(self, error: FileNotFoundError) -> Spot | None:
-        """Where to go on after the segment is gone: at the start of the next of its name, once it is there."""
+        """Return the spot to go on at after the segment is gone: the start of the next segment of its name."""
         self._current = Current(self._client.lookup, self.path, is_bound=True)
         if not isinstance(error, SegmentReplacedError):
             return self.spot
@@ -217,7 +220,7 @@ class Tail(Iterator[bytes], AsyncIterator[bytes]):
 
 
 class FollowFile(io.RawIOBase):
-    """A file object over a tail: a read waits for bytes, and returns none only at the end of a sealed segment.
+    """A file object over a tail: a read waits for bytes, and returns no byte only at the end of a sealed segment.
 
     Made by ``fs.open(path, "rb", follow=True)``, buffered.
     """

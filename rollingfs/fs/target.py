@@ -39,7 +39,7 @@ def open_target(
     Raises
     ------
     ValueError
-        There is no target, or more than one; or the backend cannot have this `max_concurrency`.
+        There is no target, or there are several; or the backend cannot have this `max_concurrency`.
     """
     named = {"target_protocol": protocol, "fs": fs, "backend": backend}
     given = [name for name, value in named.items() if value is not None]
@@ -111,7 +111,7 @@ def adapt(
     Raises
     ------
     ValueError
-        The filesystem is a rolling one, or has fewer connections than `max_concurrency`.
+        The filesystem is a rolling filesystem, or has fewer connections than `max_concurrency`.
     """
     if "rolling" in ((fs.protocol,) if isinstance(fs.protocol, str) else fs.protocol):
         raise ValueError("the target of rolling is itself a rolling filesystem: name the filesystem below it")
@@ -166,7 +166,7 @@ def take_store_options(
     """Take the options of the store out of all options of a filesystem.
 
     A caller gives them in `given`, in `options` under the store's name (``s3={"key": …}``), or in `options` by
-    themselves if only one store can be meant. An option under a name replaces one by itself.
+    themselves if only a single store can be meant. An option under a name replaces an option without it.
 
     Parameters
     ----------
@@ -214,7 +214,7 @@ def take_store_options(
 
 
 def _under_name(protocol: str, options: dict[str, Any]) -> dict[str, Any]:
-    """Remove from `options` those that are given under the store's name, or another name of the same store."""
+    """Remove from `options` the options under the store's name, or another name of the same store."""
     found: dict[str, Any] = {}
     for name in (protocol, *sorted(clouds.names_of(protocol) - {protocol})):
         found |= options.pop(name, None) or {}
@@ -236,9 +236,9 @@ _BY_POSITION = ("target_protocol", "target_options", "fs")
 
 
 class Configured(type(AbstractFileSystem)):  # type: ignore[misc]  # the class of fsspec's classes
-    """Makes filesystems. What the caller gives counts before the configuration, by position as by name.
+    """Makes filesystems. The caller's options count before the configuration, by position as by name.
 
-    fsspec hands on the options of its configuration by name, beside an argument that has the same name.
+    fsspec hands on the options of its configuration by name, together with an argument that has the same name.
     """
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:

@@ -23,7 +23,7 @@ class _Kept(io.BytesIO):
 
 @functools.cache
 def joins(codec: Callable[..., Any]) -> bool:
-    """Whether a codec of fsspec reads two of its streams, one behind the other, as one. An archive does not."""
+    """Whether a codec of fsspec reads two of its streams, in sequence, as one stream. An archive does not."""
     joined = b""
     for part in (b"a", b"b"):
         packed = _Kept()
@@ -71,7 +71,7 @@ class CompressedFile(CommitsByClose, io.BufferedIOBase):
         return True
 
     def tell(self) -> int:
-        """The bytes that this file took, before compression, and those that were there, as they are there."""
+        """The bytes that this file took, before compression, and the bytes that were there before, as they are."""
         return self._start + self._taken
 
     def commit(self) -> None:
@@ -80,7 +80,7 @@ class CompressedFile(CommitsByClose, io.BufferedIOBase):
         Raises
         ------
         io.UnsupportedOperation
-            The file is of no transaction; nothing is lost.
+            The file is of no transaction; no byte is lost.
         """
         if self._file.autocommit:
             raise io.UnsupportedOperation(
@@ -132,7 +132,7 @@ class CompressedFile(CommitsByClose, io.BufferedIOBase):
 
 
 class TextFile(CommitsByClose, io.TextIOWrapper):
-    """Writes text; an exception or garbage collection commits nothing."""
+    """Writes text; an exception or garbage collection commits no byte."""
 
     def __init__(self, file: WriteFile | CompressedFile, **options: Any) -> None:
         self._file = file
@@ -147,7 +147,7 @@ class TextFile(CommitsByClose, io.TextIOWrapper):
         return self._file.path
 
     def commit(self) -> None:
-        """Publish all bytes written so far, or none; writing may go on.
+        """Publish all bytes written so far, or no byte; writing may go on.
 
         Raises
         ------
@@ -188,12 +188,12 @@ class TextFile(CommitsByClose, io.TextIOWrapper):
 def open_to_write(
     open_binary: Callable[..., Any], path: str, mode: str, compression: str | None, options: dict[str, Any]
 ) -> Any:
-    """Open a file for writing; what is written as text or compressed is committed by `close` alone.
+    """Open a file for writing; what is written as text or compressed is committed by only `close`.
 
     Parameters
     ----------
     open_binary
-        Opens a binary file, which nothing compresses.
+        Opens a binary file without compression.
     """
     keys = [key for key in ("encoding", "errors", "newline") if "b" not in mode and key in options]
     text = {key: options.pop(key) for key in keys}

@@ -1,4 +1,4 @@
-"""The option `tiers` of the filesystem: opens the stores of tiers, and puts them behind the hot store."""
+"""The option `tiers` of the filesystem: opens the stores of tiers, and adds them to the hot store."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SETTINGS = frozenset({"backend", "fs", "options", "protocol", "root"})
 def with_tiers(
     hot: Backend, protocol: str | None, tiers: Mapping[str, Any] | None, *, sync: bool, asynchronous: bool
 ) -> Backend:
-    """The hot store with its tiers; the hot store itself if there are none.
+    """Return the hot store with its tiers; without tiers the hot store itself.
 
     A tier is a URL of its root, or a mapping with `root` and, for a store of its own, `protocol` and `options` (or
     `fs`, or `backend`). With the protocol of the hot store and without options, it is on the hot store.
@@ -26,9 +26,9 @@ def with_tiers(
     Raises
     ------
     ValueError
-        An alias or a root cannot be one.
+        An alias or a root is invalid.
     TypeError
-        A setting is none, or of another type.
+        A setting is missing, or of another type.
     ImportError
         The client of a store is not installed.
     """
@@ -51,7 +51,7 @@ def with_tiers(
 
 
 def check_default(backend: Backend, policy: OffloadPolicy | Mapping[str, Any] | None) -> OffloadPolicy | None:
-    """The offload policy of a filesystem, which names one of its tiers, if any.
+    """The offload policy of a filesystem, which names a tier of it, if any.
 
     Raises
     ------

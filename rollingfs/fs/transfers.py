@@ -1,4 +1,4 @@
-"""Copies of files, one or several at once, within the filesystem and from and to the local disk."""
+"""Copies of files, also several at once, within the filesystem and from and to the local disk."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def put_file(
     mode: str = arguments.OVERWRITE,
     **kwargs: Any,
 ) -> None:
-    """Write a file from the local disk, in bounded memory and one commit; for a folder, make one.
+    """Write a file from the local disk, in bounded memory and a single commit; for a folder, make a folder.
 
     Raises
     ------
@@ -56,7 +56,7 @@ async def put_file(
 
 
 class _ReplacedError(Exception):
-    """Internal: what is copied was replaced meanwhile, or its chunks went. The target may miss something, too."""
+    """Internal: the source was replaced, or its chunks went. The target may miss something, too."""
 
 
 async def _unchanged(parts: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
@@ -68,18 +68,18 @@ async def _unchanged(parts: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
 
 
 async def cp_file(core: Core, path1: str, path2: str, **kwargs: Any) -> None:
-    """Copy the retained bytes of a file into a new segment; for a folder, make one.
+    """Copy the retained bytes of a file into a new segment; for a folder, make a folder.
 
     All chunks with these bytes are verified before the copy is committed.
 
     Raises
     ------
     FileNotFoundError
-        Nothing is there; nothing was written.
+        The path does not exist; no byte was written.
     ConflictError
-        Others replaced it again and again while it was copied; nothing was written.
+        Others replaced it again and again during the copy; no byte was written.
     CorruptChunkError
-        A chunk is missing, too short, or fails its checksum; nothing was written.
+        A chunk is missing, too short, or fails its checksum; no byte was written.
     """
     from rollingfs.folders import copies
 
@@ -111,7 +111,7 @@ async def copy(
     batch_size: int | None = None,
     **kwargs: Any,
 ) -> None:
-    """Copy files and folders within the filesystem; names and patterns are told apart as by `expand_path`.
+    """Copy files and folders within the filesystem; names and patterns count as by `expand_path`.
 
     Parameters
     ----------
@@ -148,7 +148,7 @@ async def get(
     batch_size: int | None = None,
     **kwargs: Any,
 ) -> None:
-    """Copy files and folders to the local disk; names and patterns are told apart as by `expand_path`."""
+    """Copy files and folders to the local disk; names and patterns count as by `expand_path`."""
     if is_one(lpath):
         lpath = make_path_posix(lpath)
     pairs = await _pairs(core, rpath, lpath, recursive, maxdepth, is_to_local=True)
@@ -165,7 +165,7 @@ async def put(
     batch_size: int | None = None,
     **kwargs: Any,
 ) -> None:
-    """Copy files and folders from the local disk; names and patterns are told apart as by `expand_path`."""
+    """Copy files and folders from the local disk; names and patterns count as by `expand_path`."""
     files, folders = await to_put(core, lpath, rpath, recursive, maxdepth)
     await _gather(core, [partial(makedirs, core, path, exist_ok=True) for path in folders], batch_size)
     await _each(core, put_file, files, callback, batch_size, kwargs)
@@ -174,7 +174,7 @@ async def put(
 async def to_put(
     core: Core, lpath: Paths, rpath: Paths, recursive: bool, maxdepth: int | None
 ) -> tuple[list[Pair], list[str]]:
-    """What `put` writes: files with their targets, and folders."""
+    """Return the files that `put` writes: files with their targets, and folders."""
     pairs = await _pairs(core, lpath, rpath, recursive, maxdepth, is_from_local=True)
     folders = [target for source, target in pairs if os.path.isdir(source)]
     return [(source, target) for source, target in pairs if not os.path.isdir(source)], folders
@@ -190,7 +190,7 @@ async def _pairs(
     is_from_local: bool = False,
     is_to_local: bool = False,
 ) -> list[Pair]:
-    """The files that the caller names, each with its target; one of both may be on the local disk."""
+    """The files that the caller names, each with its target; either may be on the local disk."""
     if isinstance(named, list) and isinstance(target, list):
         return list(zip(as_list(named), as_list(target), strict=False))
     target = as_text(target)
@@ -215,7 +215,7 @@ async def _each(
     batch_size: int | None,
     options: dict[str, Any],
 ) -> None:
-    """Call a verb for each pair, and tell the callback."""
+    """Call a verb for each pair, and inform the callback."""
 
     async def one(source: str, target: str) -> None:
         try:
@@ -234,7 +234,7 @@ async def _gather(core: Core, calls: list[Callable[[], Awaitable[Any]]], batch_s
 
 
 def _pieces(file: IO[bytes], callback: Callback) -> Iterator[bytes]:
-    """The bytes of a file, of which a callback is told."""
+    """Yield the bytes of a file, and report them to a callback."""
     while data := file.read(PIECE_BYTES):
         yield data
         callback.relative_update(len(data))

@@ -1,4 +1,4 @@
-"""Files for writing that nobody closed: their bytes are not committed, and a warning says so."""
+"""Files for writing that were not closed: their bytes are not committed, and a warning names them."""
 
 from __future__ import annotations
 
@@ -24,24 +24,25 @@ FRAMES_SEARCHED_MAX = 16
 class CommitsByClose(io.IOBase):
     """The rule of all files for writing: `close` commits.
 
-    An exception in ``with``, garbage collection and the end of the program do not; the file then says how much is lost.
+    An exception in ``with``, garbage collection and the end of the program do not; the file then reports the lost
+    bytes.
     """
 
     _is_wrapped = False
-    """Whether another such file wraps this one, and speaks for both."""
+    """Return whether another such file wraps this file, and reports for both."""
 
     def __repr__(self) -> str:
         state = "closed" if self.closed else "open"
         return f"<{type(self).__name__} {getattr(self, 'path', '')!r} {getattr(self, 'mode', '')} {state}>"
 
     def __reduce__(self) -> NoReturn:
-        """Refuse copies and pickles: two files would commit the same bytes, or one overwrite what the other wrote."""
+        """Refuse copies and pickles: two files would commit the same bytes, or overwrite the bytes of each other."""
         raise TypeError(
             f"{self!r} is for writing, so it is neither copied nor pickled: open the file where it is needed"
         )
 
     def seekable(self) -> bool:
-        """Whether `seek` works: no. What wraps the file for text hears yes, and then asks for the position.
+        """Whether `seek` works: no. A text wrapper gets yes, and then asks for the position.
 
         So a byte order mark is written at offset 0, and only there, as by Python's own `open`.
         """
@@ -53,7 +54,7 @@ class CommitsByClose(io.IOBase):
         Raises
         ------
         io.UnsupportedOperation
-            Another place is meant; nothing was changed.
+            Another place is given; no byte was changed.
         """
         if (offset, whence) == (0, os.SEEK_END):
             return self.tell()
@@ -65,7 +66,7 @@ class CommitsByClose(io.IOBase):
         Raises
         ------
         io.UnsupportedOperation
-            Always; nothing was changed.
+            Always; no byte was changed.
         """
         raise self._refusal("truncate")
 
@@ -105,7 +106,7 @@ _opened: weakref.WeakSet[CommitsByClose] = weakref.WeakSet()
 
 
 def watch(file: CommitsByClose, instead_of: CommitsByClose | None = None) -> None:
-    """Make a file say, when the program ends, which bytes are lost; the file that it wraps says nothing."""
+    """Let a file report its lost bytes when the program ends; the file that it wraps does not."""
     _opened.add(file)
     if instead_of is not None:
         _opened.discard(instead_of)
@@ -162,7 +163,7 @@ def _handlers() -> Iterator[logging.Handler]:
 
 
 def _is_heard(handler: logging.Handler, at_exit: bool) -> bool:
-    """Whether a reader sees the handler's lines; at exit nobody reads a file that is itself not closed."""
+    """Whether a reader sees the handler's lines; at exit, a file that is itself not closed has no reader."""
     if isinstance(handler, logging.NullHandler) or handler.level > logging.WARNING:
         return False
     stream = getattr(handler, "stream", None)

@@ -20,7 +20,7 @@ _URL = re.compile(r"(rolling(?:\+?[a-z0-9]+)?)(?:://|:(?=/))(.*)", re.DOTALL)
 _CHAIN = re.compile(r"rolling::([a-z0-9]+)://(.*)", re.DOTALL)
 
 LETTERS = {f"rolling{target}": alias for target, alias in ALIAS_OF.items()}
-"""The forms of letters alone; a path of one is a path of the other."""
+"""Only the forms of letters; a path of one is a path of the other."""
 
 # `UPath` parses a path by the class of its filesystem if fsspec has loaded the class, and by a guess otherwise
 for _protocol in ("rolling", *ALIAS_OF.values()):

@@ -1,4 +1,4 @@
-"""The verbs that bring the files of one segment into order, by path and by handle, as `segment_verbs`."""
+"""The verbs that bring the files of a segment into order, by path and by handle, as `segment_verbs`."""
 
 from __future__ import annotations
 
@@ -33,24 +33,24 @@ async def offload(
 ) -> Offloaded:
     """Move the chunks of a segment to a tier; readers see no difference, and writers may go on.
 
-    Neighbouring chunks become one file, a block. It is read back and verified before the segment names it. The inline
+    Neighbouring chunks become a file, a block. It is read back and verified before the segment names it. The inline
     tail and chunks in other tiers stay.
     A call that was broken off can be repeated; what it has left is collected.
 
     Parameters
     ----------
     tier
-        The alias of one of the filesystem's `tiers`.
+        An alias among the filesystem's `tiers`.
     upto
         Move only chunks that end at or before this segment offset.
     after_bytes, after_age
         Move only chunks before the newest `after_bytes` bytes (or text like ``"64MiB"``), or older than `after_age`
-        seconds (or text like ``"7d"``). One of both is enough.
+        seconds (or text like ``"7d"``). Either is enough.
     deletion_lag
         Seconds (or text like ``"4h"``) for which the old files stay, for readers that opened the segment before.
         They go with the next truncation, collection, consolidation or offload after that.
     block_bytes
-        The largest block in bytes (or text like ``"64MiB"``); a larger chunk moves alone.
+        The largest block in bytes (or text like ``"64MiB"``); a larger chunk moves by itself.
     progress
         Called with the number of bytes that were done since the last call; all of them are the segment's size.
     callback
@@ -63,7 +63,7 @@ async def offload(
     FileNotFoundError
         There is no such segment or file.
     BadOffsetError, ValueError
-        A number cannot be meant, or the retention of the folder, a stream, forbids it; nothing was moved.
+        A number cannot be meant, or the retention of the folder, a stream, forbids it; no chunk was moved.
     CorruptChunkError
         A chunk or its copy is damaged; that chunk stays where it is.
     """
@@ -106,15 +106,15 @@ async def onload(
 
 
 async def roll(at: Binding) -> int:
-    """Make the inline tail of a segment a chunk now, in one commit; readers see no difference.
+    """Make the inline tail of a segment a chunk now, in a single commit; readers see no difference.
 
-    An offload moves only chunks, so roll first to move all bytes. A segment with nothing inline stays as it is, and
-    so does a plain file. Sealed segments, and those that an owner holds, are rolled too.
+    An offload moves only chunks, so roll first to move all bytes. A segment without an inline tail stays as it is, and
+    so does a plain file. Sealed segments, and segments that an owner holds, are rolled too.
 
     Returns
     -------
     int
-        The segment offset before which all bytes lie in chunks: the length when it was rolled.
+        The segment offset before which all bytes are in chunks: the length when it was rolled.
 
     Raises
     ------
@@ -144,15 +144,15 @@ async def roll(at: Binding) -> int:
 
 
 async def collect(at: Binding, grace: float | str | None = None, dry_run: bool = False) -> Collected:
-    """Delete files that nothing refers to any more, here and in the folders where the segment's chunks lie.
+    """Delete files without a reference, here and in the folders of the segment's chunks.
 
     Parameters
     ----------
     grace
-        How old a file must be to be deleted, in seconds or as text like ``"1h"``; by default 24 hours. With less,
-        you promise that nobody writes. Less counts in the segment's own folder only.
+        Age at which a file may be deleted, in seconds or as text like ``"1h"``; by default 24 hours. With less,
+        you promise that no client writes. Less counts in the segment's own folder only.
     dry_run
-        Delete nothing; return what would be deleted.
+        Delete no file; return the files that would be deleted.
     """
     from rollingfs.segment.verbs.collect import collect
 
@@ -170,7 +170,7 @@ async def consolidate(
     progress: Progress | None = None,
     callback: Callback = DEFAULT_CALLBACK,
 ) -> Consolidated:
-    """Join small neighbouring chunks into chunks of the policy's size; appends and readers may go on meanwhile.
+    """Join small neighbouring chunks into chunks of the policy's size; appends and readers may go on.
 
     Parameters
     ----------
@@ -202,7 +202,7 @@ async def consolidate(
 async def verify(
     at: Binding, *, progress: Progress | None = None, callback: Callback = DEFAULT_CALLBACK
 ) -> list[Verified]:
-    """Read every chunk; returns a row for each, which says whether the chunk is there and undamaged.
+    """Read every chunk; returns a row for each, with its state.
 
     Parameters
     ----------

@@ -19,7 +19,7 @@ logger = logging.getLogger("rollingfs")
 GRAIN_BYTES = 16 * 1024
 """Bytes of room that are requested at once, so that small writes are quick."""
 PIECE_COST_BYTES = 48
-"""What Python needs for a piece beside its bytes."""
+"""Bytes that Python needs for a piece in addition to its own."""
 
 
 class WriteBuffer(Spillable):
@@ -28,7 +28,7 @@ class WriteBuffer(Spillable):
     Parameters
     ----------
     intake
-        That of the next commit.
+        The intake of the next commit.
     due
         Its lock is held by every use of the file.
 
@@ -50,13 +50,13 @@ class WriteBuffer(Spillable):
         self._pieces: list[bytes] = []
         self._bytes = 0
         self._spilling_bytes = 0
-        """What another writer is handing to the intake, or has failed to hand to it."""
+        """Data that another writer is handing to the intake, or has failed to hand to it."""
         self._share = budget.share()
         self._process = os.getpid()
         budget.add(self)
 
     def renew(self, intake: Intake) -> None:
-        """Begin anew, after a commit."""
+        """Begin again, after a commit."""
         self.intake = intake
 
     @property

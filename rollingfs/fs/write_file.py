@@ -33,7 +33,7 @@ logger = logging.getLogger("rollingfs")
 
 
 def alone(method: Callable[Concatenate[WriteFile, P], T]) -> Callable[Concatenate[WriteFile, P], T]:
-    """Let a method of a file run only while no other thread runs one."""
+    """Let a method of a file run only while no other thread runs such a method."""
 
     @functools.wraps(method)
     def run(file: WriteFile, /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -55,8 +55,8 @@ def alone(method: Callable[Concatenate[WriteFile, P], T]) -> Callable[Concatenat
 class WriteFile(CommitsByClose):
     """A segment being written: from its beginning (``wb``, ``xb``) or from its end (``ab``).
 
-    `commit` and `close` make all written bytes visible at once; nothing is visible before. An exception within a
-    ``with`` block, the garbage collection and the end of the program commit nothing. They warn of bytes that are lost.
+    `commit` and `close` make all written bytes visible at once; no byte is visible before. An exception within a
+    ``with`` block, the garbage collection and the end of the program commit no byte. They warn of bytes that are lost.
 
     Parameters
     ----------
@@ -73,7 +73,7 @@ class WriteFile(CommitsByClose):
     attrs
         Attributes to set with the first commit; None removes an attribute.
     commit_on
-        When the file commits by itself, beside `commit` and `close`.
+        When the file commits by itself, apart from `commit` and `close`.
 
     Attributes
     ----------
@@ -167,7 +167,7 @@ class WriteFile(CommitsByClose):
         TypeError
             The data is text, or not bytes-like.
         OSError
-            The store failed, now or before. What is not committed yet will never be.
+            The store failed, now or before. Uncommitted bytes will never be committed.
         """
         if not self._is_held:
             self._check_usable()
@@ -192,10 +192,10 @@ class WriteFile(CommitsByClose):
 
     @alone
     def commit(self) -> None:
-        """Publish all bytes written so far, or none; writing may go on.
+        """Publish all bytes written so far, or no byte; writing may go on.
 
         After the first commit a file opened by ``wb`` or ``xb`` appends to the incarnation that it has made. After
-        `discard` this does nothing.
+        `discard` this has no effect.
 
         Raises
         ------
@@ -204,7 +204,7 @@ class WriteFile(CommitsByClose):
         FileNotFoundError
             The segment that this file appends to is gone; another may have its name.
         SegmentSealedError, FencedError
-            Nothing was written.
+            No byte was written.
         AppendOutcomeUnknown
             It is not known whether the commit took place.
         """
@@ -236,7 +236,7 @@ class WriteFile(CommitsByClose):
 
     @alone
     def close(self) -> None:
-        """Commit the written bytes (unless `autocommit` is false) and close; closing again does nothing.
+        """Commit the written bytes (unless `autocommit` is false) and close; closing again has no effect.
 
         Raises
         ------
@@ -279,7 +279,7 @@ class WriteFile(CommitsByClose):
             super().close()
 
     def _release_committed(self) -> None:
-        """`_release`, after the commit: its errors say that the written bytes are committed."""
+        """`_release`, after the commit: its errors add that the written bytes are committed."""
         try:
             with if_interrupted(self.path, "committed"):
                 self._release()
@@ -365,7 +365,7 @@ class WriteFile(CommitsByClose):
                 self._buffer.give_up(intake)
 
     def _tell(self, lost: int, is_closed: bool, *, at_exit: bool) -> None:
-        """Say once how many bytes are lost, if any are and the error of a failed `close` has not said so."""
+        """Report lost bytes once, unless the error of a failed `close` has reported them."""
         if lost and self.is_mine and not self._is_told and not (self._buffer.is_broken and is_closed):
             self._is_told = True
             tell_lost(self.path, lost, at_exit=at_exit)
