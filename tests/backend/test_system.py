@@ -8,8 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from rollingfs.backend.local import linux, macos, system
+from rollingfs.backend.local import system
 from tests.support.backends import raises
+
+pytest.importorskip("fcntl")
+from rollingfs.backend.local import linux, macos
 
 F_WRLCK = 3
 

@@ -1,12 +1,15 @@
 """The header's text form: the round trip works, every damage is found, every limit holds."""
 
 import dataclasses
+import sys
 import uuid
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given, settings, strategies as st
 
 from rollingfs.errors import CorruptHeaderError
+from rollingfs.format import crc
 from rollingfs.format.codec import format_header, format_text, is_surely_short, parse_header
 from rollingfs.format.header import (
     OFFSET_MAX,
@@ -319,3 +322,14 @@ def test_a_header_that_names_a_tier_without_its_line_is_neither_written_nor_read
             format_header(flawed)
         with pytest.raises(CorruptHeaderError, match=r"no line of its own|two lines"):
             parse_header(format_text(flawed), "x")
+
+
+def test_a_compiled_checksum_is_found_where_the_first_library_has_none(monkeypatch):
+    monkeypatch.setattr(crc.google_crc32c, "implementation", "python")
+    monkeypatch.setitem(sys.modules, "crc32c", None)
+    with pytest.warns(RuntimeWarning, match="pip install crc32c"):
+        assert crc._extender()(crc.crc32c(b"ab"), b"c") == crc.crc32c(b"abc")
+    asked: list[tuple[bytes, int]] = []
+    compiled = SimpleNamespace(crc32c=lambda data, value: asked.append((data, value)) or 7)
+    monkeypatch.setitem(sys.modules, "crc32c", compiled)
+    assert (crc._extender()(5, b"c"), asked) == (7, [(b"c", 5)])
