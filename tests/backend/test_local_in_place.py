@@ -185,8 +185,8 @@ def test_a_header_that_goes_while_its_records_are_read_is_gone(tmp_path, monkeyp
 
 @needs_linux
 def test_this_disk_is_known(tmp_path):
-    assert linux._kind(str(tmp_path)) in linux._LOCAL
-    assert linux._kind(f"{tmp_path}/missing") == 0
+    assert system._calls._kind(str(tmp_path)) in system._calls._LOCAL
+    assert system._calls._kind(f"{tmp_path}/missing") == 0
     assert not extending.is_local(f"{tmp_path}/missing")
 
 
