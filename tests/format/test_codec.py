@@ -324,7 +324,7 @@ def test_a_header_that_names_a_tier_without_its_line_is_neither_written_nor_read
             parse_header(format_text(flawed), "x")
 
 
-def test_a_compiled_checksum_is_found_where_the_first_library_has_none(monkeypatch):
+def test_the_second_checksum_library(monkeypatch):
     monkeypatch.setattr(crc.google_crc32c, "implementation", "python")
     monkeypatch.setitem(sys.modules, "crc32c", None)
     with pytest.warns(RuntimeWarning, match="pip install crc32c"):
