@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rollingfs.commit.header_cache import parse_file
-from rollingfs.errors import LostCommitError
+from rollingfs.errors import LostCommitError, UnsafeBackendError
 from rollingfs.format import names
 from rollingfs.format.header import AGE_S_MAX, Header
 from tests.simulation import model
@@ -85,9 +85,17 @@ class Lies:
             and not one.doing.effects
         ]
 
-    def has_lost(self, way: Way) -> bool:
-        """Return whether a client may commit no more: an operation of it was told, or is about to be."""
-        return any(one.doing.way is way for one in self.lost)
+    def refuse(self, doing: Doing, error: UnsafeBackendError) -> None:
+        """Check that a client which may commit no more has lost a commit; the caller that met it may be cancelled."""
+        if all(one.doing.way is not doing.way for one in self.lost):
+            raise Violation(f"a right store is called unsafe: {error}: {doing}") from error
+        self._has_told(doing)
+
+    def _has_told(self, doing: Doing) -> None:
+        """Let a new process take the place of one that was told."""
+        self.told.add(doing.way)
+        if self.world.ways[doing.client] is doing.way:
+            self.world.replace_client(doing.client)
 
     def tell(self, doing: Doing, error: LostCommitError) -> None:
         """Check that a client was told of what it has lost, with the bytes; a new process takes its place."""
@@ -96,7 +104,7 @@ class Lies:
         if not mine:
             raise Violation(f"a right store is called unsafe: {error}: {doing}") from error
         self.world.counts["lies told"] += 1
-        self.told.add(doing.way)
+        self._has_told(doing)
         for one in mine:
             data, offset = one.call.args.get("data", b""), one.lost[1]
             if one.call.verb is not model.append or one.effects:
@@ -104,9 +112,6 @@ class Lies:
             is_within = error.start <= offset <= error.end - len(data)
             if not is_within or (error.data is not None and not error.data[offset - error.start :].startswith(data)):
                 raise Violation(f"it was not told with its bytes: {one}, by {error}, {error.data!r}")
-        index = doing.client
-        if self.world.ways[index] is doing.way:
-            self.world.replace_client(index)
 
     def warned(self, text: str, *args: Any, **_: Any) -> None:
         """Take a warning in the log: of a commit of others, or of a creation, which may have been collected as well."""

@@ -269,10 +269,8 @@ class World:
             self.lies.tell(doing, error)
             self._end(doing, "unknown")
         except UnsafeBackendError as error:
-            if self.lies.has_lost(doing.way):
-                self._end(doing, "not done" if self.is_last(op) else "unknown", error)
-                return
-            raise Violation(f"a right store is called unsafe: {error}: {doing}") from error
+            self.lies.refuse(doing, error)
+            self._end(doing, "not done" if self.is_last(op) else "unknown", error)
         except (FileNotFoundError, FileExistsError, RollingError, ValueError) as error:
             is_told = isinstance(error, TierFailedError)  # it only says whose error it was
             is_told |= isinstance(error, UnflushedError) and not self.is_last(op)  # a look's flush failed
