@@ -1,1 +1,1 @@
-"""The work on chunk files that verbs share: surveys of folders, plans, copies. A function takes `At`, or is pure."""
+"""The work that verbs share: adoption, intakes, moves, surveys of folders, plans and copies of chunk files."""
