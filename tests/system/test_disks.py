@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from rollingfs import RollingFileSystem
-from rollingfs.backend.local import system
+from rollingfs.backend.local import disk, system
 from rollingfs.errors import UnsafeBackendError
+from rollingfs.format import names
 from tests.support.disks import DISKS, mounted
 from tests.support.nameless import keep_open_files
 
@@ -86,8 +87,45 @@ def test_a_disk_without_hard_links_is_refused_in_words(tmp_path, monkeypatch, co
     assert fs.ls(str(tmp_path)) == []
 
 
+def fail_opens(patch: pytest.MonkeyPatch, path: str, code: int, times: int, *, is_shown: bool) -> list[str]:
+    """Let a disk of FUSE not open a file so many times, and perhaps `stat` find it; the list of failed opens grows."""
+    failed: list[str] = []
+    real_open, real_exists = os.open, os.path.exists
+
+    def open_by_fuse(name: Any, *args: Any, **more: Any) -> int:
+        if name == path and len(failed) < times:
+            failed.append(path)
+            raise OSError(code, os.strerror(code), path)
+        return real_open(name, *args, **more)
+
+    patch.setattr(disk, "is_local", lambda _: False)
+    patch.setattr(os, "open", open_by_fuse)
+    patch.setattr(os.path, "exists", lambda name: is_shown if name == path else real_exists(name))
+    return failed
+
+
+@pytest.mark.parametrize("code", [errno.ENOENT, errno.ESTALE])
+@pytest.mark.parametrize(("times", "is_shown"), [(7, True), (2, False)])
+def test_a_name_that_is_missing_beside_a_rename_is_opened_again(tmp_path, monkeypatch, code, times, is_shown):
+    fs = RollingFileSystem("file", sync=False, skip_instance_cache=True)
+    fs.pipe_file(log := f"{tmp_path}/log", b"log")
+    for look in (lambda: fs.ls(str(tmp_path), detail=False) == [log], lambda: fs.cat_file(log) == b"log"):
+        with monkeypatch.context() as patch:
+            failed = fail_opens(patch, names.header_path(log), code, times, is_shown=is_shown)
+            assert look()
+        assert len(failed) == times
+
+
+def test_a_file_that_is_missing_is_soon_known_to_be(tmp_path, monkeypatch):
+    failed = fail_opens(monkeypatch, path := f"{tmp_path}/file", errno.ENOENT, 99, is_shown=False)
+    monkeypatch.setattr(disk.time, "sleep", lambda _: pytest.fail("it waits"))
+    with pytest.raises(FileNotFoundError), disk.opened(path):
+        pass
+    assert len(failed) == 1 + disk.DENIALS_MIN
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", DISKS)
 def test_segments_live_on_a_disk_by_fuse(tmp_path, kind):
-    with mounted(kind, tmp_path) as disk:
-        _live(str(disk))
+    with mounted(kind, tmp_path) as there:
+        _live(str(there))

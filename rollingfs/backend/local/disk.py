@@ -16,7 +16,7 @@ from rollingfs.backend.contract import Buffer
 from rollingfs.backend.local import system
 from rollingfs.backend.local.nofollow import Opened, open_file
 from rollingfs.backend.local.reserve import drop_alone
-from rollingfs.backend.local.system import flush as flush
+from rollingfs.backend.local.system import flush as flush, is_local
 
 FOLDERS_FLUSHED_MAX = 4096
 """This process remembers of this many folders that they survive a loss of power."""
@@ -30,6 +30,13 @@ NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK, errno.EN
 """Errors of a filesystem without hard links (FAT, FUSE), and of a filesystem that joins several disks."""
 CLOSE_PAUSES_S = (0.0005, 0.002, 0.01)
 """Pauses before a folder is tried again: a FUSE filesystem frees a file some time after `close` has returned."""
+RENAMED = {errno.ENOENT, errno.ESTALE}
+"""Errors of FUSE and NFS for a name that is there, while another file is renamed to it."""
+RENAMED_S_MAX = 1.0
+"""Longest time for which such a name is opened again; 0.02 s were seen."""
+RENAMED_PAUSE_S = 0.0005
+DENIALS_MIN = 3
+"""A file that is missing so often in a row, by `open` and by `stat`, is missing."""
 
 # without O_NONBLOCK, opening a named pipe waits for its writer; for files the flag means nothing
 _READ_FLAGS = os.O_RDONLY | system.NO_WAIT
@@ -65,8 +72,7 @@ class opened(Opened):  # noqa: N801 - used as a function
 
     def open(self) -> tuple[int, os.stat_result]:
         try:
-            descriptor = self._open(self._path, self._flags)
-            status = os.fstat(descriptor)
+            descriptor, status = self._seen()
             if not stat.S_ISREG(status.st_mode):
                 raise shared_errors.no_file(self._path)
             return descriptor, status
@@ -84,6 +90,28 @@ class opened(Opened):  # noqa: N801 - used as a function
         except BaseException:
             self.close()
             raise
+
+    def _seen(self) -> tuple[int, os.stat_result]:
+        try:
+            return self._open(self._path, self._flags), os.fstat(self._descriptors[-1])
+        except OSError as error:
+            if error.errno not in RENAMED or is_local(os.path.dirname(self._path)):
+                raise
+        return self._seen_in_time()
+
+    def _seen_in_time(self) -> tuple[int, os.stat_result]:
+        """Open a file whose name a disk may not find for a moment, while another file is renamed to it."""
+        end_s, denials = time.monotonic() + RENAMED_S_MAX, 0
+        while True:
+            self.close()
+            try:
+                return self._open(self._path, self._flags), os.fstat(self._descriptors[-1])
+            except OSError as error:
+                denials = 0 if os.path.exists(self._path) else denials + 1
+                if error.errno not in RENAMED or denials == DENIALS_MIN or time.monotonic() > end_s:
+                    raise
+            if not denials:
+                time.sleep(RENAMED_PAUSE_S)
 
 
 def read_exactly(descriptor: int, start: int, end: int) -> bytes:
