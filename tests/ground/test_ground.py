@@ -10,16 +10,18 @@ from pathlib import Path
 import pytest
 
 from tests.ground.facts import Ground, create, replace
+from tests.ground.life import lived
 from tests.ground.measure import measured, verdict
 from tests.ground.page import PAGE, results, with_tables
 from tests.ground.servers import SERVERS
+from tests.simulation import model
 from tests.soak.__main__ import soak
 from tests.soak.check import Told, broken
 from tests.soak.plan import Place
 from tests.support.disks import DISKS, KERNEL_DISKS, mounted
 
 SOAK_S = 60
-SAMPLE_ROUNDS = 4
+SAMPLE_ROUNDS, SAMPLE_STEPS = 4, 60
 BY_CHANCE = {"create", "replace", "delete", "complete", "copy", "reads", "crash", "doctor"}
 """Facts of which a short run may miss what hurts."""
 nightly = [pytest.mark.slow, pytest.mark.nightly, pytest.mark.timeout(3600)]
@@ -70,6 +72,13 @@ def test_processes_that_are_killed_break_no_promise_on_a_disk(kind, _, tmp_path)
     with mounted(kind, tmp_path) as disk:
         (notes := Path(tmp_path, "notes")).mkdir()
         _soaked(Place("file", f"{disk}/data", {}, str(notes)))
+
+
+def test_a_life_on_a_disk_is_that_of_the_model(tmp_path, monkeypatch):
+    assert lived(Place("file", f"{tmp_path}/data", {}, str(tmp_path)), SAMPLE_STEPS).startswith("kept")
+    real = model.append
+    monkeypatch.setattr(model, "append", lambda *args, **how: real(*args, **how | {"data": how["data"][1:]}))
+    assert lived(Place("file", f"{tmp_path}/other", {}, str(tmp_path)), SAMPLE_STEPS).startswith("**")
 
 
 @pytest.mark.slow

@@ -29,7 +29,7 @@ class Place:
         return json.dumps(asdict(self))
 
     def open(self, **options: Any) -> Any:
-        """A filesystem of its own, with a second tier beside the first."""
+        """A filesystem of its own, with two tiers beside it."""
         return fsspec.filesystem(
             "rolling",
             target_protocol=self.protocol,
@@ -38,7 +38,7 @@ class Place:
             max_bytes=MAX_BYTES,
             inline_bytes=INLINE_BYTES,
             commit_timeout_s=COMMIT_TIMEOUT_S,
-            tiers={"cold": {"root": f"{self.root}-cold", "protocol": self.protocol}},
+            tiers={name: {"root": f"{self.root}-{name}", "protocol": self.protocol} for name in ("cold", "warm")},
             **options,
         )
 
