@@ -90,7 +90,7 @@ def test_a_disk_without_hard_links_is_refused_in_words(tmp_path, monkeypatch, co
 def fail_opens(patch: pytest.MonkeyPatch, path: str, code: int, times: int, *, is_shown: bool) -> list[str]:
     """Let a disk of FUSE not open a file so many times, and perhaps `stat` find it; the list of failed opens grows."""
     failed: list[str] = []
-    real_open, real_exists = os.open, os.path.exists
+    real_open, real_exists = system.open_file, os.path.exists
 
     def open_by_fuse(name: Any, *args: Any, **more: Any) -> int:
         if name == path and len(failed) < times:
@@ -99,7 +99,7 @@ def fail_opens(patch: pytest.MonkeyPatch, path: str, code: int, times: int, *, i
         return real_open(name, *args, **more)
 
     patch.setattr(disk, "is_local", lambda _: False)
-    patch.setattr(os, "open", open_by_fuse)
+    patch.setattr(system, "open_file", open_by_fuse)
     patch.setattr(os.path, "exists", lambda name: is_shown if name == path else real_exists(name))
     return failed
 
