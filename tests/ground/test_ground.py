@@ -60,7 +60,7 @@ def test_a_server_does_what_the_page_on_stores_says(name, _):
 
 @pytest.mark.parametrize("name", [name for name, found in results().items() if found["doctor"] == "safe"])
 @pytest.mark.parametrize("_", [pytest.param("", marks=nightly)])
-def test_no_acknowledged_byte_goes_in_silence_on_a_server_that_is_safe(name, _, tmp_path):
+def test_a_safe_server_keeps_its_promises(name, _, tmp_path):
     server = SERVERS[name]
     with server.start() as options:
         _soaked(Place(server.protocol, f"{server.new_bucket(options)}/data", options, str(tmp_path)))
@@ -74,7 +74,7 @@ def test_processes_that_are_killed_break_no_promise_on_a_disk(kind, _, tmp_path)
         _soaked(Place("file", f"{disk}/data", {}, str(notes)))
 
 
-def test_a_life_on_a_disk_is_that_of_the_model(tmp_path, monkeypatch):
+def test_a_life_is_that_of_the_model(tmp_path, monkeypatch):
     assert lived(Place("file", f"{tmp_path}/data", {}, str(tmp_path)), SAMPLE_STEPS).startswith("kept")
     real = model.append
     monkeypatch.setattr(model, "append", lambda *args, **how: real(*args, **how | {"data": how["data"][1:]}))

@@ -106,7 +106,7 @@ def fail_opens(patch: pytest.MonkeyPatch, path: str, code: int, times: int, *, i
 
 @pytest.mark.parametrize("code", [errno.ENOENT, errno.ESTALE])
 @pytest.mark.parametrize(("times", "is_shown"), [(7, True), (2, False)])
-def test_a_name_that_is_missing_beside_a_rename_is_opened_again(tmp_path, monkeypatch, code, times, is_shown):
+def test_a_missed_name_is_opened_again(tmp_path, monkeypatch, code, times, is_shown):
     fs = RollingFileSystem("file", sync=False, skip_instance_cache=True)
     fs.pipe_file(log := f"{tmp_path}/log", b"log")
     for look in (lambda: fs.ls(str(tmp_path), detail=False) == [log], lambda: fs.cat_file(log) == b"log"):
@@ -116,7 +116,7 @@ def test_a_name_that_is_missing_beside_a_rename_is_opened_again(tmp_path, monkey
         assert len(failed) == times
 
 
-def test_a_file_that_is_missing_is_soon_known_to_be(tmp_path, monkeypatch):
+def test_a_missing_file_is_soon_believed(tmp_path, monkeypatch):
     failed = fail_opens(monkeypatch, path := f"{tmp_path}/file", errno.ENOENT, 99, is_shown=False)
     monkeypatch.setattr(disk.time, "sleep", lambda _: pytest.fail("it waits"))
     with pytest.raises(FileNotFoundError), disk.opened(path):
