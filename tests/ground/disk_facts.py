@@ -6,17 +6,18 @@ import errno
 import fcntl
 import os
 import signal
+import struct
 import threading
 from collections.abc import Callable
 from pathlib import Path
 
 from rollingfs import RollingFileSystem
-from rollingfs.backend.local.linux import OFD_SETLK, lock_request
 from rollingfs.format import names
 
 RACERS, ROUNDS = 16, 30
 REPLACES, READERS = 2000, 2
 BODY_BYTES = 4096
+WHOLE_FILE = struct.pack("hhqqi0q", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
 IN_PLACE, REPLACED = "in place", "replaced"
 
 
@@ -120,7 +121,7 @@ def locks(folder: Path) -> str:
 def _takes(descriptor: int) -> bool:
     """Whether a lock of a whole file is given at once."""
     try:
-        fcntl.fcntl(descriptor, OFD_SETLK, lock_request(fcntl.F_WRLCK))
+        fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, WHOLE_FILE)
     except (BlockingIOError, PermissionError):
         return False
     return True

@@ -107,7 +107,7 @@ class Life:
         try:
             after, expected = call.apply(before)
         except Refused as refused:
-            is_right = type(error) in refused.errors or (error is None and None in call.may_also)
+            is_right = isinstance(error, tuple(refused.errors)) or (error is None and None in call.may_also)
             after, expected = before, None
         else:
             is_right = error is None and expected in (None, value)
