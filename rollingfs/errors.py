@@ -1,7 +1,7 @@
 """The errors of rollingfs: a shallow tree under `RollingError`.
 
-A missing segment raises the builtin `FileNotFoundError`, an existing one `FileExistsError`. Every other error derives
-from `RollingError`, which is an `OSError`, because users of fsspec handle builtin errors.
+A missing segment raises the builtin `FileNotFoundError`, an existing segment `FileExistsError`. Every other error is
+a `RollingError`, which is an `OSError`, because users of fsspec handle builtin errors.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ class LostCommitError(UnsafeBackendError):
     Attributes
     ----------
     start, end : int
-        The offsets of the bytes that are gone; equal if the commit had none.
+        The offsets of the bytes that are gone; equal if the commit had no bytes.
     data : bytes or None
         These bytes, where the client still has them: append them to a safe store.
     """

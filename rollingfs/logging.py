@@ -42,10 +42,10 @@ _is_committing: ContextVar[bool] = ContextVar("rollingfs_handler_is_committing",
 
 
 class RollingHandler(logging.Handler):
-    """A handler that appends records to a segment, with one commit for all records of an interval.
+    """A handler that appends records to a segment, with a single commit for all records of an interval.
 
-    Many processes may log to one segment: records never mix, and readers (``rollingfs tail -f``) see them as they are
-    committed. `emit` only queues a record. A thread of the handler commits. A handler that is made on the main thread
+    Many processes may log to the same segment: records never mix, and readers (``rollingfs tail -f``) see them once
+    committed. `emit` queues a record. A thread of the handler commits. A handler that is made on the main thread
     writes what waits at SIGTERM as well, unless the process handles or ignores that signal itself.
 
     Parameters
@@ -54,7 +54,7 @@ class RollingHandler(logging.Handler):
         The segment, as ``"rolling::s3://bucket/logs/app"``; with `fs`, a path of that filesystem. The handler creates
         a missing segment.
     fs
-        The filesystem to use instead of the one that `url` names.
+        The filesystem to use instead of the filesystem that `url` names.
     storage_options
         Options of the filesystem that `url` names.
     append_via
@@ -62,7 +62,7 @@ class RollingHandler(logging.Handler):
     interval
         Seconds from a queued record to its commit (or text like ``"2s"``).
     queue_bytes
-        How many bytes of formatted records may wait (or text like ``"8MiB"``).
+        Maximum bytes of formatted records that wait (or text like ``"8MiB"``).
     block_s
         For how many seconds `emit` waits for room in a full queue, before the record is lost.
     close_s
@@ -76,14 +76,14 @@ class RollingHandler(logging.Handler):
     ----------
     lost : int
         The number of records that were not written, for example because the segment is sealed. The next commit writes
-        a line that says so; without a next commit, standard error says so when the handler closes.
+        a line with the count; without a next commit, standard error gets the count when the handler closes.
     unknown : int
         The number of records whose commit the store never confirmed; the handler does not repeat them.
 
     Raises
     ------
     ValueError
-        The URL is not one of rollingfs, or a number is out of range.
+        The URL is not a URL of rollingfs, or a number is out of range.
     """
 
     terminator = "\n"
@@ -131,13 +131,13 @@ class RollingHandler(logging.Handler):
         self._committing: list[bytes] = []
         self._bytes = 0
         self._queued = self._done = 0
-        """How many records were queued, and how many outcomes are known."""
+        """Queued records, and known outcomes."""
         self._end_left_s = self.close_s
-        """How long the end of the program may wait for commits, in its two steps together."""
+        """Longest wait for commits at the end of the program, in its two steps together."""
         self._end_s: float | None = None
         """When the second step stops waiting, by the monotonic clock."""
         self._until_s: float | None = None
-        """When a closed handler that nobody waited for stops its tries, by the monotonic clock."""
+        """When a closed handler without a waiting caller stops its tries, by the monotonic clock."""
         self._formatting = threading.RLock()
         self._thread: threading.Thread | None = None
         self._is_hurried = self._has_appended = False
@@ -228,7 +228,7 @@ class RollingHandler(logging.Handler):
             context.run(self._commit)
 
     def close(self) -> None:
-        """Commit the queued records, and stop. What cannot be committed in `close_s` seconds is lost, and is told."""
+        """Commit the queued records, and stop. Records not committed in `close_s` seconds are lost, and reported."""
         if self._process == os.getpid() and not self._is_closed:
             self.flush()
             with self._changed:
@@ -239,7 +239,7 @@ class RollingHandler(logging.Handler):
         super().close()
 
     def _drop(self, why: str) -> None:
-        """Give up the records that wait, and tell of them."""
+        """Give up the records that wait, and report them."""
         with self._changed:
             why = str(self._failure or why)
             self._lose(len(self._queue), why)
@@ -257,7 +257,7 @@ class RollingHandler(logging.Handler):
         self._end_left_s = max(0.0, self._end_left_s - (time.monotonic() - began_s))
 
     def sigterm_comes(self) -> None:
-        """Commit what is queued, and tell of what cannot be committed, because SIGTERM ends the process."""
+        """Commit the queued records, and report the lost ones, because SIGTERM ends the process."""
         if self._process == os.getpid():
             self._flush(self.close_s)
             self._drop("SIGTERM ended the process before the commit ended")
@@ -390,7 +390,7 @@ class RollingHandler(logging.Handler):
 
 
 def _is_final(error: Exception) -> bool:
-    """Whether a repetition is in vain; nothing was written."""
+    """Return whether a repetition is in vain; no byte was written."""
     return isinstance(error, FINAL) or (isinstance(error, OSError) and error.errno == errno.ENOTSUP)
 
 

@@ -198,7 +198,7 @@ class OffloadPolicy:
     Parameters
     ----------
     tier
-        The alias of one of the filesystem's `tiers`; ``""`` to move no chunk, in spite of all other levels.
+        An alias among the filesystem's `tiers`; ``""`` to move no chunk, in spite of all other levels.
     after_bytes, after_age
         A chunk moves when this many newer bytes are after it (or text like ``"64MiB"``), or when it is older than
         this many seconds (or text like ``"7d"``). Either is enough; without both, all chunks move.
