@@ -1,19 +1,32 @@
 """Measure servers and write the table of docs/stores.md: `python -m tests.ground [--page] [NAME...]`."""
 
 import argparse
+import tempfile
+from pathlib import Path
 
 import pytest
 
+from tests.ground.disks import measured_disk
 from tests.ground.measure import measured
-from tests.ground.page import recorded, write_page
+from tests.ground.page import record_disk, recorded, write_page
 from tests.ground.servers import SERVERS
+from tests.support.disks import DISKS, KERNEL_DISKS
+
+SOAK_S = 20.0
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.ground", description=__doc__)
     parser.add_argument("names", nargs="*", help="servers; all by default", metavar="NAME")
     parser.add_argument("--page", action="store_true", help="measure nothing")
+    parser.add_argument("--disks", action="store_true", help="measure disks, not servers")
     given = parser.parse_args()
+    if given.disks:
+        for kind in given.names or [*KERNEL_DISKS, *DISKS]:
+            with tempfile.TemporaryDirectory() as folder:
+                record_disk(kind, measured_disk(kind, Path(folder), SOAK_S))
+        write_page()
+        return
     for name in [] if given.page else given.names or SERVERS:
         try:
             recorded(name, found := measured(SERVERS[name]))

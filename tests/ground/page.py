@@ -1,4 +1,4 @@
-"""The table of docs/stores.md, written from what was found and stored in `results.json`."""
+"""The tables of docs/stores.md, written from what was found and stored in `results.json` and `disks.json`."""
 
 import datetime
 import json
@@ -11,6 +11,9 @@ from tests.support.pages import with_block
 RESULTS = Path(__file__).parent / "results.json"
 PAGE = Path(__file__).parents[2] / "docs" / "stores.md"
 MARK = "made by python -m tests.ground"
+DISK_RESULTS = Path(__file__).parent / "disks.json"
+DISK_MARK = "disks, made by python -m tests.ground --disks"
+DISK_COLUMNS = ("version", "link", "rename", "locks", "append", "doctor", "life", "kill -9", "day")
 FACTS = (
     "create",
     "replace",
@@ -27,6 +30,8 @@ FACTS = (
 )
 SHORT = {
     r"^one wins \(\d+\)$|^holds$|^as S3$|^whole \(\d+\)$|^safe$|^(new|old) \(.*$|^MD5, equal for equal bytes$": "✓",
+    r"^hold$|^kept \(\d+\)$": "✓",
+    r"^\*\*(\d+) of (\d+) ([a-z, ]+)\*\*$": r"**\1/\2 \3**",
     r"^\*\*ignored\*\*$|^refused$": "**✗**",
     r"\*\*several win\*\* \((\d+) of (\d+)\)": r"**\1/\2**",
     r"\*\*takes a newer file\*\* \((\d+) of (\d+)\)": r"**\1/\2**",
@@ -70,9 +75,28 @@ def rendered(found: Results) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
+def disk_results() -> Results:
+    """What was found of each disk, with the day."""
+    return dict(json.loads(DISK_RESULTS.read_text()))
+
+
+def record_disk(kind: str, found: dict[str, str]) -> None:
+    """Store what was found of a disk today."""
+    known = disk_results() | {kind: found | {"day": datetime.datetime.now(datetime.UTC).date().isoformat()}}
+    DISK_RESULTS.write_text(json.dumps(known, indent=1, ensure_ascii=False, sort_keys=True) + "\n")
+
+
+def rendered_disks(found: Results) -> str:
+    """Return the table of disks in Markdown."""
+    rows = [[kind, *(short(one[column]) for column in DISK_COLUMNS)] for kind, one in found.items()]
+    lines = [["disk", *DISK_COLUMNS], ["---"] * (1 + len(DISK_COLUMNS)), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
 def with_tables(page: str) -> str:
-    """Return the page with a new table between the marks."""
-    return with_block(page, MARK, rendered(results()) + "\n")
+    """Return the page with new tables between the marks."""
+    page = with_block(page, MARK, rendered(results()) + "\n")
+    return with_block(page, DISK_MARK, rendered_disks(disk_results()) + "\n")
 
 
 def write_page() -> None:
