@@ -38,6 +38,10 @@ class Table:
         place = self._place(nth)
         return int(struct.unpack_from(form, self.data, place)[0]) if place else default
 
+    def has(self, nth: int) -> bool:
+        """Return whether a field is there."""
+        return bool(self._place(nth))
+
     def table(self, nth: int) -> Table:
         """Return the table in a field that is there."""
         return self._at(self._place(nth))

@@ -14,6 +14,9 @@ from rollingfs.format.transitions import Guard, MarksFullError, check, create, t
 
 # -- sources -------------------------------------------------------------------------------------------------
 
+PARQUET, ARROW_STREAM = "parquet", "arrow-stream"
+"""Formats whose files a concat makes one file of."""
+
 
 def with_tiers(header: Header, tiers: Iterable[Tier]) -> Header:
     """Add the lines of tiers that entries of other segments name; a tier that has a line keeps it.

@@ -99,10 +99,9 @@ def overlapping(entries: Sequence[Entry], start: int, end: int) -> Sequence[Entr
     return entries[first:last]
 
 
-def transplant(entries: Sequence[Entry], start: int, source: str, target: str) -> list[Entry]:
-    """Return a source's retained entries as a target's: clipped, with new references."""
-    kept = [entry for entry in entries if entry.end > start]
-    return [_rebase(clip(entry, start, entry.end), source, target) for entry in kept]
+def transplant(entries: Sequence[Entry], start: int, end: int, source: str, target: str) -> list[Entry]:
+    """Return a source's entries within ``[start, end)`` as a target's: clipped, with new references."""
+    return [_rebase(clip(entry, start, end), source, target) for entry in overlapping(entries, start, end)]
 
 
 def _rebase(entry: Entry, source: str, target: str) -> Entry:

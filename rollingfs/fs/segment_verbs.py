@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from rollingfs.commit.chunk_files import Staged
 from rollingfs.errors import NoSegmentError
+from rollingfs.format.merging import ARROW_STREAM, PARQUET
 from rollingfs.format.transitions import MISSING, NO_GUARD
 from rollingfs.fs import arguments
 from rollingfs.fs.arguments import Attrs
@@ -23,8 +24,6 @@ from rollingfs.segment.verbs.append import append as append_segment
 from rollingfs.segment.verbs.change import acquire as acquire_segment, release as release_segment, seal as seal_segment
 from rollingfs.segment.verbs.create import create as create_segment, overwrite as overwrite_segment
 from rollingfs.write.ingest import Data, Intake
-
-PARQUET = "parquet"
 
 
 class Bound(Protocol):
@@ -203,6 +202,8 @@ async def concat(
     as_format
         ``"parquet"`` makes a single Parquet file of the target, which may be empty, and the sources: the same commit
         puts a footer after them that names all of their row groups. All must have the same columns. No row group moves.
+        ``"arrow-stream"`` makes a single Arrow IPC stream of them: the schemas of all streams but the first, and all
+        end marks, are left out. All must have the same schema. No row moves.
     create
         Make the target if it is not there, in the commit of the first sources: a concat that is refused leaves no
         target.
@@ -226,7 +227,10 @@ async def concat(
         The target or a source is a file of a format that does not join, or text without a line feed at its end;
         no byte was joined. A single whole file joins an empty target.
     MalformedFooterError
-        With `as_format`: the target or a source is not Parquet, or they have different columns; no byte was joined.
+        With ``"parquet"``: the target or a source is not Parquet, or they have different columns; no byte was joined.
+    MalformedStreamError
+        With ``"arrow-stream"``: the target or a source is no Arrow stream, or they have different schemas, or the end
+        mark is in the target; no byte was joined.
     ValueError
         The target is among the sources, or a source comes twice.
     """
@@ -237,9 +241,10 @@ async def concat(
     arguments.check_attrs(at.path, expected_attrs, "expected_attrs")
     arguments.check_attrs(at.path, attrs)
     arguments.check_switches(as_bytes=as_bytes, create=create, newline=newline)
-    if as_format not in (None, PARQUET) or (as_format and as_bytes):
+    if as_format not in (None, PARQUET, ARROW_STREAM) or (as_format and as_bytes):
         raise ValueError(
-            f"{at.path}: as_format is {as_format!r}: it must be {PARQUET!r}, and without as_bytes; nothing was changed"
+            f"{at.path}: as_format is {as_format!r}: it must be {PARQUET!r} or {ARROW_STREAM!r}, and without as_bytes; "
+            "nothing was changed"
         )
     if newline and (as_bytes or as_format):
         raise ValueError(f"{at.path}: newline=True goes with neither as_bytes nor as_format; nothing was changed")
@@ -259,7 +264,7 @@ async def concat(
         guard=guard,
         meant=meant,
         as_bytes=as_bytes,
-        as_parquet=as_format == PARQUET,
+        as_format=as_format,
         newline=newline,
         create=create,
     )

@@ -113,8 +113,9 @@ def test_transplanted_entries_name_the_same_bytes_from_the_target(entries, data,
     if source.startswith("/") != target.startswith("/"):
         return  # two stores
     start = data.draw(st.integers(entries[0].start, entries[-1].end - 1))
-    moved = placement.transplant(entries, start, source, target)
-    expected = {at: byte for at, byte in absolute_bytes(entries, source).items() if at >= start}
+    end = data.draw(st.integers(start, entries[-1].end))
+    moved = placement.transplant(entries, start, end, source, target)
+    expected = {at: byte for at, byte in absolute_bytes(entries, source).items() if start <= at < end}
     assert absolute_bytes(moved, target) == expected
     for entry in moved:
         names.check_reference(entry.file)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -18,14 +18,18 @@ from rollingfs.commit.attempt import Attempt
 from rollingfs.commit.header_cache import NOTHING, Loaded
 from rollingfs.errors import AppendInterrupted, RollingError, interrupted, partly
 from rollingfs.format import merging, names, placement, tokens, transitions
+from rollingfs.format.arrow_stream import MalformedStreamError
+from rollingfs.format.drops import is_own, with_hints
 from rollingfs.format.header import MARKS_MAX, Header
 from rollingfs.format.joins import LINE_FEED
+from rollingfs.format.merging import ARROW_STREAM, PARQUET
 from rollingfs.format.placement import Item
 from rollingfs.format.transitions import NO_GUARD, Guard
 from rollingfs.read.revalidate import OUTDATED
 from rollingfs.read.snapshot import Snapshot
 from rollingfs.segment.at import At
 from rollingfs.segment.files.adopt import adopt
+from rollingfs.segment.files.arrow_joins import ArrowJoins
 from rollingfs.segment.files.join_looks import JoinLooks, seen
 from rollingfs.segment.files.moves import Marked, MarkLostError, frozen_headers, move
 from rollingfs.write.append_to_header import grow
@@ -35,6 +39,8 @@ logger = logging.getLogger("rollingfs")
 
 BATCH_PATH_BYTES_MAX = 24 * 1024
 """Maximum bytes of source names in the marks of one commit."""
+Joins = JoinLooks | ArrowJoins | str | None
+"""How a concat joins: by looks at both ends, as Arrow streams, as Parquet, as bytes."""
 
 
 async def concat(
@@ -46,7 +52,7 @@ async def concat(
     guard: Guard = NO_GUARD,
     meant: Mapping[str, str | None] | None = None,
     as_bytes: bool = True,
-    as_parquet: bool = False,
+    as_format: str | None = None,
     newline: bool = False,
     create: bool = False,
     sealed: bool = True,
@@ -63,8 +69,9 @@ async def concat(
     as_bytes
         Join bytes, whatever they are. Otherwise files of formats that do not join are refused, and so is text
         without a line feed at the end of each part but the last.
-    as_parquet
-        Put a footer behind the sources of each commit that makes one Parquet file of them and the target.
+    as_format
+        `PARQUET`: put a footer behind the sources of each commit that makes one Parquet file of them and the
+        target. `ARROW_STREAM`: leave out the schemas of all streams but the first, and all end marks.
     newline
         Add that line feed.
     create
@@ -85,7 +92,9 @@ async def concat(
         The target or a source is a Parquet file, a zip, or of another such format, or text without its last line
         feed.
     MalformedFooterError
-        With `as_parquet`: the target or a source is not Parquet, or they have different columns.
+        With `PARQUET`: the target or a source is not Parquet, or they have different columns.
+    MalformedStreamError
+        With `ARROW_STREAM`: the target or a source is no Arrow stream, or they have different schemas.
     FileNotFoundError
         The target or a source is missing.
     SegmentNotSealedError
@@ -99,19 +108,19 @@ async def concat(
     if len(set(sources)) != len(sources):
         raise ValueError(f"{target}: a source comes twice; each can be given away only once; nothing was changed")
     transitions.check_attrs(attrs or {}, target)
-    looks = None if as_bytes or as_parquet else JoinLooks(at, adds_line_feeds=newline)
-    if looks is not None:  # before the marks
-        await looks.first(target, sources)
     batches = _batches(target, sources)
-    if as_parquet and len(batches) > 1:  # all are looked at before any is joined
+    if as_format == PARQUET and len(batches) > 1:  # all are looked at before any is joined
         await seen(at, sources, partial(one_footer, at.fetcher))
+    joins: Joins = None if as_bytes else JoinLooks(at, adds_line_feeds=newline)
+    if as_format is not None:
+        joins = ArrowJoins(at) if as_format == ARROW_STREAM else PARQUET
+    if isinstance(joins, JoinLooks | ArrowJoins):  # before the marks
+        await joins.first(target, sources)
     offset = -1
     for index, batch in enumerate(batches):
         last = attrs if index == len(batches) - 1 else None
         try:
-            begins, segment = await _concat(
-                at, target, batch, last or {}, guard, meant or {}, as_parquet, create, sealed, looks
-            )
+            begins, segment = await _concat(at, target, batch, last or {}, guard, meant or {}, create, sealed, joins)
         except AppendInterrupted as interrupt:
             if index == {"not committed": 0, "committed": len(batches) - 1}.get(interrupt.outcome):
                 raise
@@ -132,10 +141,9 @@ async def _concat(
     attrs: Mapping[str, str | None],
     guard: Guard,
     meant: Mapping[str, str | None],
-    as_parquet: bool,
     create: bool,
     sealed: bool,
-    looks: JoinLooks | None,
+    joins: Joins,
 ) -> tuple[int, str]:
     """One commit; returns where the sources begin, and the incarnation of the target."""
     offset, fresh = -1, str(uuid.uuid4())
@@ -156,21 +164,18 @@ async def _concat(
         offset = found.length
         views = [Snapshot(path, header, None) for path, header in zip([target, *paths], [found, *frozen], strict=True)]
         try:
-            open_ended = [] if looks is None else await looks.again(views)
-            footer = await one_footer(at.fetcher, views) if as_parquet else None
+            items, before = await _items(at, views, joins)
         except OUTDATED as error:  # of the target alone: the sources are marked
             raise MarkLostError(f"{target} has changed since its header was read: {error}") from error
-        items: list[Item] = [LINE_FEED] if target in open_ended else []
-        for path, header in zip(paths, frozen, strict=True):
-            items += [*_items(path, header, target), *([LINE_FEED] if path in open_ended else [])]
-        items += [footer] if footer else []
-        offset += target in open_ended
+        offset += before
         lines = [moved_lines(at.backend, one.tiers, path, target) for path, one in zip(paths, frozen, strict=True)]
         found = merging.with_tiers(found, chain.from_iterable(lines))
         grown = await grow(found, items, attempt.files, joint=True)
         modified_ms = max((header.modified_ms for header in frozen), default=0)
         grown = merging.with_merged(grown, marks, modified_ms)
         grown = merging.with_waiting(grown, target, zip(paths, frozen, strict=True), at.now_ms())
+        if isinstance(joins, ArrowJoins):
+            grown = await _hinted(at, grown, target, views[1:])
         return transitions.with_attrs(grown, attrs, target)
 
     is_bound = guard.segment is not None or guard.epoch is not None
@@ -219,10 +224,55 @@ async def _target(at: At, target: str, guard: Guard, fresh: str | None) -> str:
             await at.commits.merges.resolve(target, merge.header)
 
 
-def _items(path: str, frozen: Header, target: str) -> list[Item]:
-    """A source's retained bytes as items of the target."""
-    items: list[Item] = list(placement.transplant(frozen.entries, frozen.start, path, target))
-    return [*items, frozen.tail] if frozen.tail else items
+async def _items(at: At, views: Sequence[Snapshot], joins: Joins) -> tuple[list[Item], int]:
+    """Return what the sources, all but the first view, add to the target; and the bytes before the first of them."""
+    target, *sources = views
+    if isinstance(joins, ArrowJoins):
+        ranges = await joins.again(target, sources)
+        items = [one for view, places in zip(sources, ranges, strict=True) for one in _parts(view, target, places)]
+        _check_once(items, target.path)
+        return items, 0
+    open_ended = await joins.again(views) if isinstance(joins, JoinLooks) else []
+    footer = await one_footer(at.fetcher, views) if joins == PARQUET else b""
+    items = [LINE_FEED] if target.path in open_ended else []
+    for view in sources:
+        items += _parts(view, target, [(view.start, view.length)])
+        items += [LINE_FEED] if view.path in open_ended else []
+    return [*items, *([footer] if footer else [])], int(target.path in open_ended)
+
+
+def _parts(view: Snapshot, target: Snapshot, ranges: Sequence[tuple[int, int]]) -> Iterator[Item]:
+    """Yield ranges of a source's retained bytes as items of the target."""
+    header = view.header
+    assert header is not None  # it is marked
+    for start, end in ranges:
+        yield from placement.transplant(header.entries, start, end, view.path, target.path)
+        if end > header.tail_start:
+            yield header.tail[max(start - header.tail_start, 0) : end - header.tail_start]
+
+
+def _check_once(items: Sequence[Item], target: str) -> None:
+    """Refuse two entries of a file in the target's own folder: it would delete the file with the first of them.
+
+    Raises
+    ------
+    MalformedStreamError
+        Nothing was joined.
+    """
+    own = [item.file for item in items if not isinstance(item, bytes) and is_own(item.file)]
+    if len(own) > len({*own}):
+        raise MalformedStreamError(
+            f"{target}: a file of its own folder holds several streams of a source; nothing was joined. Join to "
+            "another name"
+        )
+
+
+async def _hinted(at: At, header: Header, target: str, sources: Sequence[Snapshot]) -> Header:
+    """Note in a target the folders of sources of which no entry is left: collection looks there."""
+    named = await at.pages.hints(target, header.entries)
+    headers = [(view.path, view.header) for view in sources if view.header is not None]
+    found = [hint for path, source in headers for hint in await at.pages.hints(path, source.entries, target)]
+    return with_hints(header, sorted({*found} - {*named}), at.now_ms())
 
 
 def _batches(target: str, sources: Sequence[str]) -> list[list[str]]:

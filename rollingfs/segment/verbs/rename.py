@@ -75,7 +75,7 @@ async def _renamed(at: At, base: Loaded, attempt: Attempt, marked: Marked, *, ov
     await _check_taken(at, target, base, overwrite=overwrite)
     (frozen,) = await frozen_headers(at, base, marked)
     adopted = await _plain(at, target, base, overwrite=overwrite) or (base.header.adopted if base.header else None)
-    entries = placement.transplant(frozen.entries, frozen.start, path, target)
+    entries = placement.transplant(frozen.entries, frozen.start, frozen.length, path, target)
     lines = moved_lines(at.backend, frozen.tiers, path, target)
     source_header = replace(frozen, tiers=lines)
     found = merging.renamed(source_header, entries, base.header, source.mark, marked.incarnation, adopted, now_ms)

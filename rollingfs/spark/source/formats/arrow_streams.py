@@ -14,10 +14,17 @@ from typing import ClassVar
 
 import pyarrow as pa
 
-from rollingfs.errors import RollingError
-from rollingfs.format.flatbuffer import Table
+from rollingfs.format.arrow_stream import (
+    CONTINUATION,
+    DICTIONARY,
+    END,
+    PREFIX_BYTES,
+    SCHEMA,
+    MalformedStreamError,
+    Message,
+    parse,
+)
 from rollingfs.parquet.encoding import OutputBuffer, gathered
-from rollingfs.runtime.values import value_class
 from rollingfs.spark.source.formats.contract import Format, Located, ReadOptions
 from rollingfs.spark.source.formats.lines import Read, Window
 from rollingfs.spark.source.partitions import Extent, Range
@@ -28,26 +35,9 @@ WINDOW_BYTES = 64 * 1024
 BATCH_BYTES = 8 * 1024 * 1024
 """Size of the record batches into which rows are gathered before they are written."""
 
-SCHEMA, DICTIONARY = 1, 2
-END = 0
-_CONTINUATION = b"\xff\xff\xff\xff"
-_PREFIX_BYTES = 8
 _FILE_HEAD = b"ARROW1\0\0"
 _FILE_TAIL = b"ARROW1"
 _FILE_TAIL_BYTES = 4 + len(_FILE_TAIL)
-
-
-class MalformedStreamError(RollingError, ValueError):
-    """The bytes are no Arrow IPC stream; the message has the details."""
-
-
-@value_class
-class Message:
-    """A whole message."""
-
-    kind: int
-    start: int
-    end: int
 
 
 Stream = list[Message]
@@ -85,21 +75,21 @@ def messages(read: Read, extent: Extent) -> Iterator[Message]:
     position = extent.start
     is_file = window(position, position + len(_FILE_HEAD)) == _FILE_HEAD
     position += len(_FILE_HEAD) if is_file else 0
-    while position + _PREFIX_BYTES <= extent.end:
-        prefix = window(position, position + _PREFIX_BYTES)
-        if prefix[:4] != _CONTINUATION:
+    while position + PREFIX_BYTES <= extent.end:
+        prefix = window(position, position + PREFIX_BYTES)
+        if prefix[:4] != CONTINUATION:
             raise _malformed(extent, position, "no message begins there")
         [size] = struct.unpack("<i", prefix[4:])
         if size == 0:
-            yield Message(END, position, position + _PREFIX_BYTES)
-            position += _PREFIX_BYTES
+            yield Message(END, position, position + PREFIX_BYTES)
+            position += PREFIX_BYTES
             if is_file and _is_footer(window, position, extent.end):
                 return
             continue
-        body = position + _PREFIX_BYTES + size
+        body = position + PREFIX_BYTES + size
         if size < 0 or body > extent.end:
             return
-        kind, length = _parse(window(position + _PREFIX_BYTES, body))
+        kind, length = parse(window(position + PREFIX_BYTES, body))
         if body + length > extent.end:
             return
         yield Message(kind, position, body + length)
@@ -113,12 +103,6 @@ def _is_footer(window: Window, position: int, end: int) -> bool:
     tail = window(end - _FILE_TAIL_BYTES, end)
     [size] = struct.unpack("<i", tail[:4])
     return bool(tail[4:] == _FILE_TAIL and position + size + _FILE_TAIL_BYTES == end)
-
-
-def _parse(metadata: bytes | memoryview) -> tuple[int, int]:
-    """Return the kind of a message and the length of its body, by its flatbuffer."""
-    message = Table.root(metadata)
-    return message.number(1, "<B"), message.number(3, "<q")
 
 
 def _malformed(extent: Extent, position: int, why: str) -> MalformedStreamError:

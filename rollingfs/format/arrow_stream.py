@@ -1,0 +1,156 @@
+"""Places of the messages of Arrow IPC streams. Pure.
+
+A stream is a schema, record batches and dictionaries, and an end mark, which may be missing. A segment may hold several
+streams.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator
+
+from rollingfs.errors import RollingError
+from rollingfs.format.flatbuffer import Table
+from rollingfs.runtime.values import value_class
+
+SCHEMA, DICTIONARY = 1, 2
+END = 0
+"""Kinds of messages. The end mark is no message, but is taken for one."""
+CONTINUATION, PREFIX_BYTES = b"\xff\xff\xff\xff", 8
+"""Each message begins with this mark, and the size of its metadata."""
+END_MARK = CONTINUATION + bytes(4)
+_HEADER, _BODY_BYTES = 2, 3
+_ENDIANNESS, _FIELDS = 0, 1
+_DICTIONARY, _CHILDREN = 4, 5
+
+
+class MalformedStreamError(RollingError, ValueError):
+    """The bytes are no Arrow IPC stream, or of another schema; the message has the details."""
+
+
+Range = tuple[int, int]
+"""Start and end, in segment offsets."""
+
+
+@value_class
+class Message:
+    """A whole message."""
+
+    kind: int
+    start: int
+    end: int
+
+
+@value_class
+class Layout:
+    """Places of the streams of a segment."""
+
+    schemas: tuple[Range, ...]
+    rows: tuple[Range, ...]
+    """Runs of record batches and dictionaries."""
+    is_ended: bool
+    """An end mark is last."""
+
+
+def parse(metadata: bytes | memoryview) -> tuple[int, int]:
+    """Return the kind of a message and the length of its body, by its flatbuffer."""
+    message = Table.root(metadata)
+    return message.number(1, "<B"), message.number(_BODY_BYTES, "<q")
+
+
+def messages_in(block: bytes, start: int, end: int) -> tuple[list[Message], int]:
+    """Return the messages whose metadata is in a block, and the bytes that the next block must have.
+
+    Parameters
+    ----------
+    start
+        The offset of the block, at which a message begins.
+    end
+        The end of all bytes.
+
+    Raises
+    ------
+    MalformedStreamError
+        No message begins there, or a message is not whole.
+    """
+    found: list[Message] = []
+    at = 0
+    while at < len(block):
+        place, prefix = start + at, block[at : at + PREFIX_BYTES]
+        if place + PREFIX_BYTES > end or not CONTINUATION.startswith(prefix[:4]):
+            raise MalformedStreamError(f"no Arrow message begins at offset {place}")
+        if len(prefix) < PREFIX_BYTES:
+            return found, PREFIX_BYTES
+        [size] = struct.unpack("<i", prefix[4:])
+        metadata = block[at + PREFIX_BYTES : at + PREFIX_BYTES + size] if size > 0 else b""
+        if len(metadata) < size and place + PREFIX_BYTES + size <= end:
+            return found, PREFIX_BYTES + size
+        try:
+            kind, body_bytes = parse(metadata) if size else (END, 0)
+        except (struct.error, IndexError) as error:
+            raise MalformedStreamError(f"the Arrow message at offset {place} is damaged") from error
+        message = Message(kind, place, place + PREFIX_BYTES + size + body_bytes)
+        if size < 0 or body_bytes < 0 or message.end > end:
+            raise MalformedStreamError(f"the Arrow message at offset {place} is not whole")
+        found.append(message)
+        at = message.end - start
+    return found, PREFIX_BYTES
+
+
+def layout(messages: Iterable[Message]) -> Layout:
+    """Return the places of the streams that messages make.
+
+    Raises
+    ------
+    MalformedStreamError
+        A stream begins without a schema.
+    """
+    schemas: list[Range] = []
+    rows: list[Range] = []
+    last = END
+    for message in messages:
+        if message.kind == SCHEMA:
+            schemas.append((message.start, message.end))
+        elif message.kind != END and last == END:
+            raise MalformedStreamError(f"the Arrow stream at offset {message.start} begins without a schema")
+        elif message.kind != END:
+            rows.append((message.start, message.end))
+        last = message.kind
+    return Layout((*schemas,), joined(rows), last == END)
+
+
+def joined(ranges: Iterable[Range]) -> tuple[Range, ...]:
+    """Return ranges, of which neighbours are one."""
+    found: list[Range] = []
+    for start, end in ranges:
+        start = found.pop()[0] if found and found[-1][1] == start else start
+        found.append((start, end))
+    return (*found,)
+
+
+def is_same_schema(first: bytes, other: bytes) -> bool:
+    """Return whether rows of two streams are those of one, by the messages of their schemas.
+
+    Arrow decides if the bytes differ, as where two programs wrote them; without pyarrow they count as different.
+    """
+    if first == other:
+        return True
+    try:
+        import pyarrow as pa
+    except ImportError:
+        return False
+    known, found = (pa.ipc.read_schema(pa.py_buffer(message)) for message in (first, other))
+    return bool(known.equals(found)) and dictionary_ids(first) == dictionary_ids(other)
+
+
+def dictionary_ids(message: bytes) -> list[int]:
+    """Return the ids by which dictionaries name their columns, after the order of bytes; of a schema's message."""
+    schema = Table.root(message[PREFIX_BYTES:]).table(_HEADER)
+
+    def ids(fields: list[Table]) -> Iterator[int]:
+        for field in fields:
+            if field.has(_DICTIONARY):
+                yield field.table(_DICTIONARY).number(0, "<q")
+            yield from ids(field.tables(_CHILDREN))
+
+    return [schema.number(_ENDIANNESS, "<h"), *ids(schema.tables(_FIELDS))]
