@@ -1,4 +1,4 @@
-"""Arrow streams that grow: each append adds record batches, so that a segment stays one Arrow IPC stream.
+"""Arrow streams that grow: each append adds record batches, so that a segment stays a single Arrow IPC stream.
 
 In: Arrow tables, DataFrames. Out: a commit. Must not be here: readers, for which a segment is any other Arrow stream.
 The end mark of the format is left out, because readers stop there. They take the end of the file for it.
@@ -53,13 +53,13 @@ _known: OrderedDict[tuple[str, int], _Known] = OrderedDict()
 def append(fs: RollingFileSystem, path: str, table: Any, *, compression: str | None = None) -> int:
     """Append rows to an Arrow IPC stream, or make it, in a single commit.
 
-    Any number of processes may append to a stream, which has a single schema: that of the append which made it. An
+    Any number of processes may append to a stream, which has a single schema, from the append which made it. An
     append brings the dictionaries of its columns, which replace those before, as the format allows.
 
     Parameters
     ----------
     path
-        A segment that is missing or empty, or holds one Arrow stream without its end mark.
+        A segment that is missing or empty, or holds an Arrow stream without its end mark.
     table
         A `pyarrow.Table`, or a value that `pyarrow.table` takes: a DataFrame of pandas or polars, a mapping of columns.
         Columns are matched by their names.

@@ -15,8 +15,8 @@ ROLLINGFS = Path(__file__).parents[1] / "rollingfs"
 PICTURE = (ROLLINGFS.parent / "docs" / "architecture.md").read_text().partition("```text\n")[2].partition("```")[0]
 LAYERS = re.findall(r"(?:^|(?<=  ))(\w+)/?(?=  )", PICTURE, re.MULTILINE)
 """From the ground up: each imports only what stands before it, and itself."""
-TOP_NAMES_MAX = 24
-"""20, and four that users open: `show`, `server`, `ship`, and `parquet` beside `spark`."""
+TOP_NAMES_MAX = 25
+"""20, and four that users open: `show`, `server`, `ship`, `parquet` and `arrow` beside `spark`."""
 ON_TOP = frozenset({"cli", "server", "ship", "spark", "testing", "logging.py", "demo.py"})
 """Programs on top of the faces: what they need beyond public verbs is `rollingfs.core`."""
 

@@ -214,7 +214,7 @@ def concat(
     as_bytes
         Also join files of formats that do not join, like Parquet and zip.
     as_format : FORMAT
-        parquet: make a single Parquet file of all, by a new footer.
+        parquet: make a single Parquet file of all, by a new footer. arrow-stream: a single Arrow stream.
     newline
         End text with a line feed before the next part.
     """

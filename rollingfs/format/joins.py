@@ -90,7 +90,10 @@ def _nothing() -> str:
 
 
 def _whole(path: str, name: str) -> WholeFileError:
-    more = {"Parquet": f", and {worded(as_format='parquet')} makes one file of all"}
+    more = {
+        "Parquet": f", and {worded(as_format='parquet')} makes one file of all",
+        "Arrow stream": f", and {worded(as_format='arrow-stream')} makes one stream of all",
+    }
     article = "an" if name[0] in "AEO" else "a"
     return WholeFileError(
         f"{path} is {article} {name} file, and such files do not join: a reader would find only one of them. "

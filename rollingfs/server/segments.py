@@ -321,7 +321,7 @@ async def concat(
     as_bytes
         Also join formats that do not join, like Parquet.
     as_format
-        `parquet` makes a single Parquet file of the target and the sources.
+        `parquet` makes a single Parquet file of the target and the sources, `arrow-stream` a single Arrow stream.
     newline
         End text with a line feed before the next part.
     """

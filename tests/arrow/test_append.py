@@ -81,7 +81,7 @@ def test_each_append_brings_its_dictionaries(fs) -> None:
         ({"n": WORDS}, "column 'n' is dictionary.* but int64 in the stream"),
     ],
 )
-def test_rows_of_another_schema_are_refused_and_no_byte_is_written(fs, rows, message) -> None:
+def test_another_schema_is_refused(fs, rows, message) -> None:
     append(fs, PATH, {"n": [1]})
     before = fs.cat_file(PATH)
     with pytest.raises(MalformedStreamError, match=f"^{PATH}: these rows .*: {message}.*; nothing was written"):
@@ -113,7 +113,7 @@ def test_other_segments_stay_as_they_are(fs, before, message) -> None:
         append(fs, PATH, {"n": [1]})
 
 
-def test_rows_that_end_like_an_end_mark_are_rows(fs) -> None:
+def test_rows_that_end_like_a_mark(fs) -> None:
     fs.pipe_file(PATH, stream(ENDS_LIKE_A_MARK, is_ended=False))
     assert fs.cat_file(PATH).endswith(END_MARK)
     append(fs, PATH, ENDS_LIKE_A_MARK)
@@ -141,7 +141,7 @@ def others(store: Store) -> dict[str, Callable[[], object]]:
 
 @pytest.mark.parametrize("act", ["append", "new", "cut", "gone"])
 @pytest.mark.parametrize("is_there", [True, False])
-def test_the_stream_is_one_at_each_point_where_another_client_acts(monkeypatch, act, is_there) -> None:
+def test_another_client_acts_at_any_point(monkeypatch, act, is_there) -> None:
     hurry(monkeypatch)
     for index in range(8):
         store = Store()
@@ -162,7 +162,7 @@ def test_the_stream_is_one_at_each_point_where_another_client_acts(monkeypatch, 
 
 @pytest.mark.parametrize("fault", [Fault.BEFORE, Fault.AFTER, Fault.LOST, Fault.LATE, Fault.CONFLICT, Fault.BUSY])
 @pytest.mark.parametrize("is_there", [True, False])
-def test_a_fault_of_any_call_leaves_one_stream_and_no_row_comes_twice(monkeypatch, fault, is_there) -> None:
+def test_a_fault_of_any_call(monkeypatch, fault, is_there) -> None:
     hurry(monkeypatch)
     for index in range(6):
         store = Store()
@@ -198,7 +198,7 @@ def append_many(path: str, writer: int, start: Any) -> None:
 
 
 @pytest.mark.slow
-def test_processes_that_make_a_stream_at_once_make_one(tmp_path: Path) -> None:
+def test_processes_make_one_stream(tmp_path: Path) -> None:
     context = multiprocessing.get_context("spawn")
     start, path = context.Barrier(WRITERS), str(tmp_path / "rows")
     writers = [context.Process(target=append_many, args=(path, nth, start), daemon=True) for nth in range(WRITERS)]
