@@ -1,0 +1,134 @@
+"""Run a shipper while the server that it writes to is killed and started anew, and count its lines."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from rollingfs import RollingFileSystem
+from tests.shippers.programs import Job, Shipper
+from tests.support.servers import free_port, minio_server, new_bucket, restart
+
+KILLS = 3
+LINES_BY_BATCH = 20_000
+LINES_ONE_BY_ONE = 1_000
+PART = 100
+WAIT_S_MAX = 60
+
+
+class Serve:
+    """`rollingfs serve` of a folder on one port."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.port = folder, free_port()
+        self.start()
+
+    def start(self) -> None:
+        """Start it, and wait until it answers."""
+        command = [sys.executable, "-m", "rollingfs.cli", "serve", str(self.folder), "--port", str(self.port)]
+        self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        _await(self._answers)
+
+    def _answers(self) -> bool:
+        with contextlib.suppress(httpx.TransportError):
+            return httpx.get(f"http://127.0.0.1:{self.port}/healthz").is_success
+        return False
+
+    def restart(self) -> None:
+        """Kill it, and start it anew."""
+        self.stop()
+        self.start()
+
+    def stop(self) -> None:
+        """Kill it."""
+        self.process.kill()
+        self.process.wait()
+
+
+@contextlib.contextmanager
+def _place(
+    shipper: Shipper, folder: Path
+) -> Iterator[tuple[str, RollingFileSystem, str, Callable[[], None], dict[str, str]]]:
+    """Give a shipper's target, a filesystem and path to read it by, what kills its server, and its environment."""
+    if shipper.by_http:
+        serve = Serve(folder / "store")
+        try:
+            target = f"http://127.0.0.1:{serve.port}/v1/segments/log"
+            yield target, RollingFileSystem("file"), f"{folder}/store/log", serve.restart, {}
+        finally:
+            serve.stop()
+        return
+    with minio_server() as options:
+        path = f"{new_bucket(options)}/log"
+        fs = RollingFileSystem("s3", target_options=options)
+        keys = {"AWS_ENDPOINT_URL": options["endpoint_url"], "AWS_DEFAULT_REGION": "us-east-1"}
+        keys |= {"AWS_ACCESS_KEY_ID": options["key"], "AWS_SECRET_ACCESS_KEY": options["secret"]}
+        yield f"rolling+s3://{path}", fs, path, lambda: restart(options["endpoint_url"]), keys
+
+
+def _await(condition: Callable[[], Any]) -> None:
+    end = time.monotonic() + WAIT_S_MAX
+    while not condition():
+        if time.monotonic() > end:
+            raise TimeoutError("the shipper did not come so far")
+        time.sleep(0.02)
+
+
+def measured(shipper: Shipper, folder: Path) -> dict[str, str]:
+    """Return what came of numbered lines: sent, lost, doubled."""
+    count = LINES_ONE_BY_ONE if "a line" in shipper.output else LINES_BY_BATCH
+    lines = [b"%08d of a log, as a program writes it" % number for number in range(count)]
+    (folder / "in.log").write_bytes(b"" if shipper.follows else b"\n".join(lines) + b"\n")
+    with _place(shipper, folder) as (target, fs, path, kill, keys):
+        words, more = shipper.command(Job(folder / "in.log", target, folder))
+        settings = os.environ | more | keys
+        with (
+            Path(folder, "said").open("wb") as said,
+            subprocess.Popen(words, env=settings, stdout=said, stderr=said, start_new_session=True) as process,
+        ):
+            try:
+                _ship(lines, shipper, folder, lambda: _size(fs, path), kill)
+            except TimeoutError as error:
+                text = Path(folder, "said").read_text(errors="replace")[-2000:]
+                raise TimeoutError(f"{error}: {text}") from error
+            finally:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGTERM)
+        came = Counter(fs.cat_file(path).splitlines())
+    assert set(came) <= set(lines), "a line is torn"
+    doubled = sum(times - 1 for times in came.values())
+    found = {"program": shipper.program, "version": shipper.version(), "output": shipper.output}
+    return found | {"sent": str(count), "lost": str(len(lines) - len(came)), "doubled": str(doubled)}
+
+
+def _size(fs: RollingFileSystem, path: str) -> int:
+    with contextlib.suppress(OSError):
+        return int(fs.size(path))
+    return 0
+
+
+def _ship(
+    lines: list[bytes], shipper: Shipper, folder: Path, size: Callable[[], int], kill: Callable[[], None]
+) -> None:
+    """Write the lines, and kill the server each time that a quarter of them is there."""
+    share, step = len(lines) // (KILLS + 1), len(lines[0]) + 1
+    with (folder / "in.log").open("ab") as log:
+        for part in range(KILLS + 1):
+            if shipper.follows:
+                for start in range(part * share, (part + 1) * share, PART):
+                    log.write(b"".join(line + b"\n" for line in lines[start : start + PART]))
+                    log.flush()
+            if part < KILLS:
+                _await(lambda: size() > (part + 0.5) * share * step)  # noqa: B023
+                kill()
+    _await(lambda: size() >= len(lines) * step)

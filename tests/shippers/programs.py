@@ -1,0 +1,200 @@
+"""Shippers of logs: real programs that follow a file and write its lines into a segment."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.support.servers import BUILD_S_MAX, cache_dir, require, required
+
+APPEND = f"{sys.executable} -m rollingfs.cli append --commit-on 1s,64KiB"
+PACKAGES = {
+    "syslog-ng": ["syslog-ng-core", "syslog-ng-mod-http", "libivykis0", "libnet1", "libpcre3", "libwrap0"],
+    "rsyslog": ["rsyslog", "libestr0", "libfastjson4", "liblognorm5"],
+}
+"""Packages of Debian, which are unpacked and not installed: the two exclude each other, and would start."""
+BENTHOS = "github.com/redpanda-data/benthos/v4"
+BENTHOS_VERSION = "v4.60.0"
+BENTHOS_MAIN = f"""package main
+
+import (
+	"context"
+
+	_ "{BENTHOS}/public/components/io"
+	_ "{BENTHOS}/public/components/pure"
+	"{BENTHOS}/public/service"
+)
+
+func main() {{ service.RunCLI(context.Background()) }}
+"""
+SYSLOG_NG = """@version: 3.38
+source lines {{ file("{source}" flags(no-parse) follow-freq(0.1) log-iw-size(2000)); }};
+destination segment {{
+  http(url("{target}?create=true&newline=true{key}") method("POST") body("${{MESSAGE}}") delimiter("\\n")
+       batch-lines({batch}) batch-timeout(1000) workers(1) log-fifo-size(4000) retries(1000000000) time-reopen(1));
+}};
+log {{ source(lines); destination(segment); flags(flow-control); }};
+"""
+RSYSLOG = """module(load="{modules}/imfile")
+module(load="{modules}/omprog")
+global(workDirectory="{folder}")
+template(name="line" type="string" string="%msg%\\n")
+input(type="imfile" File="{source}" Tag="log")
+action(type="omprog" binary="{append} {target}" template="line" queue.type="LinkedList")
+"""
+BENTO = """
+http: {{enabled: false}}
+input: {{file: {{paths: ["{source}"], scanner: {{lines: {{}}}}}}}}
+output:
+  http_client:
+    url: "{target}?create=true&newline=true{key}"
+    verb: POST
+    max_in_flight: 1
+    retries: 1000000
+    retry_period: 200ms
+    batching: {{count: {batch}, period: 1s, processors: [{{archive: {{format: lines}}}}]}}
+"""
+
+
+@dataclass(frozen=True)
+class Job:
+    """The file that a shipper reads, and the URL or path that it writes to."""
+
+    source: Path
+    target: str
+    folder: Path
+
+    def file(self, name: str, text: str, **values: object) -> str:
+        """Write a file of settings, and return its path."""
+        path = self.folder / name
+        path.write_text(text.format(source=self.source, target=self.target, folder=self.folder, **values))
+        return str(path)
+
+
+Command = tuple[list[str], dict[str, str]]
+"""The words of a command, and what its environment has besides."""
+
+
+@dataclass(frozen=True)
+class Shipper:
+    """A shipper with settings."""
+
+    program: str
+    output: str
+    command: Callable[[Job], Command]
+    version: Callable[[], str]
+    by_http: bool = True
+    """It sends requests to `rollingfs serve`; else it writes into a pipe of `rollingfs append`."""
+    follows: bool = True
+    """It goes on at the end of the file; else it reads the file once, when all of it is there."""
+    once: bool = True
+    """No line may come twice."""
+
+
+def unpacked(name: str) -> Path:
+    """Return the folder of a program of Debian; skip or fail the test if there is none."""
+    folder = cache_dir() / f"debian-{name}"
+    if folder.exists():
+        return folder
+    if not required() or shutil.which("apt-get") is None:
+        require(f"{name} is not in the cache, and ROLLINGFS_REQUIRE is not 'all' or there is no apt-get to bring it")
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent) as work:
+        subprocess.run(["apt-get", "download", *PACKAGES[name]], cwd=work, check=True, timeout=600, capture_output=True)
+        for package in Path(work).glob("*.deb"):
+            subprocess.run(["dpkg-deb", "-x", str(package), f"{work}/root"], check=True, timeout=60)
+        os.replace(f"{work}/root", folder)
+    return folder
+
+
+def libraries(root: Path) -> dict[str, str]:
+    """Return the environment in which an unpacked program finds its libraries."""
+    folders = ("usr/lib/x86_64-linux-gnu", "lib/x86_64-linux-gnu", "usr/lib/syslog-ng", "usr/lib/syslog-ng/3.38")
+    return {"LD_LIBRARY_PATH": ":".join(str(root / one) for one in folders)}
+
+
+def benthos() -> Path:
+    """Return Benthos, the core of Bento and Redpanda Connect, built with its HTTP output."""
+    binary = cache_dir() / f"benthos-{BENTHOS_VERSION}"
+    if binary.exists():
+        return binary
+    go = shutil.which("go")
+    if not required() or go is None:
+        require("Benthos is not built in the cache, and ROLLINGFS_REQUIRE is not 'all' or there is no Go to build it")
+    binary.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=binary.parent) as work:
+        Path(work, "main.go").write_text(BENTHOS_MAIN)
+        parts = [f"{BENTHOS}/public/{one}@{BENTHOS_VERSION}" for one in ("service", "components/io", "components/pure")]
+        for words in (["mod", "init", "shipper"], ["get", *parts], ["build", "-ldflags=-s -w", "-o", "benthos", "."]):
+            subprocess.run([go, *words], cwd=work, check=True, timeout=BUILD_S_MAX, capture_output=True)
+        os.replace(f"{work}/benthos", binary)
+    return binary
+
+
+def _said(command: list[str], environment: dict[str, str], word: int) -> str:
+    done = subprocess.run(command, env=os.environ | environment, capture_output=True, text=True, check=True)
+    return done.stdout.split()[word].strip("().,v")
+
+
+def _syslog_ng(batch: int, key: str) -> Callable[[Job], Command]:
+    def command(job: Job) -> Command:
+        root, folder = unpacked("syslog-ng"), job.folder
+        settings = job.file("syslog-ng.conf", SYSLOG_NG, batch=batch, key=key)
+        files = ["-R", f"{folder}/persist", "-c", f"{folder}/control", "--pidfile", f"{folder}/pid"]
+        modules = [f"--module-path={root}/usr/lib/syslog-ng/3.38"]
+        return [f"{root}/usr/sbin/syslog-ng", "-F", "--no-caps", "-f", settings, *files, *modules], libraries(root)
+
+    return command
+
+
+def _syslog_ng_version() -> str:
+    root = unpacked("syslog-ng")
+    modules = f"--module-path={root}/usr/lib/syslog-ng/3.38"
+    return _said([f"{root}/usr/sbin/syslog-ng", "--version", modules], libraries(root), 2)
+
+
+def _rsyslog(job: Job) -> Command:
+    root = unpacked("rsyslog")
+    modules = f"{root}/usr/lib/x86_64-linux-gnu/rsyslog"
+    settings = job.file("rsyslog.conf", RSYSLOG, modules=modules, append=APPEND)
+    words = [f"{root}/usr/sbin/rsyslogd", "-n", "-f", settings, "-i", f"{job.folder}/pid", "-M", modules]
+    return words, libraries(root)
+
+
+def _rsyslog_version() -> str:
+    root = unpacked("rsyslog")
+    return _said([f"{root}/usr/sbin/rsyslogd", "-v"], libraries(root), 1)
+
+
+def _bento(batch: int, key: str) -> Callable[[Job], Command]:
+    def command(job: Job) -> Command:
+        return [str(benthos()), "run", job.file("bento.yaml", BENTO, batch=batch, key=key)], {}
+
+    return command
+
+
+def _tail(job: Job) -> Command:
+    return ["sh", "-c", f"exec tail -n +1 -F {job.source} | {APPEND} {job.target}"], {}
+
+
+KEY = "&key_of_body=true"
+SHIPPERS = {
+    "syslog-ng": Shipper("syslog-ng", "http(), 500 lines", _syslog_ng(500, ""), _syslog_ng_version, once=False),
+    "syslog-ng-keys": Shipper(
+        "syslog-ng", "http(), 500 lines, `key_of_body`", _syslog_ng(500, KEY), _syslog_ng_version, once=False
+    ),
+    "syslog-ng-once": Shipper("syslog-ng", "http(), a line, `key_of_body`", _syslog_ng(1, KEY), _syslog_ng_version),
+    "bento": Shipper(
+        "Benthos", "http_client, 500 lines, `key_of_body`", _bento(500, KEY), lambda: BENTHOS_VERSION[1:], follows=False
+    ),
+    "rsyslog": Shipper("rsyslog", "omprog, `append --commit-on`", _rsyslog, _rsyslog_version, by_http=False),
+    "pipe": Shipper(
+        "`tail -F`", "a pipe, `append --commit-on`", _tail, lambda: _said(["tail", "--version"], {}, 3), by_http=False
+    ),
+}
