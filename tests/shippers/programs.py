@@ -106,7 +106,8 @@ def unpacked(name: str) -> Path:
         require(f"{name} is not in the cache, and ROLLINGFS_REQUIRE is not 'all' or there is no apt-get to bring it")
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent) as work:
-        subprocess.run(["apt-get", "download", *PACKAGES[name]], cwd=work, check=True, timeout=600, capture_output=True)
+        for words in (["update"], ["download", *PACKAGES[name]]):
+            subprocess.run(["apt-get", *words], cwd=work, check=True, timeout=600, capture_output=True)
         for package in Path(work).glob("*.deb"):
             subprocess.run(["dpkg-deb", "-x", str(package), f"{work}/root"], check=True, timeout=60)
         os.replace(f"{work}/root", folder)
