@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.types as pt
 
+from rollingfs.errors import COMMITTED, UNKNOWN
 from rollingfs.format import names
 from rollingfs.format.arrow_stream import (
     END_MARK,
@@ -24,7 +25,7 @@ from rollingfs.format.thrift import MalformedFooterError
 from rollingfs.fs.core import core
 from rollingfs.fs.filesystem import RollingFileSystem
 from rollingfs.parquet.encoding import GROUP_ROWS_MAX, as_table
-from rollingfs.parquet.grow import COMMITTED, UNKNOWN, Verdict, changed, guard_of, judged, look, repeated
+from rollingfs.parquet.grow import Verdict, changed, guard_of, judged, look, repeated
 from rollingfs.read.snapshot import Snapshot
 from rollingfs.runtime.values import value_class
 from rollingfs.segment.files.arrow_joins import check_open_ended, schema_to_grow

@@ -249,8 +249,8 @@ class NoSegmentError(FileNotFoundError):
 
 TELLING = (RollingError, FileNotFoundError, FileExistsError)
 """Errors whose kind proves that no byte was written."""
-NOT_COMMITTED, PARTLY = "not committed", "partly"
-"""Outcomes of other errors, as their attribute `outcome`."""
+COMMITTED, NOT_COMMITTED, PARTLY, UNKNOWN = "committed", "not committed", "partly", "unknown"
+"""Outcomes of an operation, as the attribute `outcome` of its errors."""
 
 
 def partly(error: OSError | ValueError, done: str) -> None:

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from rollingfs.errors import FencedError, if_interrupted
+from rollingfs.errors import COMMITTED, FencedError, if_interrupted
 from rollingfs.format import names, transitions
 from rollingfs.format.transitions import Guard
 from rollingfs.fs.append_start import Start, check_absent, find_end
@@ -285,6 +285,7 @@ class WriteFile(CommitsByClose):
                 self._release()
         except OSError as error:
             error.add_note(f"{self.path}: the written bytes are committed, but the segment is still held exclusively")
+            vars(error)["outcome"] = COMMITTED  # not that of the release
             raise
 
     def _release(self) -> None:

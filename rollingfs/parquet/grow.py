@@ -13,7 +13,15 @@ from typing import Any, TypeVar
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from rollingfs.errors import AppendInterrupted, BadOffsetError, SegmentTruncatedError, interrupted
+from rollingfs.errors import (
+    COMMITTED,
+    NOT_COMMITTED,
+    UNKNOWN,
+    AppendInterrupted,
+    BadOffsetError,
+    SegmentTruncatedError,
+    interrupted,
+)
 from rollingfs.format import names
 from rollingfs.format.parquet_chunks import live_bytes
 from rollingfs.format.parquet_footer import MAGIC, columns, compressions, group_rows
@@ -43,7 +51,6 @@ GROWTH_PAUSE_S_MAX = 1.0
 REWRITTEN_BYTES_MAX = 256 * 1024 * 1024
 """Size of a file above which an append leaves that to upkeep and `rewrite`, because it takes long."""
 BATCH_ROWS = 64 * 1024
-COMMITTED, NOT_COMMITTED, UNKNOWN = "committed", "not committed", "unknown"
 LOST_MAX = 1024
 """Maximum number of files that are remembered because they could not be rewritten."""
 

@@ -115,7 +115,7 @@ REFUSED = {"before": raises(PermissionError(13, "so says the store")), "times": 
 
 
 @pytest.mark.parametrize("failure", [{"before": interrupt}, {"after": interrupt}, REFUSED])
-def test_who_cannot_give_a_segment_back_as_its_owner_is_told_that_what_was_written_is_committed(site, failure):
+def test_an_owner_that_cannot_release_is_told_committed(site, failure):
     site.create()
     site.client.commits.timeout_s = 0.2
     file = site.open("ab", owner="me")
