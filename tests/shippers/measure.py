@@ -20,8 +20,7 @@ from tests.shippers.programs import Job, Shipper
 from tests.support.servers import free_port, minio_server, new_bucket, restart
 
 KILLS = 3
-LINES_BY_BATCH = 20_000
-LINES_ONE_BY_ONE = 1_000
+LINES = 20_000
 PART = 100
 WAIT_S_MAX = 60
 
@@ -86,8 +85,7 @@ def _await(condition: Callable[[], Any]) -> None:
 
 def measured(shipper: Shipper, folder: Path) -> dict[str, str]:
     """Return what came of numbered lines: sent, lost, doubled."""
-    count = LINES_ONE_BY_ONE if "a line" in shipper.output else LINES_BY_BATCH
-    lines = [b"%08d of a log, as a program writes it" % number for number in range(count)]
+    lines = [b"%08d of a log, as a program writes it" % number for number in range(LINES)]
     (folder / "in.log").write_bytes(b"" if shipper.follows else b"\n".join(lines) + b"\n")
     with _place(shipper, folder) as (target, fs, path, kill, keys):
         words, more = shipper.command(Job(folder / "in.log", target, folder))
@@ -108,7 +106,7 @@ def measured(shipper: Shipper, folder: Path) -> dict[str, str]:
     assert set(came) <= set(lines), "a line is torn"
     doubled = sum(times - 1 for times in came.values())
     found = {"program": shipper.program, "version": shipper.version(), "output": shipper.output}
-    return found | {"sent": str(count), "lost": str(len(lines) - len(came)), "doubled": str(doubled)}
+    return found | {"sent": str(LINES), "lost": str(len(lines) - len(came)), "doubled": str(doubled)}
 
 
 def _size(fs: RollingFileSystem, path: str) -> int:

@@ -16,9 +16,8 @@ from tests.support.servers import BUILD_S_MAX, cache_dir, require, required
 APPEND = f"{sys.executable} -m rollingfs.cli append --commit-on 1s,64KiB"
 PACKAGES = {
     "syslog-ng": ["syslog-ng-core", "syslog-ng-mod-http", "libivykis0", "libnet1", "libpcre3", "libwrap0"],
-    "rsyslog": ["rsyslog", "libestr0", "libfastjson4", "liblognorm5"],
 }
-"""Packages of Debian, which are unpacked and not installed: the two exclude each other, and would start."""
+"""Packages of Debian, which are unpacked and not installed: it would start, and excludes other loggers."""
 BENTHOS = "github.com/redpanda-data/benthos/v4"
 BENTHOS_VERSION = "v4.60.0"
 BENTHOS_MAIN = f"""package main
@@ -40,13 +39,6 @@ destination segment {{
        batch-lines({batch}) batch-timeout(1000) workers(1) log-fifo-size(4000) retries(1000000000) time-reopen(1));
 }};
 log {{ source(lines); destination(segment); flags(flow-control); }};
-"""
-RSYSLOG = """module(load="{modules}/imfile")
-module(load="{modules}/omprog")
-global(workDirectory="{folder}")
-template(name="line" type="string" string="%msg%\\n")
-input(type="imfile" File="{source}" Tag="log")
-action(type="omprog" binary="{append} {target}" template="line" queue.type="LinkedList")
 """
 BENTO = """
 http: {{enabled: false}}
@@ -160,19 +152,6 @@ def _syslog_ng_version() -> str:
     return _said([f"{root}/usr/sbin/syslog-ng", "--version", modules], libraries(root), 2)
 
 
-def _rsyslog(job: Job) -> Command:
-    root = unpacked("rsyslog")
-    modules = f"{root}/usr/lib/x86_64-linux-gnu/rsyslog"
-    settings = job.file("rsyslog.conf", RSYSLOG, modules=modules, append=APPEND)
-    words = [f"{root}/usr/sbin/rsyslogd", "-n", "-f", settings, "-i", f"{job.folder}/pid", "-M", modules]
-    return words, libraries(root)
-
-
-def _rsyslog_version() -> str:
-    root = unpacked("rsyslog")
-    return _said([f"{root}/usr/sbin/rsyslogd", "-v"], libraries(root), 1)
-
-
 def _bento(batch: int, key: str) -> Callable[[Job], Command]:
     def command(job: Job) -> Command:
         return [str(benthos()), "run", job.file("bento.yaml", BENTO, batch=batch, key=key)], {}
@@ -190,11 +169,9 @@ SHIPPERS = {
     "syslog-ng-keys": Shipper(
         "syslog-ng", "http(), 500 lines, `key_of_body`", _syslog_ng(500, KEY), _syslog_ng_version, once=False
     ),
-    "syslog-ng-once": Shipper("syslog-ng", "http(), a line, `key_of_body`", _syslog_ng(1, KEY), _syslog_ng_version),
     "bento": Shipper(
         "Benthos", "http_client, 500 lines, `key_of_body`", _bento(500, KEY), lambda: BENTHOS_VERSION[1:], follows=False
     ),
-    "rsyslog": Shipper("rsyslog", "omprog, `append --commit-on`", _rsyslog, _rsyslog_version, by_http=False),
     "pipe": Shipper(
         "`tail -F`", "a pipe, `append --commit-on`", _tail, lambda: _said(["tail", "--version"], {}, 3), by_http=False
     ),
