@@ -35,6 +35,7 @@ def pages_of_the_reference(site: Path) -> str:
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_the_site_has_every_public_name_and_no_warning(site: Path) -> None:
     reference = pages_of_the_reference(site)
     for verb in VERBS:
@@ -47,6 +48,7 @@ def test_the_site_has_every_public_name_and_no_warning(site: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_the_reference_shows_nothing_that_was_misread(site: Path) -> None:
     reference = pages_of_the_reference(site)
     assert [text for text in WRONG if text in reference] == []
