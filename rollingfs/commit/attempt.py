@@ -291,7 +291,7 @@ def check_time(attempt: Attempt, *, is_void: bool, cause: Exception | None = Non
     Parameters
     ----------
     is_void
-        Return whether no request sent so far can still take effect.
+        Whether no request sent so far can still take effect.
 
     Raises
     ------

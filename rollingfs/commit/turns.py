@@ -102,7 +102,7 @@ class Turns:
         """The number of this client's appends when its last group of appends was done."""
         self._look_s = 0.0
         self._away_s: float | None = None
-        """Return the average time from this writer's commits to its next operations."""
+        """The average time from this writer's commits to its next operations."""
         self._others_per_s = 0.0
         """The average rate of the others' commits."""
         self._crowd_per_s: float | None = None
@@ -199,7 +199,7 @@ class Turns:
         fresh
             Whether the header was read for this operation.
         prompt
-            Return whether this writer gives way to no other.
+            Whether this writer gives way to no other.
         """
         if header is None:
             return None

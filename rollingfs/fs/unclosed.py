@@ -29,7 +29,7 @@ class CommitsByClose(io.IOBase):
     """
 
     _is_wrapped = False
-    """Return whether another such file wraps this file, and reports for both."""
+    """Whether another such file wraps this file, and reports for both."""
 
     def __repr__(self) -> str:
         state = "closed" if self.closed else "open"

@@ -45,7 +45,7 @@ class ColumnPattern:
         self._by_start = {start: number for number, (start, _) in enumerate(chunks)}
         self._by_end = {end: number for number, (_, end) in enumerate(chunks)}
         self._runs: dict[Span, int | None] = {}
-        """Return the next row group, by the numbers of the first column and of the chunks after it.
+        """The next row group, by the numbers of the first column and of the chunks after it.
 
         None for chunks that the reader will hardly read in the same way again."""
         self._done: set[int] = set()
