@@ -118,16 +118,11 @@ class Pipe:
         return max(0.0, self._since_s + self.when.seconds - time.monotonic())
 
     def _is_due(self) -> bool:
-        when, waiting = self.when, self._waiting
+        waiting = self._waiting
         if len(waiting) >= COMMIT_BYTES_MAX:
             return True
-        if LINE_FEED not in waiting:
-            return False
-        return (
-            (when.bytes_min is not None and len(waiting) >= when.bytes_min)
-            or (when.lines_min is not None and waiting.count(LINE_FEED) >= when.lines_min)
-            or (when.seconds is not None and self._left_s() == 0)
-        )
+        age_s = time.monotonic() - self._since_s
+        return LINE_FEED in waiting and self.when.is_due(len(waiting), age_s, lambda: waiting.count(LINE_FEED))
 
     def _stamped(self, data: bytes) -> bytes:
         stamp = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z ").encode()

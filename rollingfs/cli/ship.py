@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -40,8 +40,7 @@ def ship(
 
     The commit that appends lines also sets the position in the file, so a shipper may be killed, or started twice.
     Files that are rotated, compressed or cut are followed. TARGET is a segment; or a folder with a segment for each
-    file, if it ends with a slash, or there are several files. With --json: name, size and
-    commits.
+    file, if it ends with a slash, or there are several files. With --json: name, size and commits.
 
     Parameters
     ----------
@@ -63,15 +62,18 @@ def ship(
         raise WrongUsage("give the files, and then a segment or a folder that they go to")
     place = session.place(target)
     when = value_of("--commit-on", commit_on, parse_when)
-    options: dict[str, Any] = {
-        "into": into,
-        "commit_on": when,
-        "prefix": prefix,
-        "partial_after_s": partial_after,
-        "source": source,
-    }
     try:
-        shipper = Shipper(place.fs, paths, place.path, say=output.complain, **options)
+        shipper = Shipper(
+            place.fs,
+            paths,
+            place.path,
+            into=into,
+            commit_on=when,
+            prefix=prefix,
+            partial_after_s=partial_after,
+            source=source,
+            say=output.complain,
+        )
     except (KeyError, ValueError) as error:
         raise WrongUsage(str(error)) from error
     with stopping() as stop:

@@ -39,6 +39,20 @@ class CommitOn:
             if value is not None and not least <= value <= threading.TIMEOUT_MAX:
                 raise ValueError(f"commit_on is {value} {name}: it must be at least {least}")
 
+    def is_due(self, size: int, age_s: float, count_lines: Callable[[], int]) -> bool:
+        """Return whether uncommitted bytes make a commit due, by their size and age, or by the line ends in them.
+
+        Parameters
+        ----------
+        count_lines
+            Counts the line ends; called only if they matter.
+        """
+        return (
+            (self.bytes_min is not None and size >= self.bytes_min)
+            or (self.seconds is not None and age_s >= self.seconds)
+            or (self.lines_min is not None and count_lines() >= self.lines_min)
+        )
+
 
 NEVER = CommitOn()
 
@@ -121,7 +135,7 @@ class Due:
             self._timer = threading.Timer(self.when.seconds, self._time_is_up)
             self._timer.daemon = True  # the end of a program commits nothing, it warns of the bytes
             self._timer.start()
-        return _is_reached(self._bytes, self.when.bytes_min) or _is_reached(self._lines, self.when.lines_min)
+        return self.when.is_due(self._bytes, 0.0, lambda: self._lines)  # a timer judges the age
 
     def _time_is_up(self) -> None:
         on_time = self._on_time()
@@ -134,7 +148,3 @@ class Due:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-
-
-def _is_reached(count: int, least: int | None) -> bool:
-    return least is not None and count >= least

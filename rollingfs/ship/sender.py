@@ -18,7 +18,6 @@ from rollingfs.format import transitions
 from rollingfs.format.transitions import Guard
 from rollingfs.fs.core import Core
 from rollingfs.segment.verbs.append import append
-from rollingfs.segment.verbs.change import seal
 
 T = TypeVar("T")
 Attrs = Mapping[str, str | None]
@@ -64,7 +63,6 @@ class Sender:
         self.is_stopped, self.say = is_stopped, say
         self.segment: str | None = None
         """The incarnation; None while there is none."""
-        self.is_sealed = False
         self._reported_s: float | None = None
 
     def attrs(self) -> dict[str, str]:
@@ -116,10 +114,6 @@ class Sender:
 
         return self._patiently(attempt)
 
-    def seal(self) -> None:
-        """Let the segment take no more bytes."""
-        self._patiently(lambda: self.core.run(seal(self.core.client, self.path, Guard(self.segment))))
-
     def _look(self) -> dict[str, str]:
         loaded = self.core.run(self.core.client.headers.load_durable(self.path))
         if not loaded.live:
@@ -127,7 +121,7 @@ class Sender:
                 raise transitions.missing(self.path)
             return {}
         header = transitions.check_incarnation(transitions.live(loaded.header, self.path), self.segment, self.path)
-        self.segment, self.is_sealed = header.segment, header.sealed
+        self.segment = header.segment
         return dict(header.attrs)
 
     def _patiently(self, attempt: Callable[[], T]) -> T:

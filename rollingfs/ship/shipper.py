@@ -256,15 +256,12 @@ class Shipper:
         pieces = [source.piece for source in sources if source.piece is not None]
         if any(source.lineage.text is None for source in sources):
             return True  # from then on a rotation cannot hide the file
-        when, size = self.when, sum(piece.size for piece in pieces)
-        return (
-            (when.bytes_min is not None and size >= when.bytes_min)
-            or (when.seconds is not None and time.monotonic() - (route.since_s or 0.0) >= when.seconds)
-            or (
-                when.lines_min is not None
-                and sum(block.count(LINE_FEED) for piece in pieces for block in piece.blocks()) >= when.lines_min
-            )
-        )
+        age_s = time.monotonic() - (route.since_s or 0.0)
+
+        def count_lines() -> int:
+            return sum(block.count(LINE_FEED) for piece in pieces for block in piece.blocks())
+
+        return self.when.is_due(sum(piece.size for piece in pieces), age_s, count_lines)
 
     def _send(self, route: Route, sources: Sequence[Source]) -> None:
         """Commit what waits; if another shipper has gone on, go on where that one is."""
