@@ -13,7 +13,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.types as pt
 
-from rollingfs.errors import COMMITTED, UNKNOWN
 from rollingfs.format import names
 from rollingfs.format.arrow_stream import (
     END_MARK,
@@ -25,11 +24,10 @@ from rollingfs.format.thrift import MalformedFooterError
 from rollingfs.fs.core import core
 from rollingfs.fs.filesystem import RollingFileSystem
 from rollingfs.parquet.encoding import GROUP_ROWS_MAX, as_table
-from rollingfs.parquet.grow import Verdict, changed, guard_of, judged, look, repeated
+from rollingfs.parquet.grow import Verdict, changed, commit, guard_of, judged, look, repeated
 from rollingfs.read.snapshot import Snapshot
 from rollingfs.runtime.values import value_class
 from rollingfs.segment.files.arrow_joins import check_open_ended, schema_to_grow
-from rollingfs.segment.verbs.append import append as append_segment
 
 __all__ = ["MalformedStreamError", "append"]
 
@@ -109,10 +107,7 @@ def _append_once(
                 return view.length
             if guard.segment is not None:  # others may append at the same time: their bytes are whole messages
                 guard = replace(guard, expected_offset=None)
-        verdict.outcome = UNKNOWN
-        call = append_segment(core(fs).client, path, [data], guard=guard, create=view is None)
-        written = core(fs).run(call, commits=path)
-        verdict.outcome = COMMITTED
+        written = commit(fs, path, view, [data], verdict, guard=guard)
     header = written.header
     _remember((header.segment, header.start), _Known(schema, written.offset + len(data)))
     return int(written.offset)

@@ -48,8 +48,6 @@ class Layout:
     schemas: tuple[Range, ...]
     rows: tuple[Range, ...]
     """Runs of record batches and dictionaries."""
-    is_ended: bool
-    """An end mark is last."""
 
 
 def parse(metadata: bytes | memoryview) -> tuple[int, int]:
@@ -116,7 +114,7 @@ def layout(messages: Iterable[Message]) -> Layout:
         elif message.kind != END:
             rows.append((message.start, message.end))
         last = message.kind
-    return Layout((*schemas,), joined(rows), last == END)
+    return Layout((*schemas,), joined(rows))
 
 
 def joined(ranges: Iterable[Range]) -> tuple[Range, ...]:

@@ -38,6 +38,7 @@ from rollingfs.runtime.values import value_class
 from rollingfs.segment.verbs.append import append as append_segment
 from rollingfs.segment.verbs.truncate import cut_groups, renew
 from rollingfs.write import parquet_footers
+from rollingfs.write.group_commit import Written
 
 T = TypeVar("T")
 
@@ -115,7 +116,7 @@ def _append_once(fs: RollingFileSystem, path: str, rows: pa.Table, options: dict
         data = _grown(fs, path, view, rows, options)
         if not data:
             return 0 if view is None else view.length
-        offset = commit(fs, path, view, data, verdict)
+        offset = commit(fs, path, view, data, verdict).offset
     keep_bounded(fs, path, view, data)
     return offset
 
@@ -165,21 +166,26 @@ def commit(
     data: Sequence[Any],
     verdict: Verdict,
     attrs: Mapping[str, str] | None = None,
-    expected_attrs: Mapping[str, str | None] | None = None,
-) -> int:
-    """Append to an unchanged segment, or make a missing segment.
+    guard: Guard | None = None,
+) -> Written:
+    """Append to a segment as it was seen, or make a missing segment.
+
+    Parameters
+    ----------
+    guard
+        The condition; by default, that the segment is unchanged.
 
     Raises
     ------
     BadOffsetError, FileNotFoundError
         It was changed since; no byte was written.
     """
-    guard = guard_of(view, expected_attrs)
+    guard = guard_of(view) if guard is None else guard
     call = append_segment(core(fs).client, path, list(data), attrs=attrs, guard=guard, create=view is None)
     verdict.outcome = UNKNOWN
-    offset = core(fs).run(call, commits=path).offset
+    written = core(fs).run(call, commits=path)
     verdict.outcome = COMMITTED
-    return offset
+    return written
 
 
 def guard_of(view: Snapshot | None, expected_attrs: Mapping[str, str | None] | None = None) -> Guard:

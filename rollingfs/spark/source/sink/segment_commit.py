@@ -160,7 +160,8 @@ class SegmentCommit:
             view = self.view()
             with grow.changed(self.path, view):
                 data = self.grown(view)
-                grow.commit(self.fs, self.path, view, data, verdict, attrs, expected_attrs)
+                guard = grow.guard_of(view, expected_attrs)
+                grow.commit(self.fs, self.path, view, data, verdict, attrs, guard)
             grow.keep_bounded(self.fs, self.path, view, data)
 
         grow.repeated(self.path, verdict, attempt)
