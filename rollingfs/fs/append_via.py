@@ -221,5 +221,5 @@ def _has_ended(connection: socket.socket) -> bool:
     except BlockingIOError:
         return False
     except OSError:
-        pass
-    return True
+        return True  # it is reset
+    return True  # its end, or bytes for which no request asked

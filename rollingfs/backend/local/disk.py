@@ -391,17 +391,16 @@ def copy_bytes(source: int, target: int, start: int, end: int) -> None:
     OSError
         The source ends before `end`.
     """
-    position = start
-    in_kernel = system.copy_in_kernel is not None
+    position, copy = start, system.copy_in_kernel
     while position < end:
         step = min(end - position, COPY_STEP_BYTES)
-        if in_kernel and system.copy_in_kernel is not None:
+        if copy is not None:
             try:
-                count = system.copy_in_kernel(source, target, step, offset_src=position)
+                count = copy(source, target, step, offset_src=position)
             except OSError as error:
                 if error.errno not in _NO_KERNEL_COPY:
                     raise
-                in_kernel = False
+                copy = None
                 continue
         else:
             data = read_exactly(source, position, position + min(step, READ_STEP_BYTES))

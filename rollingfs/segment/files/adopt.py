@@ -97,9 +97,7 @@ async def _claimed(at: At, path: str) -> Header:
     async def step(base: Loaded, attempt: Attempt) -> Header | None:
         return transitions.tombstone(new_header(at, None, at.inherited.default)) if base.header is None else None
 
-    claim = (await at.commits.commit(path, step, fresh=True)).header
-    assert claim is not None
-    return claim
+    return (await at.commits.commit(path, step, fresh=True)).made
 
 
 async def _adopt(at: At, path: str, plain: FileInfo, claim: Header) -> None:

@@ -30,7 +30,7 @@ async def change(at: At, path: str, rule: Callable[[Header], Header], guard: Gua
         changed = rule(found)
         return None if changed == found and changed.policy.own == found.policy.own else changed
 
-    header = (await commit_live(at, path, step, guard)).header
+    header = (await commit_live(at, path, step, guard)).header  # not `made`: a seal takes few hops
     assert header is not None
     return header
 
