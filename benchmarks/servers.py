@@ -92,7 +92,7 @@ def open_servers(latency_ms: int = LATENCY_MS) -> Iterator[Servers]:
     os.environ["MINIO_PROMETHEUS_AUTH_TYPE"] = "public"  # lets everybody read its counters
     with (
         servers.minio_server() as options,
-        _toxiproxy(servers.cache_dir(), options["endpoint_url"], latency_ms) as url,
+        toxiproxy(options["endpoint_url"], latency_ms) as (url, _),
     ):
         yield Servers(options["endpoint_url"], url, options["key"], options["secret"])
 
@@ -114,11 +114,12 @@ def toxiproxy_binary(cache: Path) -> Path:
 
 
 @contextlib.contextmanager
-def _toxiproxy(cache: Path, upstream_url: str, latency_ms: int) -> Iterator[str]:
+def toxiproxy(upstream_url: str, latency_ms: int) -> Iterator[tuple[str, str]]:
+    """Start the proxy of a server, and give its URL and the URL of its settings."""
     from tests.support import servers
 
     control, port = servers.free_port(), servers.free_port()
-    command = [str(toxiproxy_binary(cache)), "-host", "127.0.0.1", "-port", str(control)]
+    command = [str(toxiproxy_binary(servers.cache_dir())), "-host", "127.0.0.1", "-port", str(control)]
     process = subprocess.Popen(
         command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env={**os.environ, "LOG_LEVEL": "error"}
     )
@@ -126,11 +127,11 @@ def _toxiproxy(cache: Path, upstream_url: str, latency_ms: int) -> Iterator[str]
         url = f"http://127.0.0.1:{control}"
         _wait_ready(process, f"{url}/version")
         upstream = upstream_url.removeprefix("http://")
-        _post(f"{url}/proxies", {"name": "s3", "listen": f"127.0.0.1:{port}", "upstream": upstream})
+        post(f"{url}/proxies", {"name": "s3", "listen": f"127.0.0.1:{port}", "upstream": upstream})
         toxics = f"{url}/proxies/s3/toxics"
-        _post(toxics, {"type": "latency", "stream": "upstream", "attributes": {"latency": latency_ms}})
-        _post(toxics, {"type": "bandwidth", "stream": "downstream", "attributes": {"rate": BANDWIDTH_KB_S}})
-        yield f"http://127.0.0.1:{port}"
+        post(toxics, {"type": "latency", "stream": "upstream", "attributes": {"latency": latency_ms}})
+        post(toxics, {"type": "bandwidth", "stream": "downstream", "attributes": {"rate": BANDWIDTH_KB_S}})
+        yield f"http://127.0.0.1:{port}", f"{url}/proxies/s3"
     finally:
         process.terminate()
         process.wait()
@@ -148,7 +149,8 @@ def _wait_ready(process: subprocess.Popen[bytes], url: str) -> None:
             time.sleep(0.05)
 
 
-def _post(url: str, fields: dict[str, Any]) -> None:
+def post(url: str, fields: dict[str, Any]) -> None:
+    """Send settings to the proxy."""
     # toxiproxy refuses browsers; the User-Agent of urllib is accepted
     request = urllib.request.Request(url, json.dumps(fields).encode(), {"Content-Type": "application/json"})
     with urllib.request.urlopen(request, timeout=10):

@@ -11,13 +11,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.support.debian import libraries, unpacked
 from tests.support.servers import BUILD_S_MAX, cache_dir, require, required
 
 APPEND = f"{sys.executable} -m rollingfs.cli append --commit-on 1s,64KiB"
-PACKAGES = {
-    "syslog-ng": ["syslog-ng-core", "syslog-ng-mod-http", "libivykis0", "libnet1", "libpcre3", "libwrap0"],
-}
-"""Packages of Debian, which are unpacked and not installed: it would start, and excludes other loggers."""
 BENTHOS = "github.com/redpanda-data/benthos/v4"
 BENTHOS_VERSION = "v4.60.0"
 BENTHOS_MAIN = f"""package main
@@ -87,29 +84,6 @@ class Shipper:
     """It goes on at the end of the file; else it reads the file once, when all of it is there."""
     once: bool = True
     """No line may come twice."""
-
-
-def unpacked(name: str) -> Path:
-    """Return the folder of a program of Debian; skip or fail the test if there is none."""
-    folder = cache_dir() / f"debian-{name}"
-    if folder.exists():
-        return folder
-    if not required() or shutil.which("apt-get") is None:
-        require(f"{name} is not in the cache, and ROLLINGFS_REQUIRE is not 'all' or there is no apt-get to bring it")
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder.parent) as work:
-        for words in (["update"], ["download", *PACKAGES[name]]):
-            subprocess.run(["apt-get", *words], cwd=work, check=True, timeout=600, capture_output=True)
-        for package in Path(work).glob("*.deb"):
-            subprocess.run(["dpkg-deb", "-x", str(package), f"{work}/root"], check=True, timeout=60)
-        os.replace(f"{work}/root", folder)
-    return folder
-
-
-def libraries(root: Path) -> dict[str, str]:
-    """Return the environment in which an unpacked program finds its libraries."""
-    folders = ("usr/lib/x86_64-linux-gnu", "lib/x86_64-linux-gnu", "usr/lib/syslog-ng", "usr/lib/syslog-ng/3.38")
-    return {"LD_LIBRARY_PATH": ":".join(str(root / one) for one in folders)}
 
 
 def benthos() -> Path:

@@ -351,10 +351,12 @@ def count_requests(backend: Any) -> Iterator[Counter[str]]:
 
 def main() -> None:
     """Build all servers into the cache."""
+    from benchmarks.servers import toxiproxy_binary
     from tests.support.clouds import azurite_program, fake_google_program
 
     programs = {
         "MinIO": minio_binary,
+        "toxiproxy": lambda build: toxiproxy_binary(cache_dir()),
         "rclone": rclone_binary,
         "azurite": azurite_program,
         "fake-gcs-server": fake_google_program,
