@@ -258,6 +258,27 @@ def test_a_store_in_which_two_requests_seldom_meet_is_refused_all_the_same(verb)
     assert refused >= 18, "one race alone finds it in 5 of 20 probes"
 
 
+def test_a_store_that_admits_racers_one_by_one_is_judged_by_the_first(limits):
+    """SeaweedFS 4.48 lets those who wait for a file's lock wait another second."""
+    limits(race_module, REPLACE_S_MAX=0.01)
+    backend, ended = Scripted(private_memory(), suspends=True), []
+    first = [f"by racer {number}\n".encode() for number in range(RACERS // 4)]
+    replace = backend.inner.replace
+
+    async def one_by_one(path: str, data: bytes, token: str) -> str:
+        try:
+            while not any(body in data for body in first):
+                await asyncio.sleep(0.01)
+        except asyncio.CancelledError:
+            ended.append(path)
+            raise
+        return await replace(path, data, token)
+
+    backend.plan("replace", instead=one_by_one, times=None, probes=True)
+    run(backend, race_module.race(backend, f"{FOLDER}/one$header"))
+    assert len(ended) == RACERS - len(first)
+
+
 def beside_writes(backend: Scripted, mixed: Callable[[Blob, Blob], Blob]) -> None:
     """Let a read beside writes return a mixture of the file before and the file after them."""
     inner, busy, before = backend.inner, [0], {}

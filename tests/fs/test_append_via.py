@@ -42,6 +42,9 @@ def bucket(seaweed: dict[str, Any]) -> str:
 @pytest.fixture(scope="module")
 def server(seaweed: dict[str, Any], bucket: str) -> Iterator[Process]:
     with serving(f"s3://{bucket}/logs", *options_of(seaweed)) as process:
+        fs = opened(seaweed, f"{process.url}/{bucket}/logs")
+        fs.create(f"{bucket}/logs/first")
+        fs.append(f"{bucket}/logs/first", b"x")  # the server probes the store now, for longer than some tests wait
         yield process
 
 
