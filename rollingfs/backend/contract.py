@@ -347,6 +347,9 @@ class Backend(abc.ABC):
         """
         return False
 
+    async def respell(self, path: str, given: str) -> None:  # noqa: B027 - most stores have no other spelling
+        """Write the name of what is at `path` as in `given`, another spelling of the same path for this store."""
+
     # -- names and processes -------------------------------------------------------------------------------
 
     @abc.abstractmethod

@@ -143,6 +143,8 @@ class TieredBackend(BackendWrapper):
     def place(self, path: str, known: str = "") -> str:
         if known and known != path:
             self._learn(path, known)
+        if (own := names.chunks_folder(path)) in self._places:
+            return names.segment_of_folder(self._places[own])
         mine = max((one for one in self._places if path.startswith(f"{one}/")), key=len, default="")
         return self._places[mine] + path[len(mine) :] if mine else path
 
@@ -152,6 +154,9 @@ class TieredBackend(BackendWrapper):
         is_one = path.rpartition("/")[2] == known.rpartition("/")[2] and self._is_one(mine, theirs)
         while is_one and _name(mine) == _name(theirs) and self._is_one(names.parent(mine), names.parent(theirs)):
             mine, theirs = names.parent(mine), names.parent(theirs)
+        is_alike = not is_one and names.folded(_name(path)) == names.folded(_name(known))
+        if is_alike and self._is_one(names.header_path(path), names.header_path(known)):  # on a disk that ignores case
+            is_one, mine, theirs = True, names.chunks_folder(path), names.chunks_folder(known)
         for other in [one for one in self._places if path.startswith(f"{one}/")]:
             del self._places[other]
         if is_one and mine != theirs and len(self._places) < PLACES_MAX:

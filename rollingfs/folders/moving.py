@@ -18,7 +18,7 @@ from rollingfs.read.snapshot import Snapshot
 from rollingfs.write.whole import take_all
 
 
-async def move(folders: Folders, source: str, target: str, *, into: bool | None = None, overwrite: bool = True) -> None:
+async def move(folders: Folders, source: str, given: str, *, into: bool | None = None, overwrite: bool = True) -> None:
     """Give a segment, a plain file or a whole folder another name; no bytes are moved.
 
     If the target is a folder, the source goes into it under its own name; if it is a file, the source replaces it.
@@ -27,6 +27,8 @@ async def move(folders: Folders, source: str, target: str, *, into: bool | None 
 
     Parameters
     ----------
+    given
+        The target, as the caller wrote it: a disk that ignores case changes the spelling of the name.
     into
         Whether the target is a folder to move into, even if it does not exist; None: look.
     overwrite
@@ -45,10 +47,13 @@ async def move(folders: Folders, source: str, target: str, *, into: bool | None 
     """
     if names.is_reserved(source):
         raise missing(source)
+    target = folders.backend.strip(given)
     if into is None:
         into = source != target and await _is_folder_only(folders, target)
     if into:
         target = folders.backend.strip(f"{target}/{source.rpartition('/')[2]}")
+    elif source == target:
+        await folders.backend.respell(source, given)
     if names.is_listing(target):
         names.check_new_name(target)
     if not overwrite and source != target and await folders.listings.is_there(target):

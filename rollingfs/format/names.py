@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import posixpath
 import re
+import unicodedata
 import uuid
 
 from rollingfs.errors import CorruptHeaderError
@@ -54,8 +55,10 @@ _IGNORABLE = re.compile(
 
 
 def folded(name: str) -> str:
-    """Return a name as disks compare it that take ``Log`` and ``log`` for one file."""
-    return name.lower() if name.isascii() else _IGNORABLE.sub("", name).casefold()
+    """Return a name as disks compare it that ignore case, or Unicode forms."""
+    if name.isascii():
+        return name.lower()
+    return unicodedata.normalize("NFC", _IGNORABLE.sub("", unicodedata.normalize("NFD", name)).casefold())
 
 
 def header_path(segment: str) -> str:

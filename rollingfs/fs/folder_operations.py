@@ -11,7 +11,7 @@ from fsspec.utils import stringify_path
 from rollingfs.format import names
 from rollingfs.format.transitions import missing
 from rollingfs.fs import patterns
-from rollingfs.fs.core import Core
+from rollingfs.fs.core import Core, without_scheme
 from rollingfs.fs.patterns import Paths, as_list, is_one
 from rollingfs.fs.progress import begin
 from rollingfs.policy import parse_seconds
@@ -119,7 +119,7 @@ async def mv_file(core: Core, path1: str, path2: str, overwrite: bool = True, **
     """Give a segment or plain file another name, as `mv` does; no bytes are moved."""
     from rollingfs.folders.moving import move
 
-    await move(core.folders, core.strip(path1), core.strip(path2), overwrite=overwrite)
+    await move(core.folders, core.strip(path1), without_scheme(path2), overwrite=overwrite)
 
 
 async def mv(
@@ -164,7 +164,7 @@ async def mv(
     sources = await patterns.chosen(core, path1)
     if not is_one(path2):
         for source, target in zip(sources, as_list(path2), strict=True):
-            await move(core.folders, source, core.strip(target), into=False, overwrite=overwrite)
+            await move(core.folders, source, without_scheme(target), into=False, overwrite=overwrite)
         return
     into: bool | None = None  # the move itself looks whether the target is a folder
     if not is_one(path1) or sources != patterns.listed(core, path1) or stringify_path(path2).endswith("/"):
@@ -172,7 +172,7 @@ async def mv(
     elif stringify_path(path1).endswith("/"):
         into = False  # as with cp: the folder's content
     for source in sources:
-        await move(core.folders, source, core.strip(stringify_path(path2)), into=into, overwrite=overwrite)
+        await move(core.folders, source, without_scheme(path2), into=into, overwrite=overwrite)
 
 
 async def collect(

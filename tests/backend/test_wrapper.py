@@ -50,6 +50,7 @@ def call_every_verb(backend: Backend) -> None:
     driven.read_range("/chunk", 1, 3)
     driven.copy("/chunk", "/copy")
     driven.take_link("/copy")
+    driven.respell("/copy", "/copy")
     driven.put("/ask", b"12")
     driven.delete_if(header, token)
     driven.delete(["/chunk"])

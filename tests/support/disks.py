@@ -4,6 +4,7 @@ import contextlib
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -34,6 +35,10 @@ DISKS: dict[str, Commands] = {
     "mergerfs": lambda below, there: [["mergerfs", f"{below}/a:{below}/b", str(there)]],
     "gocryptfs": _gocryptfs,
 }
+FOLDING: dict[str, Commands] = {
+    "folding": lambda below, there: [[sys.executable, "-m", "tests.support.folding", f"{below}/a", str(there)]]
+}
+"""A disk that takes names for one that differ in case, or in their Unicode form."""
 
 
 def _looped(make: list[str]) -> Commands:
@@ -65,8 +70,8 @@ def mounted(kind: str, folder: Path) -> Iterator[Path]:
     below, there = folder / "below", folder / "disk"
     for path in (below / "a", below / "b", there):
         path.mkdir(parents=True)
-    commands = (DISKS | KERNEL_DISKS)[kind](below, there)
-    if kind in DISKS and not os.access("/dev/fuse", os.R_OK | os.W_OK):
+    commands = (DISKS | FOLDING | KERNEL_DISKS)[kind](below, there)
+    if kind not in KERNEL_DISKS and not os.access("/dev/fuse", os.R_OK | os.W_OK):
         require("/dev/fuse cannot be opened here")
     if kind in KERNEL_DISKS and os.geteuid():
         require(f"only root mounts {kind}")

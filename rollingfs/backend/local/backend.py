@@ -33,6 +33,7 @@ from rollingfs.backend.local.removing import (
     take_away,
     taken_alone,
 )
+from rollingfs.backend.local.spelling import respell, spellings
 from rollingfs.backend.local.upload import HiddenUpload, LocalUpload
 from rollingfs.errors import ConflictError
 from rollingfs.format import names
@@ -348,11 +349,17 @@ class LocalBackend(Backend):
         self._flush_folder_of(path)
         return True
 
+    async def respell(self, path: str, given: str) -> None:
+        name = canonical(given).rpartition("/")[2]
+        if name != path.rpartition("/")[2]:
+            respell(path, name)
+            self._flush_folder_of(path)
+
     # -- names and processes -------------------------------------------------------------------------------
 
     def strip(self, path: str) -> str:
-        """Return the absolute path, without empty parts, ``.`` and ``..``."""
-        return canonical(path)
+        """Return the absolute path, without empty parts, ``.`` and ``..``, as the disk writes it."""
+        return spellings.settle(canonical(path))
 
     def unstrip(self, path: str) -> str:
         return f"file://{path}"

@@ -1,0 +1,116 @@
+"""Names that differ in case or Unicode form only: a single segment where the disk takes them for one, else two."""
+
+import os
+import unicodedata
+
+import pytest
+
+from rollingfs import RollingFileSystem
+from rollingfs.backend.local import spelling
+from rollingfs.backend.local.spelling import Spellings
+from tests.support.disks import mounted
+
+NFC, NFD = (unicodedata.normalize(form, "café") for form in ("NFC", "NFD"))
+
+
+def new(**options):
+    return RollingFileSystem("file", sync=False, skip_instance_cache=True, **options)
+
+
+@pytest.fixture(scope="module")
+def disk(tmp_path_factory):
+    pytest.importorskip("mfusepy")
+    with mounted("folding", tmp_path_factory.mktemp("folding")) as there:
+        yield there
+
+
+@pytest.fixture
+def root(disk, request):
+    spelling.spellings.forget()
+    path = f"{disk}/{request.node.name.replace('/', '-')}"
+    os.mkdir(path)
+    return path
+
+
+def listed(root):
+    return sorted(os.listdir(root))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("first", "second"), [("Log", "log"), (NFC, NFD), (NFD, NFC)], ids=["case", "nfc", "nfd"])
+def test_another_spelling_opens_the_same_segment(root, first, second):
+    one, other = (new(tiers={"cold": "memory://tier"}) for _ in range(2))
+    one.pipe_file(f"{root}/{first}", b"1")
+    assert one.append(f"{root}/{second}", b"2") == 1
+    other.append(f"{root}/{second}", b"3" * 300_000)
+    assert one.info(f"{root}/{second}")["name"] == f"{root}/{first}"
+    assert one.cat_file(f"{root}/{first}") == other.cat_file(f"{root}/{second}") == b"12" + b"3" * 300_000
+    other.pipe_file(f"{root}/{second}", b"4" * 300_000)  # by another file under the name of the header
+    assert one.ls(root, detail=False) == [f"{root}/{first}"]
+    assert listed(root) == [f"{first}$chunks", f"{first}$header"]
+    other.segment(f"{root}/{second}").offload("cold")
+    one.collect(f"{root}/{second}", grace=0)
+    one.rm(f"{root}/{second}")
+    assert not one.exists(f"{root}/{first}")
+    one.pipe_file(f"{root}/{second}", b"5")
+    assert one.cat_file(f"{root}/{first}") == b"5"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["segment", "plain", "folder", "tier"])
+def test_a_move_changes_the_spelling(root, kind):
+    fs = new(tiers={"cold": "memory://moved"})
+    data = bytes(300_000)
+    path, there = f"{root}/Log", f"{root}/log"
+    if kind == "plain":
+        with open(path, "wb") as file:
+            file.write(data)
+    else:
+        fs.pipe_file(f"{path}/Part" if kind == "folder" else path, data)
+        if kind == "tier":
+            fs.segment(path).offload("cold")
+    fs.mv(path, there)
+    assert {name.partition("$")[0] for name in listed(root)} == {"log"}
+    for reader in (fs, new(tiers={"cold": "memory://moved"})):
+        assert reader.ls(root, detail=False) == [there]
+        assert reader.cat_file(f"{there}/Part" if kind == "folder" else there) == data
+        assert reader.cat_file(f"{path}/part" if kind == "folder" else path) == data
+    fs.rm(path, recursive=True)
+    fs.collect(root, recursive=True, grace=0)
+    assert listed(root) == []
+
+
+@pytest.mark.slow
+def test_nothing_is_moved_or_joined_onto_itself(root):
+    fs = new()
+    fs.pipe_file(f"{root}/Dir/Log", b"data")
+    fs.mv(f"{root}/Dir/Log", f"{root}/dir/Log")
+    fs.mv(f"{root}/dir/log", f"{root}/Dir")  # into its own folder
+    fs.cp_file(f"{root}/Dir/Log", f"{root}/dir/log")
+    with pytest.raises(ValueError, match=r"itself|twice|same"):
+        fs.concat(f"{root}/dir/log", [f"{root}/Dir/Log"])
+    assert fs.cat_file(f"{root}/dir/log") == b"data"
+    with pytest.raises(FileExistsError):
+        fs.create(f"{root}/DIR/LOG")
+    fs.pipe_file(f"{root}/a", b"a")
+    fs.mv(f"{root}/a", f"{root}/DIR/LOG")
+    assert fs.find(root) == [f"{root}/Dir/Log"]
+    assert fs.cat_file(f"{root}/Dir/Log") == b"a"
+
+
+def test_an_exact_disk_is_asked_once_a_folder(tmp_path, monkeypatch):
+    fs, root = new(), str(tmp_path)
+    fs.pipe_file(f"{root}/Log", b"1")
+    fs.pipe_file(f"{root}/log", b"2")
+    fs.pipe_file(f"{root}/{NFC}", b"3")
+    fs.pipe_file(f"{root}/{NFD}", b"4")
+    assert [fs.cat_file(f"{root}/{name}") for name in ("Log", "log", NFC, NFD)] == [b"1", b"2", b"3", b"4"]
+    fs.mv(f"{root}/Log", f"{root}/log")
+    assert fs.cat_file(f"{root}/log") == b"1"
+    known = Spellings()
+    known.settle(f"{root}/log")
+    calls = []
+    for name in ("lstat", "stat", "scandir", "listdir"):
+        monkeypatch.setattr(os, name, calls.append)
+    assert known.settle(f"{root}/LOG") == f"{root}/LOG"
+    assert calls == []
