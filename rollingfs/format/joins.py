@@ -10,11 +10,10 @@ from collections.abc import Sequence
 
 from rollingfs.errors import WholeFileError, worded
 from rollingfs.format import whole_files
-from rollingfs.format.whole_files import AVRO, AVRO_MARKER_BYTES
+from rollingfs.format.whole_files import AVRO, AVRO_MARKER_BYTES, is_text
 from rollingfs.runtime.values import value_class
 
 LINE_FEED = b"\n"
-_CONTROLS = frozenset(range(32)) - frozenset(b"\t\n\f\r\x1b") | {127}
 
 
 @value_class
@@ -55,7 +54,7 @@ def unended(parts: Sequence[Part], *, adds_line_feeds: bool) -> list[str]:
         name = whole_files.unjoinable(part.head, part.tail)
         if name is not None and not (part is parts[0] and name == AVRO and _are_blocks(parts)):
             raise _whole(part.path, name)
-    open_ended = [part.path for part in parts[:-1] if _is_text(part.tail) and not part.tail.endswith(LINE_FEED)]
+    open_ended = [part.path for part in parts[:-1] if is_text(part.tail) and not part.tail.endswith(LINE_FEED)]
     if open_ended and not adds_line_feeds:
         if not any(_is_of_lines(part) for part in parts):
             return []  # pieces of one text, maybe
@@ -77,12 +76,7 @@ def _are_blocks(parts: Sequence[Part]) -> bool:
 def _is_of_lines(part: Part) -> bool:
     """Return whether a part is text in lines, or a JSON record."""
     ends = (part.head, part.tail)
-    return all(map(_is_text, ends)) and (any(LINE_FEED in end for end in ends) or part.head[:1] in (b"{", b"["))
-
-
-def _is_text(data: bytes) -> bool:
-    """Return whether bytes are without control characters, in any encoding that has ASCII in it."""
-    return _CONTROLS.isdisjoint(data)
+    return all(map(is_text, ends)) and (any(LINE_FEED in end for end in ends) or part.head[:1] in (b"{", b"["))
 
 
 def _nothing() -> str:

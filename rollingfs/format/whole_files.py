@@ -1,7 +1,6 @@
 """File formats that do not join: of two such files in a row, a reader finds a single file, or fails. Pure.
 
-Sources: the signatures in the specifications and in the readers of the formats. `docs/joining.md` has the behaviour of
-readers.
+`file_marks` has the signatures, and `docs/joining.md` the behaviour of readers.
 """
 
 from __future__ import annotations
@@ -14,94 +13,21 @@ from importlib import import_module
 from io import BytesIO
 from typing import Any
 
+from rollingfs.format.file_marks import BEGINNINGS, ENDS, INSIDE, TAILS, TEXTS, TEXTS_INSIDE
+
 AVRO, AVRO_MARKER_BYTES = "Avro", 16
 """Each block of an Avro file ends with the marker that its header ends with."""
 ARROW_STREAM = "Arrow stream"
-ENDS = {
-    b"PAR1": "Parquet",
-    b"PARE": "Parquet",
-    b"ARROW1": "Arrow (Feather)",
-    b"FEA1": "Feather",
-    b"LANC": "Lance",
-    b"PFA1": "Puffin",
-    b"VTXF": "Vortex",
-}
-BEGINNINGS = {
-    b"PK\x03\x04": "zip",
-    b"Obj\x01": AVRO,
-    b"SQLite format 3\0": "SQLite",
-    b"\x89HDF\r\n\x1a\n": "HDF5",
-    b"\x0e\x03\x13\x01": "HDF4",
-    b"CDF\x01": "NetCDF",
-    b"CDF\x02": "NetCDF",
-    b"CDF\x05": "NetCDF",
-    b"\x93NUMPY": "NumPy",
-    b"%PDF-": "PDF",
-    b"7z\xbc\xaf\x27\x1c": "7z",
-    b"Rar!\x1a\x07": "RAR",
-    b"MSCF\0\0\0\0": "Cabinet",
-    b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1": "Microsoft Office",
-    b"\x89PNG\r\n\x1a\n": "PNG",
-    b"GIF87a": "GIF",
-    b"GIF89a": "GIF",
-    b"\xff\xd8\xff": "JPEG",
-    b"II*\0": "TIFF",
-    b"MM\0*": "TIFF",
-    b"II+\0": "BigTIFF",
-    b"MM\0+": "BigTIFF",
-    b"\x1a\x45\xdf\xa3": "Matroska",
-    b"\x89MCAP0\r\n": "MCAP",
-    b"#ROSBAG V": "rosbag",
-    b"#ASDF ": "ASDF",
-    b"SIMPLE  =": "FITS",
-    b"\xa1\xb2\xc3\xd4": "pcap",
-    b"\xd4\xc3\xb2\xa1": "pcap",
-    b"\xa1\xb2\x3c\x4d": "pcap",
-    b"\x4d\x3c\xb2\xa1": "pcap",
-    b"MATLAB 5.0 MAT-file": "MAT",
-    b"<stata_dta>": "Stata",
-    b"$FL2@(#)": "SPSS",
-    b"$FL3@(#)": "SPSS",
-    b"RDX2\n": "R data",
-    b"X\n\0\0\0": "R data",
-    b"RDX3\n": "R data",
-    b"SEQ\x06": "Hadoop SequenceFile",
-    b"CRAM\x02": "CRAM",
-    b"CRAM\x03": "CRAM",
-    b"BAM\x01": "BAM",
-    b"BCF\x02": "BCF",
-    b"PMTiles\x03": "PMTiles",
-    b"fgb\x03": "FlatGeobuf",
-    b"\0\0\x27\x0a\0\0\0\0": "shapefile",
-    b"\0asm": "WebAssembly",
-    b"\x7fELF": "ELF",
-    b"\x1f\x9d": "compress (.Z)",
-    b"age-encryption.org/": "age",
-    b"ElfFile\0": "Windows event log",
-    b"LPKSHHRH": "systemd journal",
-    b"VTXF": "Vortex",
-}
-INSIDE = (
-    (4, re.compile(rb"ftyp"), "MP4"),
-    (8, re.compile(rb"DUCK[\x01-\xff]\0{3}"), "DuckDB"),  # the version follows, a small number of 8 bytes
-    (0, re.compile(rb"fLaC[\0\x80]\0\0\x22"), "FLAC"),
-    (0, re.compile(rb"GGUF[\x01-\x09]\0\0\0"), "GGUF"),
-    (0, re.compile(rb"LASF.{20}\x01[\0-\x04]", re.DOTALL), "LAS"),
-    (128, re.compile(rb"DICM"), "DICOM"),
-    (0, re.compile(rb"(RIFF|RIFX|RF64)....(WAVE|AVI |WEBP)", re.DOTALL), "RIFF (WAV, AVI, WebP)"),
-    (0, re.compile(rb"FORM....AIF[FC]", re.DOTALL), "AIFF"),
-    (0, re.compile(rb"[\x71-\x73][\x01\x02]\x01\0"), "Stata"),
-    (0, re.compile(rb".{4}\0{4}\{\s*\"", re.DOTALL), "safetensors"),
-)
-"""At a place in the head: what stands there."""
 NOT_JOINED = (
     (0, re.compile(rb"\xff{4}..\0\0", re.DOTALL), ARROW_STREAM),
-    (0, re.compile(rb"\x80[\x02-\x05][\x95c}\]K\x8c\x58(]"), "pickle"),
+    (0, re.compile(rb"\x80[\x02-\x05][\x95c}\]K\x8c\x58(\x8a]"), "pickle"),
 )
 """Formats of records in a row, whose usual readers end after the first. Their heads may be cut off at a record."""
+_CONTROLS = frozenset(range(32)) - frozenset(b"\t\n\f\r\x1b") | {127}
 ORC, ZIP_END, ZIP_END_BYTES = b"ORC", b"PK\x05\x06", 22
 TAR, TAR_AT, TAR_BLOCK_BYTES = b"ustar", 257, 512
-HEAD_BYTES = TAR_BLOCK_BYTES
+HEAD_BYTES = 2048 + 8
+"""HDF5 begins after 0, 512, 1024, 2048 bytes or more, which its users own; the marks of all others come sooner."""
 TAIL_BYTES = 2 * TAR_BLOCK_BYTES
 """A tar ends with two empty blocks, of 512 bytes each; the ends of all others are shorter, but for a comment in a
 zip."""
@@ -118,10 +44,7 @@ def format_of(head: bytes, tail: bytes) -> str | None:
     head, tail
         The first `HEAD_BYTES` or more and the last `TAIL_BYTES` of the file; all of it if the file is shorter.
     """
-    for mark, name in ENDS.items():
-        if tail.endswith(mark):
-            return name
-    if found := _begun(head):
+    if found := _ended(tail) or _begun(head):
         return found
     if tail[-4:-1] == ORC and (head.startswith(ORC) or tail[-5:-4] == bytes([len(ORC)])):
         return "ORC"
@@ -180,9 +103,28 @@ def _of_zstd(head: bytes) -> bytes:
     return b""
 
 
+def is_text(data: bytes) -> bool:
+    """Return whether bytes are without control characters, in any encoding that has ASCII in it."""
+    return _CONTROLS.isdisjoint(data)
+
+
 def _begun(head: bytes) -> str | None:
-    found = (name for mark, name in BEGINNINGS.items() if head.startswith(mark))
-    return next(found, None) or next((name for at, mark, name in INSIDE if mark.match(head, at)), None)
+    tables = [(TEXTS, TEXTS_INSIDE)] if is_text(head) else [(TEXTS, TEXTS_INSIDE), (BEGINNINGS, INSIDE)]
+    for marks, inside in tables:
+        for mark, name in marks.items():
+            if head.startswith(mark):
+                return name
+        for at, pattern, name in inside:
+            if pattern.match(head, at):
+                return name
+    return None
+
+
+def _ended(tail: bytes) -> str | None:
+    if is_text(tail):
+        return None
+    found = (name for mark, name in ENDS.items() if tail.endswith(mark))
+    return next(found, None) or next((name for mark, name in TAILS if mark.search(tail)), None)
 
 
 def _ends_a_zip(tail: bytes) -> bool:
