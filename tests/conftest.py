@@ -39,6 +39,20 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
+if sys.platform == "win32":
+
+    class Slashed(type(Path())):  # type: ignore[misc]
+        """A path that reads as rollingfs writes it: with slashes."""
+
+        def __str__(self) -> str:
+            return str(super().__str__()).replace("\\", "/")
+
+    @pytest.fixture
+    def tmp_path(tmp_path: Path) -> Path:
+        """Return the folder of a test by a name that stands in paths, URLs and patterns."""
+        return Slashed(tmp_path)
+
+
 PATIENCE_S = 3.0
 WORKERS_WAITING = 2
 """So many workers wait for a server at any time."""

@@ -7,6 +7,7 @@ parallel file in the hot store; the tier keeps it below its root.
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -20,6 +21,7 @@ from rollingfs.policy import check_alias
 from rollingfs.runtime.bridge import Bridge
 
 T = TypeVar("T")
+_DRIVE = re.compile(r"^([A-Za-z]):/")
 PLACES_MAX = 64
 """Maximum folders of which a client notes that tiers keep them by another path."""
 OF_HEADERS = ("remove_whole", "move_whole")
@@ -103,8 +105,12 @@ class TierStore:
         self._bridge = Bridge(backend)
 
     def path(self, hot: str) -> str:
-        """Return where the tier has the file that is parallel to a path of the hot store."""
-        return f"{self.root}/{hot.lstrip('/')}"
+        """Return where the tier has the file that is parallel to a path of the hot store.
+
+        The colon of a drive of Windows stays out: no name of a folder may have it.
+        """
+        parallel = _DRIVE.sub(r"\1/", hot).lstrip("/")
+        return f"{self.root}/{parallel}"
 
     async def run(self, call: Coroutine[Any, Any, T], hot: Backend) -> T:
         """Await a verb of the tier within a verb of the hot store.

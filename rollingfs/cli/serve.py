@@ -131,7 +131,7 @@ def _allow_files() -> None:
 def _stop_at_eof() -> None:
     while os.read(sys.stdin.fileno(), READ_BYTES):
         pass
-    os.kill(os.getpid(), signal.SIGTERM)
+    signal.raise_signal(signal.SIGTERM)  # `os.kill` ends a process of Windows at once
 
 
 def _say(session: Session, url: str) -> None:

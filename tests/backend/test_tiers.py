@@ -81,6 +81,14 @@ def test_an_alias_that_is_not_there_is_named_and_no_store_is_asked():
     assert hot.calls == []
 
 
+@pytest.mark.parametrize(
+    ("hot", "there"),
+    [("C:/logs/s", "C/logs/s"), ("/logs/s", "logs/s"), ("//pc/share/s", "pc/share/s"), ("b/c:/s", "b/c:/s")],
+)
+def test_a_drive_of_windows_is_a_folder_of_the_tier(hot, there):
+    assert TierStore(private_memory(), "/archive").path(hot) == f"/archive/{there}"
+
+
 def test_the_server_copies_where_the_tier_lies_on_the_hot_store_and_nowhere_else():
     hot = private_memory()
     backend = TieredBackend(hot, {"cold": TierStore(hot, "/archive"), "far": TierStore(private_memory(), "/archive")})

@@ -19,6 +19,7 @@ from rollingfs.fs.commit_on import CommitOn, parse_commit_on
 from rollingfs.fs.core import core
 from tests.support.backends import Scripted, private_memory
 from tests.support.cli import failed
+from tests.support.forks import needs_signals
 
 LINES = [b"line %d\n" % number for number in range(5)]
 
@@ -129,6 +130,7 @@ def test_options_that_do_not_fit_are_refused(options: list[str], tmp_path: Path)
     assert not (tmp_path / "log$header").exists()
 
 
+@needs_signals
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_commits_the_rest(tmp_path: Path, number: signal.Signals) -> None:

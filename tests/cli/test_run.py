@@ -1,7 +1,6 @@
 """`rollingfs run`, `offload` by policies, and `policy`."""
 
 import json
-import os
 import signal
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import pytest
 from rollingfs import OffloadPolicy, RetentionPolicy, RollingFileSystem, RollingPolicy
 from rollingfs.cli import stopping
 from tests.support.cli import Run, done, failed, running
+from tests.support.forks import needs_signals
 
 
 @pytest.fixture
@@ -85,7 +85,7 @@ def test_rounds_follow_each_other_until_a_signal_and_the_exit_code_is_0(fs, tmp_
     def wait(stop: stopping.Stop, seconds: float) -> None:
         waits.append(seconds)
         if len(waits) == 3:
-            os.kill(os.getpid(), signal.SIGTERM)
+            signal.raise_signal(signal.SIGTERM)
 
     monkeypatch.setattr(stopping.Stop, "wait", wait)
     before = signal.getsignal(signal.SIGTERM)
@@ -96,6 +96,7 @@ def test_rounds_follow_each_other_until_a_signal_and_the_exit_code_is_0(fs, tmp_
     assert signal.getsignal(signal.SIGTERM) is before
 
 
+@needs_signals
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_process_that_runs_ends_by_a_signal_while_it_waits(fs, tmp_path, option, number):

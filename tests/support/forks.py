@@ -1,10 +1,12 @@
-"""Questions to a forked child."""
+"""Questions to a forked child; what this system has for processes."""
 
 import os
+import sys
 from collections.abc import Callable
 
 import pytest
 
+needs_signals = pytest.mark.skipif(sys.platform == "win32", reason="Windows sends no signal to another process")
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 
 

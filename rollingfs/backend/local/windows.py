@@ -9,34 +9,24 @@ import ctypes
 import errno
 import msvcrt
 import os
-import random
-import re
 import shutil
 import stat
 import sys
-import time
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
-from rollingfs.runtime.concurrency import until_s
+from rollingfs.backend.local import windows_rules
+from rollingfs.backend.local.windows_rules import DEVICES, patient
 
 assert sys.platform == "win32"
-T = TypeVar("T")
 
 NO_FOLLOW = 1 << 30
 """A flag of our own: the system has none."""
 NO_WAIT, PLACE, FLUSHABLE = 0, 0, os.O_RDWR
 GONE: tuple[type[OSError], ...] = (FileNotFoundError, PermissionError)
 LOCKS_FILES, DESCRIPTORS = True, ""
-HELD_S_MAX = 10.0
-"""A call without a deadline waits this long for another program that holds a file."""
 PATH_CHARACTERS_MAX, FOLDER_CHARACTERS_MAX = 259, 247
 """Longest paths where Windows is not set to take longer."""
-NAME_CHARACTERS_MAX = 255
-_PAUSE_S_MIN, _PAUSE_S_MAX = 0.0005, 0.02
 _READ_BYTES_MAX = 1 << 30
-_DEVICES = re.compile(r"(con|prn|aux|nul|(com|lpt)[0-9\u00b9\u00b2\u00b3]|conin\$|conout\$)[ ]*(\..*)?", re.IGNORECASE)
-_FORBIDDEN = re.compile(r'[\x00-\x1f<>:"|?*\\]')
 
 _DWORD, _HANDLE, _TEXT = ctypes.c_uint32, ctypes.c_void_p, ctypes.c_wchar_p
 _kernel: Any = ctypes.WinDLL("kernel32", use_last_error=True)
@@ -86,24 +76,6 @@ def _error(path: str, target: str | None = None) -> OSError:
     return OSError(0, ctypes.FormatError(code).strip(), path, code, target)
 
 
-def _patient(step: Callable[[], T], codes: set[int]) -> T:
-    """Do a step, again while another program holds the file, within the time of the commit."""
-    began_s = time.monotonic()
-    end_s, pause_s = until_s() or began_s + HELD_S_MAX, _PAUSE_S_MIN
-    while True:
-        try:
-            return step()
-        except OSError as error:
-            if error.winerror not in codes:
-                raise
-            if time.monotonic() > end_s:
-                waited_s = time.monotonic() - began_s
-                error.strerror = f"{error.strerror} (or another program has held the file for {waited_s:.1f} s)"
-                raise
-        time.sleep(pause_s * random.uniform(0.5, 1.5))
-        pause_s = min(2 * pause_s, _PAUSE_S_MAX)
-
-
 def _handle(path: str, access: int, disposition: int = _OPEN_EXISTING, flags: int = 0) -> int:
     handle = _kernel.CreateFileW(path, access, _SHARE_ALL, None, disposition, flags, None)
     if handle in (None, _NO_HANDLE):
@@ -113,28 +85,9 @@ def _handle(path: str, access: int, disposition: int = _OPEN_EXISTING, flags: in
 
 def check_name(path: str, characters_max: int = PATH_CHARACTERS_MAX) -> None:
     """Refuse a new file that Windows would give another name, or no name."""
-    _, rest = os.path.splitdrive(path)
-    for part in rest.replace("\\", "/").split("/"):
-        why = ""
-        if _DEVICES.fullmatch(part):
-            why = "is a device of Windows"
-        elif part.endswith((".", " ")) and part not in (".", ".."):
-            why = "ends in a dot or a blank, which Windows leaves out"
-        elif found := _FORBIDDEN.search(part):
-            why = f"has {found[0]!r}, which no name on Windows may have"
-        if why:
-            raise OSError(errno.EILSEQ, f"no file was made: {part!r} {why}; choose another name", path)
-        if len(part) > NAME_CHARACTERS_MAX:
-            raise OSError(
-                errno.ENAMETOOLONG, f"no file was made: a name has more than {NAME_CHARACTERS_MAX} characters", path
-            )
-    if len(path) > characters_max and not _takes_long_paths():
-        raise OSError(
-            errno.ENAMETOOLONG,
-            f"no file was made: the path has {len(path)} characters, and Windows takes {characters_max} until "
-            r"LongPathsEnabled is 1 in the registry (HKLM\SYSTEM\CurrentControlSet\Control\FileSystem)",
-            path,
-        )
+    windows_rules.check_name(
+        path, sys.maxsize if len(path) > characters_max and _takes_long_paths() else characters_max
+    )
 
 
 def _takes_long_paths() -> bool:
@@ -149,13 +102,13 @@ def open_file(path: str, flags: int, mode: int = 0o777, *, dir_fd: int | None = 
     """Open a file as `os.open`; others may rename and remove it."""
     access = _READ | _WRITE if flags & os.O_RDWR else _WRITE if flags & os.O_WRONLY else _READ
     disposition = _OPEN_EXISTING
-    if _DEVICES.fullmatch(os.path.basename(path)) and not flags & os.O_CREAT:
+    if DEVICES.fullmatch(os.path.basename(path)) and not flags & os.O_CREAT:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
     if flags & os.O_CREAT:
         check_name(path)
         disposition = _CREATE_NEW if flags & os.O_EXCL else _OPEN_ALWAYS
     attributes = _NORMAL | (_LINK_ITSELF if flags & NO_FOLLOW else 0)
-    handle = _patient(lambda: _handle(path, access, disposition, attributes), _SHARED)
+    handle = patient(lambda: _handle(path, access, disposition, attributes), _SHARED)
     try:
         descriptor = msvcrt.open_osfhandle(handle, (flags & (os.O_RDWR | os.O_WRONLY)) | os.O_BINARY | os.O_NOINHERIT)
     except BaseException:
@@ -182,7 +135,7 @@ def link(path: str, target: str) -> None:
 def rename(path: str, target: str, *, dst_dir_fd: int | None = None) -> None:
     """Rename a file, over any file of that name; who has that file open keeps reading it."""
     check_name(target)
-    _patient(lambda: _rename(path, target), _HELD)
+    patient(lambda: _rename(path, target), _HELD)
 
 
 def _rename(path: str, target: str) -> None:
@@ -218,14 +171,14 @@ def rename_free(path: str, target: str, folder: int | None = None, target_folder
         raise error
 
     try:
-        return _patient(move, _HELD)
+        return patient(move, _HELD)
     except OSError as error:
         return error.errno or errno.EIO
 
 
 def unlink(path: str, *, dir_fd: int | None = None) -> None:
     """Remove a file, or a link itself; its name is free at once, whoever has it open."""
-    _patient(lambda: _unlink(path), _HELD)
+    patient(lambda: _unlink(path), _HELD)
 
 
 def _unlink(path: str) -> None:
