@@ -11,12 +11,15 @@ from rich.text import Text
 from rollingfs.backend.checkup import NO, RACES, YES, Checkup, examine
 from rollingfs.cli import errors, output
 from rollingfs.cli.command import Commands
+from rollingfs.cli.disk_trial import try_disk
 from rollingfs.cli.errors import WrongUsage
 from rollingfs.cli.session import Session
 from rollingfs.errors import visible
 
 commands = Commands("Stores and Spark")
 
+ROUNDS_A_RACE = 10
+"""Appends to a segment on a disk, of each of four processes, for a race of other stores."""
 STYLES = {YES: "green", NO: "red"}
 
 
@@ -24,7 +27,8 @@ STYLES = {YES: "green", NO: "red"}
 def doctor(session: Session, url: str, races: int = RACES, seconds: float = 0.0) -> None:
     """Find out what a store can do, and whether segments are safe there; ends with exit code 3 if they are not.
 
-    It writes some files of its own, 17 MiB in all, into a hidden folder at the URL, and deletes them.
+    It writes some files of its own, 17 MiB in all, into a hidden folder at the URL, and deletes them. On a disk it
+    tries locks, renames over open files, flushes, and four processes at once.
 
     With --json: store, is_safe, refusal, and findings with what, answer and means.
 
@@ -47,6 +51,8 @@ def doctor(session: Session, url: str, races: int = RACES, seconds: float = 0.0)
     session.interrupted = "interrupted; small files of the examination may have stayed, which collect -r deletes"
     with session.progress(f"examining {url}"):
         found = core.run(examine(backend, core.client.runtime, path, races, seconds))
+        if found.store.startswith("file://"):
+            found = _with_trial(found, path, races)
     if not found.is_safe:
         session.code = errors.DAMAGED
     if session.json:
@@ -56,6 +62,15 @@ def doctor(session: Session, url: str, races: int = RACES, seconds: float = 0.0)
     output.show(_table(found))
     if not found.is_safe:
         output.complain(found.refusal)
+
+
+def _with_trial(found: Checkup, folder: str, races: int) -> Checkup:
+    findings = try_disk(folder, ROUNDS_A_RACE * races)
+    wrong = [f"{one.what}: {one.means}" for one in findings if one.answer == NO]
+    refusal = "; ".join([found.refusal] * bool(found.refusal) + wrong)
+    return dataclasses.replace(
+        found, findings=(*found.findings, *findings), is_safe=found.is_safe and not wrong, refusal=refusal
+    )
 
 
 def _table(found: Checkup) -> Table:

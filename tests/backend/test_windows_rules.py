@@ -79,7 +79,7 @@ PLACES = {
 
 
 @pytest.mark.parametrize("path", PLACES)
-def test_drives_and_shares_stay_and_slashes_come_out(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_drives_and_shares_keep_their_meaning(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     windows = SimpleNamespace(sep="\\", path=ntpath, getcwd=lambda: "D:\\work")
     for module in (looks, local):
         monkeypatch.setattr(module, "os", windows)
@@ -99,7 +99,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return now
 
 
-def test_a_file_that_another_program_lets_go_of_is_waited_for(clock: list[float]) -> None:
+def test_a_file_that_is_held_is_waited_for(clock: list[float]) -> None:
     def step() -> str:
         if clock[0] < 103:
             raise Held(HELD)
@@ -110,7 +110,7 @@ def test_a_file_that_another_program_lets_go_of_is_waited_for(clock: list[float]
 
 
 @pytest.mark.parametrize(("deadline_s", "waited_s"), [(None, 10), (102, 2)])
-def test_the_wait_ends_with_the_time_of_the_commit(
+def test_a_wait_ends_with_the_commits_time(
     clock: list[float], monkeypatch: pytest.MonkeyPatch, deadline_s: float | None, waited_s: float
 ) -> None:
     monkeypatch.setattr(windows_rules, "until_s", lambda: deadline_s)

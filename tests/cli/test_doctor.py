@@ -4,11 +4,14 @@ import json
 import os
 import re
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from rollingfs.backend.checkup import RACES, Checkup
+from rollingfs.cli import disk_trial
+from tests.support.backends import raises
 from tests.support.careless import CarelessHandler
 from tests.support.cli import Run, done, failed, options_of
 from tests.support.examples import slowly
@@ -19,7 +22,13 @@ ROWS = {
     *("conditional create", "conditional replace", "conditional delete", "copy on the server", "join on the server"),
     *("delete of several files", "complete listings", "listing of unfinished uploads", "clock"),
     *("whole reads beside a replace", "read of 4 KiB", "write of 4 KiB"),
+    *("lock between processes", "rename over an open file", "flush", "four processes at once"),
 }
+
+
+@pytest.fixture(autouse=True)
+def short_races(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rollingfs.cli.doctor.ROUNDS_A_RACE", 2)
 
 
 @pytest.mark.parametrize("url", ["file://{}", "{}", "rolling::file://{}"])
@@ -37,6 +46,44 @@ def test_json_has_all_that_the_table_has(tmp_path: Path) -> None:
     assert (found["store"], found["is_safe"], found["refusal"]) == (f"file://{tmp_path}", True, "")
     assert {row["what"] for row in found["findings"]} == ROWS
     assert all(row["answer"] and row["means"] for row in found["findings"])
+
+
+RACER = """
+import sys
+for path in sys.argv[3:]:
+    with open(path, "ab") as file:
+        file.write(f"{sys.argv[1]} 0\\n".encode() * int(sys.argv[2]))
+"""
+BROKEN = {
+    "lock between processes": (
+        "_HOLDER",
+        "import sys; print('held', flush=True); sys.stdin.read()",
+        "two processes hold one",
+    ),
+    "four processes at once": ("_RACER", RACER, "were lost, or are there twice"),
+}
+
+
+@pytest.mark.parametrize("what", BROKEN)
+def test_a_disk_without_locks_is_not_safe(tmp_path: Path, monkeypatch: Any, what: str) -> None:
+    name, program, means = BROKEN[what]
+    monkeypatch.setattr(disk_trial, name, program)
+    found = Run("doctor", "--json", "--races", 1, tmp_path)
+    rows = {row["what"]: row for row in json.loads(found.out)["findings"]}
+    assert (found.code, rows[what]["answer"]) == (3, "no")
+    assert means in rows[what]["means"]
+    assert means in json.loads(found.out)["refusal"]
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_trial_that_fails_is_unknown_and_says_why(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr(disk_trial, "_RACER", "raise SystemExit('no such module')")
+    monkeypatch.setattr(disk_trial, "system", SimpleNamespace(rename=raises(PermissionError(13, "held"))))
+    found = done("doctor", "--json", "--races", 1, tmp_path).json
+    answers = {row["what"]: (row["answer"], row["means"]) for row in found["findings"]}
+    assert answers["four processes at once"] == ("unknown", "it failed: no such module")
+    assert answers["rename over an open file"] == ("unknown", "it failed: [Errno 13] held")
+    assert found["is_safe"]
 
 
 def test_more_races_are_run_by_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

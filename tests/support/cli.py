@@ -44,7 +44,7 @@ class Run:
 
     @property
     def text(self) -> str:
-        return self.out.decode()
+        return self.out.decode().replace(os.linesep, "\n")
 
     @property
     def json(self):
@@ -101,6 +101,17 @@ def started(*words: object, **variables: str) -> subprocess.Popen[bytes]:
 def running(*words: object, **variables: str) -> Iterator[subprocess.Popen[bytes]]:
     """A command in a process of its own, which ends with the block."""
     with started(*words, **variables) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+@contextlib.contextmanager
+def running_program(program: str, *words: object) -> Iterator[subprocess.Popen[bytes]]:
+    """A program of this interpreter, which ends with the block."""
+    command, pipe = [sys.executable, "-c", program, *map(str, words)], subprocess.PIPE
+    with subprocess.Popen(command, env=environment(), stdout=pipe, stderr=pipe) as process:
         try:
             yield process
         finally:
