@@ -85,7 +85,7 @@ def test_an_alias_that_is_not_there_is_named_and_no_store_is_asked():
     ("hot", "there"),
     [("C:/logs/s", "C/logs/s"), ("/logs/s", "logs/s"), ("//pc/share/s", "pc/share/s"), ("b/c:/s", "b/c:/s")],
 )
-def test_a_drive_of_windows_is_a_folder_of_the_tier(hot, there):
+def test_a_drive_is_a_folder_of_the_tier(hot, there):
     assert TierStore(private_memory(), "/archive").path(hot) == f"/archive/{there}"
 
 

@@ -76,7 +76,7 @@ def test_a_disk_without_locks_is_not_safe(tmp_path: Path, monkeypatch: Any, what
     assert os.listdir(tmp_path) == []
 
 
-def test_a_trial_that_fails_is_unknown_and_says_why(tmp_path: Path, monkeypatch: Any) -> None:
+def test_a_trial_that_fails_is_unknown(tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.setattr(disk_trial, "_RACER", "raise SystemExit('no such module')")
     monkeypatch.setattr(disk_trial, "system", SimpleNamespace(rename=raises(PermissionError(13, "held"))))
     found = done("doctor", "--json", "--races", 1, tmp_path).json
