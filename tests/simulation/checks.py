@@ -203,10 +203,13 @@ async def check_end(world: World) -> None:
 
 
 async def check_tables(world: World) -> None:
-    """Growing Parquet files have the rows that their writers were told of."""
+    """Growing Parquet files have the rows that their writers were told of, and shipped logs all lines."""
     if world.tables.written or world.tables.unknown:
         fs = filesystem_of(world.client_on(world.store, world.store.clock))
         await Baton(lambda: world.tables.check(fs)).run()
+    if world.shipping.written:
+        fs = filesystem_of(world.client_on(world.store, world.store.clock))
+        await Baton(lambda: world.shipping.check(fs)).run()
 
 
 async def check_settles(world: World) -> None:

@@ -33,6 +33,7 @@ from rollingfs.server.tails import Watches
 from tests.simulation import baton, model
 from tests.simulation.draw import Draw, Op
 from tests.simulation.history import SILENT
+from tests.simulation.logs import SEGMENT
 from tests.simulation.model import Call, Declined, State, Who
 from tests.simulation.tables import Tables
 
@@ -304,6 +305,13 @@ class FaceVerbs(Draw):
             return cast(int, (await command(fs, change.concat, path, sources, create=True, as_bytes=True))["offset"])
 
         return self._op(call, start)
+
+    def ship(self) -> Op:
+        """Write to a log or rotate it, and let a shipper, perhaps that of another process, look."""
+        shipping = self.world.shipping
+        shipping.change(self.chance)
+        call = Call(model.look, SEGMENT, {}, frozenset({FileNotFoundError}))
+        return self._op(call, lambda fs: baton.Baton(partial(shipping.ship, fs)).run())
 
     def grow_table(self) -> Op:
         tables = cast(Tables, self.world.tables)

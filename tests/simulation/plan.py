@@ -25,6 +25,11 @@ FACES_SHARE = 0.2
 FACE_SHARE = 0.35
 """Of the steps of such a world."""
 FACES_SALT = 0xFACE
+SHIP_SHARE = 0.1
+"""Of the worlds: in these, shippers of logs are clients as well."""
+SHIP_STEP_SHARE = 0.5
+"""Of the steps of such a world."""
+SHIP_SALT = 0x5417
 LIES_SHARE = 0.1
 """Of the worlds: in these, the store lets two replaces of one header win."""
 LIES_SALT = 0x11E5
@@ -80,7 +85,8 @@ def plan_of(seed: int, count: int = STEPS) -> Plan:
         if not ALONE.isdisjoint((verb, steps[-1].verb if steps else None)) and chance.random() < 0.8:
             pause_s += QUIET_S
         steps.append(Step(pause_s, chance.randrange(clients), verb, chance.getrandbits(48)))
-    steps = _with_faces(random.Random(seed ^ FACES_SALT), steps)
+    steps = _with(random.Random(seed ^ FACES_SALT), steps, "face", FACES_SHARE, FACE_SHARE)
+    steps = _with(random.Random(seed ^ SHIP_SALT), steps, "ship", SHIP_SHARE, SHIP_STEP_SHARE)
     count = 1 + chance.randrange(2) if is_crowd else chance.choice((5, len(PATHS)))
     return _with_lies(random.Random(seed ^ LIES_SALT), Plan(seed, clients, count, steps))
 
@@ -93,12 +99,12 @@ def _with_lies(chance: random.Random, plan: Plan) -> Plan:
     return replace(plan, steps=steps, lies=chance.choice(LIES))
 
 
-def _with_faces(chance: random.Random, steps: list[Step]) -> list[Step]:
+def _with(chance: random.Random, steps: list[Step], verb: str, world_share: float, step_share: float) -> list[Step]:
     """The steps, some of which a program on top does; other worlds stay as they were."""
-    if chance.random() >= FACES_SHARE:
+    if chance.random() >= world_share:
         return steps
-    is_face = [chance.random() < FACE_SHARE and step.verb not in ALONE for step in steps]
-    return [replace(step, verb="face") if one else step for step, one in zip(steps, is_face, strict=True)]
+    is_other = [chance.random() < step_share and step.verb not in ALONE for step in steps]
+    return [replace(step, verb=verb) if one else step for step, one in zip(steps, is_other, strict=True)]
 
 
 def _pause_s(chance: random.Random, haste_s: float) -> float:

@@ -53,7 +53,7 @@ def run_world(plan: Plan) -> World:
     has_rows, has_few_joins = kind.random() < ROWS_SHARE, kind.random() < FEW_JOINS_SHARE
     with world_time(plan.seed, has_small_pages, has_rows, has_few_joins) as run:
         world = World(plan)
-        with mock.patch.object(header_cache.logger, "warning", world.lies.warned):
+        with mock.patch.object(header_cache.logger, "warning", world.lies.warned), world.shipping.instead_of_disk():
             run(world.run())
         return world
 

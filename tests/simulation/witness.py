@@ -29,11 +29,13 @@ LOST, REBUILT, COPIES = "/lost/", "/rebuilt/", "/copies/"
 """Folders of chunks without a header, of what is made of them, and of copies of folders."""
 TABLES = "/tables/"
 """The folder of growing Parquet files, whose rows `Tables` checks."""
+SHIPPED = "/shipped/"
+"""The folder of logs that shippers bring in, whose lines `Shipping` checks."""
 
 
 def is_aside(file: str) -> bool:
     """Whether a file is none of the segments that the model knows."""
-    return names.split_tier(file)[1].startswith((EXPORTS, LOST, REBUILT, COPIES, TABLES))
+    return names.split_tier(file)[1].startswith((EXPORTS, LOST, REBUILT, COPIES, TABLES, SHIPPED))
 
 
 class Witness:

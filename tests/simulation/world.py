@@ -44,6 +44,7 @@ from tests.simulation.faults import Way
 from tests.simulation.history import Doing, History, Violation, running
 from tests.simulation.lasting import Following, check_lasting
 from tests.simulation.lies import Lies
+from tests.simulation.logs import Shipping
 from tests.simulation.model import Bound, Seg
 from tests.simulation.plan import PATHS, Plan, Step
 from tests.simulation.store import KINDS, Store
@@ -92,7 +93,7 @@ class World:
         self.upkeeps: dict[At, Upkeep] = {}
         self.followers: dict[At, Following] = {}
         self.faces: dict[At, RollingFileSystem] = {}
-        self.tables = Tables()
+        self.tables, self.shipping = Tables(), Shipping()
         self.lies = Lies(self, plan.lies)
         self._numbers = itertools.count(1)
         self.history = History(lambda: self.store.clock(), partial(stream_checks.check_step, self))
@@ -130,16 +131,15 @@ class World:
         for path, data in OUTSIDE.items():
             self.store.put_silently(path, data)
         self.outside, self.witness.outside = OUTSIDE, set(OUTSIDE)
-        count = self.plan.clients
         # a store without a clock is a disk: the machine's clock dates its files, and all of its clients are threads
         has_clock = self.store.capability.has_clock
-        self.walls = [Wall(self.chance) if has_clock else wall for _ in range(count)]
-        self.kinds = [self.chance.random() < 0.6 and has_clock for _ in range(count)]
+        self.walls = [Wall(self.chance) if has_clock else wall for _ in range(self.plan.clients)]
+        self.kinds = [self.chance.random() < 0.6 and has_clock for _ in self.walls]
         self.ways: list[Way] = []
         self.past: list[tuple[Way, At]] = []
         self.unknown: list[tuple[Sequence[str], Way]] = []
         """The paths of calls that may go on although their caller knows no more: their requests may be on the way."""
-        self.clients = [self._client(index) for index in range(count)]
+        self.clients = [self._client(index) for index in range(self.plan.clients)]
 
     def _client(self, index: int) -> At:
         way = Way(self.store, random.Random(self.chance.getrandbits(48)), self.faults, is_async=self.kinds[index])
@@ -228,7 +228,7 @@ class World:
         op: Op | None = getattr(verbs, verb)()
         if op is None:
             return
-        self.launch(number, op, index, chance, is_of_face=verb == "face")
+        self.launch(number, op, index, chance, is_of_face=verb in ("face", "ship"))
 
     def launch(self, number: int, op: Op, index: int, chance: random.Random, *, is_of_face: bool = False) -> Doing:
         """Begin an operation."""
