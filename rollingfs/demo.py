@@ -23,6 +23,7 @@ from typing import Any
 import fsspec
 
 from rollingfs.policy import RollingPolicy
+from rollingfs.runtime.system import written_bytes
 from rollingfs.show import map_picture
 from rollingfs.show.segment_map import WIDTH, Outline, outline
 
@@ -112,10 +113,8 @@ class Demo:
 
     def wrote(self, since: int = 0) -> int:
         """Return bytes that this process has written; where the system does not count them, bytes more on the disk."""
-        counts = Path("/proc/self/io")
-        if not counts.exists():
-            return self.disk_bytes() - since
-        return int(dict(line.split(": ") for line in counts.read_text().splitlines())["wchar"]) - since
+        written = written_bytes()
+        return (self.disk_bytes() if written is None else written) - since
 
 
 def volume(size: float) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import itertools
-import os
 import threading
 import time
 import uuid
@@ -16,6 +15,7 @@ from rollingfs.backend import shared_errors
 from rollingfs.backend.capability import Capability
 from rollingfs.backend.contract import Adapt, Backend, Blob, Buffer, FileInfo, Listing, Metadata, Over, Part, Upload
 from rollingfs.format.sizes import read_bytes_max
+from rollingfs.runtime.system import at_fork
 
 # one lock for all instances, because they share the global store; held for dictionary work only
 _lock = threading.Lock()
@@ -31,8 +31,7 @@ def _after_fork_in_child() -> None:
     _nonce = uuid.uuid4().hex[:8]
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork_in_child)
+at_fork(in_child=_after_fork_in_child)
 
 
 class MemoryBackend(Backend):

@@ -25,6 +25,7 @@ from rollingfs.backend.shared_errors import not_atomic
 from rollingfs.errors import UnsafeBackendError
 from rollingfs.format import names
 from rollingfs.runtime.concurrency import Lock, Runtime
+from rollingfs.runtime.system import user
 
 CACHE_NAME = "rollingfs-probe.json"
 """The file in a folder that a user names."""
@@ -174,7 +175,7 @@ def _file_of_user() -> str | None:
         return None  # there is no HOME
     folder = os.path.join(cache, _USER_FOLDER)
     try:
-        if hasattr(os, "geteuid") and not os.geteuid() and os.stat(_existing(cache)).st_uid:
+        if user() == 0 and os.stat(_existing(cache)).st_uid:
             return None  # root makes no files in the home of another user
         os.makedirs(folder, mode=0o700, exist_ok=True)
         why = _why_not(os.stat(folder))
@@ -226,9 +227,9 @@ def _load(file: str) -> dict[str, Any] | None:
 
 def _why_not(info: os.stat_result) -> str:
     """Why a file cannot be believed: another user than root could have written that an unsafe store is safe."""
-    if not hasattr(os, "geteuid"):
+    if (mine := user()) is None:
         return ""
-    if info.st_uid not in (os.geteuid(), 0):
+    if info.st_uid not in (mine, 0):
         return f"another user (uid {info.st_uid}) owns it: name a file of your own"
     if info.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         return f"other users may write it (mode {stat.S_IMODE(info.st_mode):o}): take that right away with chmod go-w"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import errno
 import json
 import os
 import select
@@ -21,13 +20,13 @@ from rich.text import Text
 
 from rollingfs.cli.errors import ReaderGone
 from rollingfs.errors import visible
+from rollingfs.runtime.system import READER_GONE
 from rollingfs.stream.cut import StreamCut
 
 WIDTH_PIPED = 1_000_000
 """Columns where standard output is not a terminal, so that no line is folded or cut off."""
 KEYS_MAX = 1024
 """Keys that are read at once."""
-CLOSED = frozenset({errno.EPIPE, errno.EINVAL} if os.name == "nt" else {errno.EPIPE})
 
 
 class Screen(Console):
@@ -55,7 +54,7 @@ def _to_reader() -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno not in CLOSED:
+        if error.errno not in READER_GONE:
             raise
         raise ReaderGone from error
 

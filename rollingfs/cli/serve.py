@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import os
 import signal
@@ -20,14 +19,13 @@ from rollingfs.cli.errors import WrongUsage
 from rollingfs.cli.expected import ExpectMark, check_mark, guarded
 from rollingfs.cli.session import Session
 from rollingfs.errors import in_python, worded_by
+from rollingfs.runtime.system import allow_files
 
 commands = Commands("Serve")
 
 TOKEN = "ROLLINGFS_SERVER_TOKEN"
 """A token that may do everything, in the environment."""
 READ_BYTES = 4096
-FILES_MAX_MACOS = 10_240
-"""The most files that macOS lets a process open; it refuses a limit of more, also "unlimited"."""
 
 
 @commands("serve")
@@ -95,7 +93,7 @@ def serve(
         raise WrongUsage(f"--host {host}: other machines reach it, so give --tokens or set {TOKEN}")
     place = session.place(root)
     check_mark(place, expect_mark)
-    _allow_files()
+    allow_files()
     limits = Limits(max_requests, max_tails, math.inf if max_body is None else max_body, stall, grace)
     try:
         app = make_app(place.fs, place.path, tokens=lines, limits=limits, hosts=(*hosts, *(allow_host or ())))
@@ -116,16 +114,6 @@ def serve(
 def _tokens(path: Path | None) -> list[str]:
     lines = [] if path is None else path.read_text().splitlines()
     return lines + ([os.environ[TOKEN]] if os.environ.get(TOKEN) else [])
-
-
-def _allow_files() -> None:
-    """Let the process have as many connections as the system lets it; by default, 1,024 files are common."""
-    with contextlib.suppress(ImportError, OSError, ValueError):  # Windows has no such limit
-        import resource
-
-        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-        wanted = min(most, FILES_MAX_MACOS) if sys.platform == "darwin" else most
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
 
 
 def _stop_at_eof() -> None:

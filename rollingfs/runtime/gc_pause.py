@@ -7,10 +7,11 @@ Each 700 new objects make Python look through the young ones, and every few thou
 from __future__ import annotations
 
 import gc
-import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+
+from rollingfs.runtime.system import at_fork
 
 _lock = threading.Lock()
 _inside = 0
@@ -26,8 +27,7 @@ def _after_fork_in_child() -> None:
     _inside = 0
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork_in_child)
+at_fork(in_child=_after_fork_in_child)
 
 
 @contextmanager

@@ -26,6 +26,8 @@ from concurrent.futures.thread import ThreadPoolExecutor  # an import after the 
 from types import FrameType
 from typing import ParamSpec, Protocol, TypeVar
 
+from rollingfs.runtime.system import HANDLES_SIGTERM
+
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -120,7 +122,7 @@ def at_sigterm(thing: EndsBySigterm) -> None:
     """
     _told_by_sigterm.add(thing)
     is_main = threading.current_thread() is threading.main_thread()
-    if os.name == "posix" and is_main and signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:
+    if HANDLES_SIGTERM and is_main and signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:
         with contextlib.suppress(ValueError):  # in a subinterpreter
             signal.signal(signal.SIGTERM, _sigterm_comes)
 

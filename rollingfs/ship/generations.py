@@ -11,6 +11,7 @@ from typing import BinaryIO, cast
 
 from fsspec.compression import compr
 
+from rollingfs.runtime.system import NO_WAIT, first_data
 from rollingfs.runtime.values import value_class
 
 PACKERS = {".gz": "gzip", ".bz2": "bz2", ".xz": "xz"}
@@ -55,7 +56,7 @@ class File:
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self.fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | getattr(os, "O_NONBLOCK", 0))
+        self.fd = os.open(path, os.O_RDONLY | NO_WAIT)
         status = os.fstat(self.fd)
         if not stat.S_ISREG(status.st_mode):
             self.close()
@@ -74,7 +75,7 @@ class File:
     def begin(self) -> int:
         """Return the offset of its first data: a writer that does not append leaves a hole when its file is cut."""
         try:
-            return os.lseek(self.fd, 0, os.SEEK_DATA) if hasattr(os, "SEEK_DATA") else 0
+            return first_data(self.fd)
         except OSError:  # it is empty
             return 0
 

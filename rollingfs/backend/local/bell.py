@@ -11,6 +11,7 @@ import os
 import select
 
 from rollingfs.backend.local import system
+from rollingfs.runtime.system import at_fork
 
 BELLS_FREE_MAX = 4
 """Bells that a process keeps for its next waits: the system takes some 8 ms to close a bell."""
@@ -31,8 +32,7 @@ def _after_fork_in_child() -> None:
         os.close(_open.pop())
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork_in_child)
+at_fork(in_child=_after_fork_in_child)
 
 
 class Bell:

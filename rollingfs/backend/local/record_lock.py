@@ -26,6 +26,7 @@ from rollingfs.backend.local.bell import Bell, take_bell
 from rollingfs.errors import ConflictError, LockedError
 from rollingfs.format import names
 from rollingfs.runtime.concurrency import until_s
+from rollingfs.runtime.system import at_fork
 
 _HAS_OFD_LOCKS = system.LOCKS_FILES
 HAS_TURNS = _HAS_OFD_LOCKS
@@ -65,8 +66,7 @@ def _after_fork_in_child() -> None:
         os.close(_held.pop())
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork_in_child)
+at_fork(in_child=_after_fork_in_child)
 
 
 def _descriptors_of(path: str) -> Iterator[int]:

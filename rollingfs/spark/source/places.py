@@ -22,6 +22,7 @@ from rollingfs.fs.core import core
 from rollingfs.fs.filesystem import RollingFileSystem
 from rollingfs.fs.target import options_of_url
 from rollingfs.read.snapshot import Snapshot
+from rollingfs.runtime.system import HAS_OWNERS
 from rollingfs.runtime.values import value_class
 from rollingfs.spark.source import patterns, segments
 from rollingfs.spark.source.options import Options, parse_url
@@ -77,7 +78,7 @@ def worker_folder() -> str | None:
     It keeps the verdicts of the probe: Spark ends its idle workers, and each new worker would probe the store again.
     Only workers have it.
     """
-    for folder in os.environ.get(LOCAL_FOLDERS, "").split(",") if os.name == "posix" else ():
+    for folder in os.environ.get(LOCAL_FOLDERS, "").split(",") if HAS_OWNERS else ():
         if not os.path.basename(folder).startswith(LOCAL_PREFIX) or not os.path.isdir(folder):
             continue
         found = os.stat(folder)

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import sys
 import threading
 import weakref
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, TypeVar
 
 from fsspec import AbstractFileSystem
 from fsspec.asyn import reset_lock
 
 from rollingfs.backend.objects.clouds import options_of
+from rollingfs.runtime.system import at_fork, thread_names
 
 F = TypeVar("F", bound=AbstractFileSystem)
 _THREADS = "tokio"
@@ -74,14 +73,8 @@ def _has_threads() -> bool:
     """Return whether obstore's threads run, or may run: not every system has the names of threads."""
     if "obstore" not in sys.modules:
         return False
-    names = []
-    try:
-        for thread in os.listdir("/proc/self/task"):
-            with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has ended
-                names.append(Path(f"/proc/self/task/{thread}/comm").read_text(encoding="utf-8", errors="replace"))
-    except OSError:
-        return True
-    return any(name.startswith(_THREADS) for name in names)
+    names = thread_names()
+    return names is None or any(name.startswith(_THREADS) for name in names)
 
 
 def _before() -> None:
@@ -108,10 +101,5 @@ def _release() -> None:
         _importing.release()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(
-        before=_before,
-        after_in_parent=_in_parent,
-        after_in_child=_in_child,
-    )
-    os.register_at_fork(after_in_child=reset_lock)  # fsspec itself forgets its loop only (2026.9.0)
+at_fork(before=_before, in_parent=_in_parent, in_child=_in_child)
+at_fork(in_child=reset_lock)  # fsspec itself forgets its loop only (2026.9.0)

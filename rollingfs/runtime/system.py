@@ -1,0 +1,75 @@
+"""Facts and calls of the operating system for every package, except the calls of a disk: `backend/local/system.py`.
+
+No other module asks for the platform, for ``/proc``, or for an attribute of `os` (`tests/test_system_calls.py`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+HANDLES_SIGTERM = HAS_OWNERS = os.name == "posix"
+READER_GONE = frozenset({errno.EPIPE} if os.name == "posix" else {errno.EPIPE, errno.EINVAL})
+"""Errors of a write to a pipe without a reader."""
+NO_WAIT: int = getattr(os, "O_NONBLOCK", 0)
+"""Flag of `os.open` that does not wait for the writer of a named pipe."""
+_FILES_MAX_MACOS = 10_240
+"""Most open files of a process that macOS takes as a limit; it refuses "unlimited" (`OPEN_MAX`)."""
+Hook = Callable[[], object]
+
+
+def at_fork(*, before: Hook | None = None, in_parent: Hook | None = None, in_child: Hook) -> None:
+    """Register what is called around a fork; Windows has no forks."""
+    if os.name == "posix":
+        hooks = {"before": before, "after_in_parent": in_parent, "after_in_child": in_child}
+        os.register_at_fork(**{name: hook for name, hook in hooks.items() if hook is not None})
+
+
+def user() -> int | None:
+    """Return the effective user of this process; None where files have no owners of POSIX."""
+    return os.geteuid() if hasattr(os, "geteuid") else None
+
+
+def thread_names() -> list[str] | None:
+    """Return the names of all threads of this process, also of libraries; None where the system has no list."""
+    names = []
+    try:
+        for thread in os.listdir("/proc/self/task"):
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has ended
+                names.append(Path(f"/proc/self/task/{thread}/comm").read_text(encoding="utf-8", errors="replace"))
+    except OSError:
+        return None
+    return names
+
+
+def written_bytes() -> int | None:
+    """Return the bytes that this process has written; None where the system does not count them."""
+    counts = Path("/proc/self/io")
+    if not counts.exists():
+        return None
+    return int(dict(line.split(": ") for line in counts.read_text().splitlines())["wchar"])
+
+
+def allow_files() -> None:
+    """Let the process have as many open files as the system lets it."""
+    with contextlib.suppress(ImportError, OSError, ValueError):  # Windows has no such limit
+        import resource
+
+        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        wanted = min(most, _FILES_MAX_MACOS) if sys.platform == "darwin" else most
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
+
+
+def first_data(descriptor: int) -> int:
+    """Return the offset of the first data of an open file, after a hole; 0 where the system does not know.
+
+    Raises
+    ------
+    OSError
+        It has no data.
+    """
+    return os.lseek(descriptor, 0, os.SEEK_DATA) if hasattr(os, "SEEK_DATA") else 0
