@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
-import select
+import queue
+import threading
 import time
 import uuid
 from dataclasses import dataclass, field
@@ -97,19 +98,26 @@ class Pipe:
         NotWrittenError
             The last bytes were not written, or it is unknown whether they were.
         """
+        blocks: queue.Queue[bytes | OSError] = queue.Queue(1)
+        threading.Thread(target=_read_all, args=(self.source, blocks), name="rollingfs-pipe", daemon=True).start()
         while not self.stop.is_wanted:
-            left_s = self._left_s()
-            readable, _, _ = select.select([self.source], [], [], min(left_s, RETRY_S))
-            data = os.read(self.source, READ_BYTES) if readable else None
-            if data == b"":
-                break
-            if data:
-                self._since_s = self._since_s if self._waiting else time.monotonic()
-                self._waiting += self._stamped(data) if self.stamps else data
+            with contextlib.suppress(queue.Empty):
+                if not self._take(blocks.get(timeout=min(self._left_s(), RETRY_S))):
+                    break
             if self._is_due():
                 self._commit(self._waiting.rfind(LINE_FEED) + 1 or len(self._waiting))
+        with contextlib.suppress(queue.Empty):
+            self._take(blocks.get_nowait())
         while self._waiting:
             self._commit(min(len(self._waiting), COMMIT_BYTES_MAX))
+
+    def _take(self, data: bytes | OSError) -> bool:
+        """Add what came to the bytes that wait; return whether the pipe goes on."""
+        if isinstance(data, OSError):
+            raise data
+        self._since_s = self._since_s if self._waiting else time.monotonic()
+        self._waiting += self._stamped(data) if self.stamps and data else data
+        return bool(data)
 
     def _left_s(self) -> float:
         """Return the time until a commit is due by the age of what waits."""
@@ -167,3 +175,14 @@ class Pipe:
         outcome = "bytes are written" if is_unknown else "bytes are not written"
         rest = f", and {after:,} bytes after them are not written" if after else ""
         return f"{self.path}: {self.written:,} bytes are written; {unsure} {size:,} {outcome}{rest}: {error}"
+
+
+def _read_all(source: int, blocks: queue.Queue[bytes | OSError]) -> None:
+    """Read a pipe to its end, in a thread: Windows waits for a pipe only where it reads."""
+    data: bytes | OSError = b" "
+    while data and isinstance(data, bytes):
+        try:
+            data = os.read(source, READ_BYTES)
+        except OSError as error:
+            data = error
+        blocks.put(data)

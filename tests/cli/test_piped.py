@@ -1,12 +1,14 @@
 """`append --commit-on`: whole lines, each once, while the pipe goes on."""
 
 import os
+import queue
 import signal
 import subprocess
 import sys
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,7 +19,7 @@ from rollingfs.cli.piped import NotWrittenError, Pipe
 from rollingfs.cli.stopping import Stop
 from rollingfs.fs.commit_on import CommitOn, parse_commit_on
 from rollingfs.fs.core import core
-from tests.support.backends import Scripted, private_memory
+from tests.support.backends import Scripted, private_memory, raises
 from tests.support.cli import failed
 from tests.support.forks import needs_signals
 
@@ -94,16 +96,25 @@ def test_a_segment_that_is_sealed_ends_the_pipe_with_an_error() -> None:
 def test_a_line_without_its_end_waits_without_work(monkeypatch: pytest.MonkeyPatch) -> None:
     waits: list[float] = []
 
-    def select(*args: Any) -> tuple[list[int], list[int], list[int]]:
-        waits.append(args[-1])
-        pipe.stop.is_wanted = len(waits) > 5
-        return [], [], []
+    class Silent(queue.Queue[bytes | OSError]):
+        def get(self, block: bool = True, timeout: float | None = None) -> bytes | OSError:
+            if timeout is not None:
+                waits.append(timeout)
+                pipe.stop.is_wanted = len(waits) > 5
+            raise queue.Empty
 
     pipe = piping(RollingFileSystem(backend=private_memory()), CommitOn(seconds=0.001), b"")
     pipe._waiting += b"no end"
-    monkeypatch.setattr(piped.select, "select", select)
+    monkeypatch.setattr(piped, "queue", SimpleNamespace(Queue=Silent, Empty=queue.Empty))
     pipe.run()
     assert set(waits) == {piped.RETRY_S}
+
+
+def test_a_pipe_that_cannot_be_read_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    pipe = piping(RollingFileSystem(backend=private_memory()), CommitOn(seconds=1), b"")
+    monkeypatch.setattr(piped, "os", SimpleNamespace(read=raises(OSError(5, "injected"))))
+    with pytest.raises(OSError, match="injected"):
+        pipe.run()
 
 
 def test_many_other_writers_make_no_append_unknown() -> None:
