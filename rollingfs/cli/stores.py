@@ -61,7 +61,8 @@ def split(text: str) -> tuple[str, str]:
         raise WrongUsage(f"{text} chains several filesystems: name the one store that the segments lie on")
     scheme = _SCHEME.match(path)
     if scheme is None:
-        return "file", os.path.abspath(path) + ("/" if path.endswith(("/", os.sep)) else "")
+        whole = os.path.abspath(path) + ("/" if path.endswith(("/", os.sep)) else "")
+        return "file", whole.replace(os.sep, "/")
     if scheme[1] == "rolling":
         raise WrongUsage(f"{text} names no store: write rolling::s3://bucket/x, or a local path")
     return scheme[1], path

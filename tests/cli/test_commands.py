@@ -272,7 +272,7 @@ def test_collect_says_what_it_would_delete_and_deletes_it(stream):
     garbage.write_bytes(b"g" * 300)
     assert done("collect", f"{stream}/a", "--json").json["young"] == 1
     shown = done("collect", stream, "-r", "--dry-run", "--grace", "0").text
-    assert f"{garbage}: unreferenced chunk" in shown
+    assert f"{garbage.as_posix()}: unreferenced chunk" in shown
     assert "1 file, 300 bytes, would be deleted" in shown
     assert garbage.exists()
     found = done("collect", "-r", stream, "--grace", "0s", "--json").json

@@ -16,7 +16,7 @@ def fs(request, tmp_path):
     options |= {"sync": False} if request.param == "file" else {}
     fs = fsspec.filesystem("rolling", target_protocol=request.param, **options)
     fs.target = fsspec.filesystem(request.param)
-    fs.home = str(tmp_path)
+    fs.home = str(tmp_path) if request.param == "file" else f"/{tmp_path.name}"
     return fs
 
 

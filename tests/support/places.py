@@ -97,7 +97,7 @@ def new_folder(kind: str, request: pytest.FixtureRequest) -> Folder:
     if kind == "memory":
         return Folder(kind, {}, f"/{name}")
     if kind == "file":
-        return Folder(kind, {}, f"{request.getfixturevalue('tmp_path_factory').mktemp('place')}/{name}")
+        return Folder(kind, {}, f"{request.getfixturevalue('tmp_path_factory').mktemp('place').as_posix()}/{name}")
     server, root = {"s3": ("seaweed", "seaweed_bucket"), "az": ("azurite", "azure_container")}[kind]
     return Folder(kind, request.getfixturevalue(server), f"{request.getfixturevalue(root)}/{name}")
 
