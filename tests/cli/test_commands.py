@@ -86,7 +86,7 @@ def test_truncate_erase_says_what_is_left(stream, store):
     orphan.write_bytes(b"g" * 300)
     shown = done("truncate", "--erase", path, 500).text
     assert "begins at offset 500; 500 bytes erased, 1 file written anew" in shown
-    assert f"{orphan}: 300 bytes, may have erased bytes; younger than the grace" in shown
+    assert f"{orphan.as_posix()}: 300 bytes, may have erased bytes; younger than the grace" in shown
     found = done("truncate", path, 0, "--erase", "--json").json
     assert (found["start_offset"], found["gone"], found["bytes"], found["versions"]) == (500, False, 0, {"": False})
     assert [row["file"] for row in found["remains"]] == [str(orphan)]
