@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Coroutine
 from typing import Any
 
@@ -140,7 +141,12 @@ class Reading(Subject):
     @pytest.mark.parametrize("name", ODD_NAMES)
     def test_odd_names_are_names(self, backend: Backend, folder: str, name: str) -> None:
         path, header = f"{folder}/{name}", f"{folder}/{name}$header"
-        run(backend, backend.write(path, [b"plain"]))
+        try:
+            run(backend, backend.write(path, [b"plain"]))
+        except OSError as error:
+            if error.errno != errno.EILSEQ:
+                raise
+            pytest.skip("this system has no such names")
         token = run(backend, backend.create(header, b"old"))
         run(backend, backend.replace(header, b"new", token))
         run(backend, backend.write(f"{folder}/{name}$chunks/chunk", [b"chunk"]))

@@ -13,6 +13,7 @@ from rollingfs.backend.local import disk, record_lock, system
 from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.errors import ConflictError
 from rollingfs.testing import BackendContract, Factory
+from tests.support.forks import needs_posix
 from tests.support.schedules import beside
 
 RACES = ("test_every_race_of_creates_and_of_replaces_has_one_winner", "test_no_acknowledged_increment_is_lost")
@@ -71,6 +72,7 @@ def _modes(*paths: str) -> list[int]:
 # -- names --------------------------------------------------------------------------------------------------
 
 
+@needs_posix
 @pytest.mark.parametrize(
     ("path", "given"),
     [
@@ -145,6 +147,7 @@ def test_a_token_sees_the_first_bytes_though_inode_date_and_size_are_equal(backe
 # -- modes ----------------------------------------------------------------------------------------------------
 
 
+@needs_posix
 @pytest.mark.parametrize("umask", [0o022, 0o077, 0o002])
 def test_new_files_follow_the_umask(backend, tmp_path, umask):
     header, chunk, uploaded = (f"{tmp_path}/x{tail}" for tail in ("$header", "$chunks/chunk", "$chunks/uploaded"))
@@ -158,6 +161,7 @@ def test_new_files_follow_the_umask(backend, tmp_path, umask):
     assert _modes(header, chunk, uploaded, f"{tmp_path}/x$chunks") == [0o666 & ~umask] * 3 + [0o777 & ~umask]
 
 
+@needs_posix
 @pytest.mark.parametrize("mode", [0o600, 0o640, 0o664])
 def test_a_replaced_header_keeps_its_mode_and_no_temporary_file_is_more_readable(backend, header, monkeypatch, mode):
     token, seen = backend.create(header, b"x"), []
@@ -170,6 +174,7 @@ def test_a_replaced_header_keeps_its_mode_and_no_temporary_file_is_more_readable
 # -- listings -------------------------------------------------------------------------------------------------
 
 
+@needs_posix
 def test_a_listing_skips_what_is_neither_file_nor_folder_and_nobody_waits_for_a_pipe(backend, tmp_path):
     (tmp_path / "file").write_bytes(b"12")
     (tmp_path / "folder").mkdir()
@@ -189,6 +194,7 @@ def test_a_listing_skips_what_is_neither_file_nor_folder_and_nobody_waits_for_a_
         backend.read(f"{tmp_path}/pipe")
 
 
+@needs_posix
 def test_the_root_folder_is_listed_with_plain_paths(backend):
     paths = [entry.path for entry in backend.list("/").entries]
     assert paths

@@ -11,6 +11,7 @@ from rollingfs.backend.local import disk, system
 from rollingfs.errors import ConflictError
 from rollingfs.runtime.concurrency import drive
 from tests.support.backends import joined, raises
+from tests.support.forks import needs_posix
 from tests.support.schedules import beside
 
 HOUR_S = 3600
@@ -39,6 +40,7 @@ def test_a_copy_is_young_and_not_changed_by_who_writes_to_the_old_name(backend, 
     assert backend.now(target) - backend.stat(target).modified < 600  # else collection would take it
 
 
+@needs_posix
 def test_a_symbolic_link_is_copied_as_the_file_it_names(backend, tmp_path):
     _aged(tmp_path / "real", b"old", 2 * HOUR_S)
     (tmp_path / "plain").symlink_to("real")

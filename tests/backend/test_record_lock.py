@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from rollingfs.backend.local import bell, record_lock
+from rollingfs.backend.local import bell, record_lock, system
 from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.errors import AppendOutcomeUnknown, ConflictError, LockedError
 from rollingfs.format import names
 from rollingfs.runtime.concurrency import SyncRuntime, drive
 from tests.support.descriptors import opened_below
-from tests.support.forks import is_so_in_child, needs_fork
+from tests.support.forks import is_so_in_child, needs_fork, needs_posix, needs_signals
 from tests.support.places import new_fs
 from tests.support.schedules import beside, in_threads
 
@@ -58,9 +58,12 @@ def locking(path: str) -> tuple[threading.Thread, threading.Event]:
 def kind_of_lock(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if request.param and not record_lock._HAS_OFD_LOCKS:
         pytest.skip("this system has no locks of open file descriptions")
+    if not request.param and not system.DESCRIPTORS:
+        pytest.skip("this system has only locks of open files")
     monkeypatch.setattr(record_lock, "_HAS_OFD_LOCKS", request.param)
 
 
+@needs_posix
 @pytest.mark.usefixtures("kind_of_lock")
 def test_a_posix_lock_of_another_process_is_waited_for(backend, header):
     token = backend.replace(header, b"old", backend.create(header, b"x"))  # makes the lock file
@@ -192,6 +195,7 @@ def test_who_waits_wakes_when_the_lock_is_given_back(tmp_path, waiter, ending):
     lock.release()
 
 
+@needs_signals
 @pytest.mark.parametrize(("error", "wait_s"), [(KeyboardInterrupt, WAIT_S), (LockedError, 0.05)])
 def test_a_wait_that_ends_by_ctrl_c_or_at_its_deadline_leaves_nothing(tmp_path, waiting, error, wait_s):
     def interrupt() -> None:

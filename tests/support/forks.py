@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 needs_signals = pytest.mark.skipif(sys.platform == "win32", reason="Windows sends no signal to another process")
+needs_posix = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no modes, pipes and links of POSIX")
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 
 
