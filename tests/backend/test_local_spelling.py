@@ -114,3 +114,12 @@ def test_an_exact_disk_is_asked_once_a_folder(tmp_path, monkeypatch):
         monkeypatch.setattr(os, name, calls.append)
     assert known.settle(f"{root}/LOG") == f"{root}/LOG"
     assert calls == []
+
+
+def test_what_macos_keeps_of_a_header_is_no_segment(tmp_path):
+    fs = new()
+    fs.pipe_file(f"{tmp_path}/x", b"1")
+    fs.pipe_file(f"{tmp_path}/._y", b"2")
+    (tmp_path / "._x$header").write_bytes(b"\0\5\x16\7\0\2")
+    assert fs.ls(str(tmp_path), detail=False) == [f"{tmp_path}/._y", f"{tmp_path}/x"]
+    assert fs.collect(str(tmp_path), recursive=True, grace=0).failures == ()

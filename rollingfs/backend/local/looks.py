@@ -19,6 +19,7 @@ from rollingfs.format import names
 from rollingfs.format.sizes import read_bytes_max
 
 _CANNOT_WRITE = {errno.EACCES, errno.EPERM, errno.EROFS}
+_APPLE_DOUBLE = b"\0\5\x16\7"
 LISTINGS_MAX = 4
 """Maximum number of times that a folder is listed while it changes."""
 LISTED_BYTES_MAX = 2048
@@ -98,6 +99,8 @@ def info_of(path: str, entry: os.DirEntry[str], roots: Sequence[str] = ()) -> Fi
         if error.errno not in (errno.ENOENT, errno.ELOOP, errno.ENOTDIR):
             raise
         return FileInfo(path, 0, 0.0, link=Link.NOTHING) if link else None
+    if data is not None and data.startswith(_APPLE_DOUBLE) and names.parent(path) + "/._" in path:
+        return None  # attributes of a header, which macOS keeps so on exFAT and SMB
     if stat.S_ISDIR(status.st_mode):
         return FileInfo(path, 0, status.st_mtime, is_folder=True, link=link and Link.FOLDER)
     if not stat.S_ISREG(status.st_mode):
