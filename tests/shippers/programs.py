@@ -49,6 +49,20 @@ output:
     retry_period: 200ms
     batching: {{count: {batch}, period: 1s, processors: [{{archive: {{format: lines}}}}]}}
 """
+JOURNAL_BEGIN_US = 1_700_000_000_000_000
+RSYSLOG = """module(load="imfile")
+module(load="omprog")
+global(workDirectory="{folder}" maxMessageSize="64k")
+template(name="line" type="string" string="%msg%\\n")
+ruleset(name="ship") {{
+  action(type="omprog" binary="/bin/sh {folder}/append.sh" template="line" action.resumeRetryCount="-1")
+}}
+input(type="imfile" file="{source}" tag="app" ruleset="ship" reopenOnTruncate="on")
+"""
+APPEND_SH = """. {folder}/environment
+exec {append} {target}
+"""
+"""omprog gives its program an empty environment, so the script brings keys."""
 
 
 @dataclass(frozen=True)
@@ -133,6 +147,37 @@ def _bento(batch: int, key: str) -> Callable[[Job], Command]:
     return command
 
 
+def _rsyslog(job: Job) -> Command:
+    root, folder = unpacked("rsyslog"), job.folder
+    settings = job.file("rsyslog.conf", RSYSLOG)
+    job.file("append.sh", APPEND_SH, append=APPEND)
+    modules = f"{root}/usr/lib/x86_64-linux-gnu/rsyslog"
+    command = f"exec {root}/usr/sbin/rsyslogd -n -i {folder}/pid -f {settings} -M {modules}"
+    return ["sh", "-c", f"export -p > {folder}/environment; {command}"], libraries(root)
+
+
+def _rsyslog_version() -> str:
+    root = unpacked("rsyslog")
+    return _said([f"{root}/usr/sbin/rsyslogd", "-v"], libraries(root), 1)
+
+
+def _journald(job: Job) -> Command:
+    """Make a journal of the lines, as systemd-journal-remote receives them, and follow it."""
+    root, entries, journal = unpacked("journal-remote"), job.folder / "entries", job.folder / "app.journal"
+    head = "_BOOT_ID={:032x}\n__REALTIME_TIMESTAMP={}\n__MONOTONIC_TIMESTAMP={}\nMESSAGE={}\n\n"
+    lines = enumerate(job.source.read_text().splitlines(), start=1)
+    entries.write_text("".join(head.format(1, JOURNAL_BEGIN_US + number, number, line) for number, line in lines))
+    program = [f"{root}/lib/systemd/systemd-journal-remote", f"--output={journal}", str(entries)]
+    subprocess.run(program, env=os.environ | libraries(root), check=True, timeout=60, capture_output=True)
+    return ["sh", "-c", f"journalctl --file {journal} --no-tail -f -o cat | {APPEND} {job.target}"], {}
+
+
+def _journald_version() -> str:
+    if shutil.which("journalctl") is None:
+        require("journalctl is not installed")
+    return _said(["journalctl", "--version"], {}, 1)
+
+
 def _tail(job: Job) -> Command:
     return ["sh", "-c", f"exec tail -n +1 -F {job.source} | {APPEND} {job.target}"], {}
 
@@ -146,7 +191,16 @@ SHIPPERS = {
     "bento": Shipper(
         "Benthos", "http_client, 500 lines, `key_of_body`", _bento(500, KEY), lambda: BENTHOS_VERSION[1:], follows=False
     ),
+    "rsyslog": Shipper("rsyslog", "omprog, `append --commit-on`", _rsyslog, _rsyslog_version, by_http=False),
+    "journald": Shipper(
+        "`journalctl -f`",
+        "`append --commit-on`",
+        _journald,
+        _journald_version,
+        by_http=False,
+        follows=False,
+    ),
     "pipe": Shipper(
-        "`tail -F`", "a pipe, `append --commit-on`", _tail, lambda: _said(["tail", "--version"], {}, 3), by_http=False
+        "`tail -F`", "`append --commit-on`", _tail, lambda: _said(["tail", "--version"], {}, 3), by_http=False
     ),
 }

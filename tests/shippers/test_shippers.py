@@ -8,7 +8,7 @@ from tests.shippers.measure import measured
 from tests.shippers.page import PAGE, results, with_table
 from tests.shippers.programs import SHIPPERS
 
-OFTEN = ("syslog-ng-keys", "pipe")
+OFTEN = ("syslog-ng-keys", "pipe", "rsyslog", "journald")
 """The others differ from these in their settings, or are built first."""
 
 

@@ -9,7 +9,9 @@ from pathlib import Path
 from tests.support.servers import cache_dir, require, required
 
 PACKAGES = {
+    "journal-remote": ["systemd-journal-remote", "libmicrohttpd12"],
     "logrotate": ["logrotate", "libpopt0"],
+    "rsyslog": ["rsyslog", "libestr0", "libfastjson4", "liblognorm5"],
     "syslog-ng": ["syslog-ng-core", "syslog-ng-mod-http", "libivykis0", "libnet1", "libpcre3", "libwrap0"],
 }
 """The packages of a program."""
