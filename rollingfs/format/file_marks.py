@@ -1,7 +1,7 @@
 """Marks by which the files of formats are known that do not join. Data.
 
 Sources: the specifications and the readers of the formats. Only `TEXTS` are looked for in text, so no CSV is taken for
-a binary file. Formats of which readers find all files in a row are not here, such as GRIB, BUFR, MP3, lz4 and TDMS.
+a binary file. Formats of which readers find all files in a row are not here, such as GRIB, BUFR, lz4 and TDMS.
 """
 
 from __future__ import annotations
@@ -69,10 +69,8 @@ BEGINNINGS = {
     b"MATLAB 5.0 MAT-file": "MAT",
     b"MATLAB 7.": "MAT",
     b"root\0\0": "ROOT",
-    b"n+2\0\r\n\x1a\n": "NIfTI",
-    b"ni2\0\r\n\x1a\n": "NIfTI",
+    b"TRACK\0": "TrackVis",
     b"\xffBIOSEMI": "BDF",
-    b"\xc3\x40\xf1\x40": "SEG-Y",
     b"\xdf\x65\xdf\x65\xdf\x65\xdf\x65": "GSD",
     b"\x54\0\0\0CORD": "DCD",
     b"CRAM\x02": "CRAM",
@@ -111,6 +109,9 @@ BEGINNINGS = {
     b"fgb\x03": "FlatGeobuf",
     b"\0\0\x27\x0a\0\0\0\0": "shapefile",
     b"EHFA_HEADER_TAG": "ERDAS",
+    b"DSRB\x04\0\0\0": "Surfer grid",
+    b"HF2\0": "HF2",
+    b"RUU CROSS SYSTEM": "PCRaster",
     b"ASTM-E57": "E57",
     b"PXR-USDC": "USD",
     b"BLENDER": "Blender",
@@ -123,7 +124,10 @@ BEGINNINGS = {
     b"\xff\xd8\xff": "JPEG",
     b"\0\0\0\x0cjP  \r\n\x87\n": "JPEG 2000",
     b"\xff\x4f\xff\x51\0": "JPEG 2000",
+    b"\0\0\0\x0cJXL \r\n\x87\n": "JPEG XL",
     b"II\xbc\x01": "JPEG XR",
+    b"icns\0": "ICNS",
+    b"OggS\0\x02": "Ogg",
     b"II*\0": "TIFF",
     b"MM\0*": "TIFF",
     b"II+\0": "BigTIFF",
@@ -166,6 +170,16 @@ BEGINNINGS = {
     b"VTXF": "Vortex",
 }
 TEXTS = {
+    b"\xc3\x40\xf1\x40": "SEG-Y",
+    b"##fileformat=VCF": "VCF",
+    b"@HD\tVN:": "SAM",
+    b"PCIDSK  ": "PCIDSK",
+    b"binterr1.": "VTP terrain",
+    b"Object = IsisCube": "ISIS",
+    b"mrtrix tracks": "MRtrix tracks",
+    b"Image type: ": "IFUNC image",
+    b"%!PS-Adobe-3.0 EPSF": "EPS",
+    b'{\n\t"meta":': "ClickHouse JSON",
     b"SIMPLE  =": "FITS",
     b"%PDF-": "PDF",
     b"#ASDF ": "ASDF",
@@ -190,6 +204,11 @@ TEXTS = {
 }
 """Marks of formats that begin with text."""
 TEXTS_INSIDE = (
+    (0, re.compile(rb"(ST)?C?N?OFF\s+\d+ \d+ \d+\n"), "OFF"),
+    (0, re.compile(rb"\s*0\r?\nSECTION\r?\n"), "DXF"),
+    (0, re.compile(rb"DSAA\r?\n\d+ \d+\r?\n"), "Surfer grid"),
+    (0, re.compile(rb"#define \w+_width \d+\n#define \w+_height \d+\n"), "XBM"),
+    (0, re.compile(rb".{440,480}SPSSPORT", re.DOTALL), "SPSS"),
     (0, re.compile(rb"FCS[23]\.\d {4}"), "FCS"),
     (0, re.compile(rb"0 {7}.{160}\d\d\.\d\d\.\d\d\d\d\.\d\d\.\d\d", re.DOTALL), "EDF"),
     (
@@ -202,13 +221,22 @@ TEXTS_INSIDE = (
     (0, re.compile(rb"(?i)ncols[ \t]+\d+\s+nrows[ \t]"), "Arc/Info grid"),
 )
 INSIDE = (
+    (4, re.compile(rb"n[+i]2\0\r\n\x1a\n"), "NIfTI"),
+    (0, re.compile(rb"\0{3}\x01(\0\0..){4}\0{3}[\0-\x04].{4}\0\x01[\x3c-\x43]", re.DOTALL), "MGH"),
+    (256, re.compile(rb"(\0\xe4@\xc6|\xc6@\xe4\0){6}"), "SAC"),
+    (0, re.compile(rb"ID3[\x02-\x04]\0|\xff[\xe2-\xfb]..(.{9}|.{17}|.{32})(Xing|Info)", re.DOTALL), "MP3 with a count"),
+    (0, re.compile(rb"\n[\0\x02-\x05]\x01[\x01\x02\x04\x08].{60}\0", re.DOTALL), "PCX"),
+    (0, re.compile(rb"\x01\xda[\0\x01][\x01\x02]\0[\x01-\x03]"), "SGI"),
+    (0, re.compile(rb"(DanM|LinS).[\0-\x20].[\0-\x20]", re.DOTALL), "MSP"),
+    (0, re.compile(rb"\x28\0{3}.{8}\x01\0[\x01\x04\x08\x10\x18\x20]\0", re.DOTALL), "BMP"),
     (0, re.compile(rb"\0\0..ftyp", re.DOTALL), "MP4"),
     (0, re.compile(rb"\0.{3}(moov|mdat|free|skip|wide)", re.DOTALL), "QuickTime"),
     (0, re.compile(rb"..\0\0TFL3", re.DOTALL), "TensorFlow Lite"),
-    (8, re.compile(rb"DUCK[\x01-\xff]\0{3}"), "DuckDB"),  # the version follows, a small number of 8 bytes
+    (8, re.compile(rb"DUCK..\0{6}", re.DOTALL), "DuckDB"),  # the version follows, a small number of 8 bytes
     (12, re.compile(rb"(\x62\x31\x05\0|\0\x05\x31\x62|\x61\x15\x06\0|\0\x06\x15\x61)"), "Berkeley DB"),
     (16, re.compile(rb"\xde\xc0\xef\xbe\x01\0\0\0"), "LMDB"),
     (0, re.compile(rb"[\xcd-\xcf]\x9aW\x13|\x13W\x9a[\xcd-\xcf]"), "GDBM"),
+    (0, re.compile(rb"DSBB.[\0-\x7f].[\0-\x7f]", re.DOTALL), "Surfer grid"),
     (0, re.compile(rb"hsqs.{24}\x04\0", re.DOTALL), "SquashFS"),
     (0, re.compile(rb"KDMV[\x01-\x03]\0{3}"), "VMDK"),
     (0, re.compile(rb"regf.{16}\x01\0{3}", re.DOTALL), "Windows registry"),
@@ -225,11 +253,11 @@ INSIDE = (
     (208, re.compile(rb"MAP (\x44[\x44\x41]|\x11\x11)\0\0"), "MRC"),
     (344, re.compile(rb"n[+i]1\0"), "NIfTI"),
     (0, re.compile(rb"(\x5c\x01\0\0|\0\0\x01\x5c).{34}r", re.DOTALL), "Analyze"),
-    *((at, re.compile(rb"\x89HDF\r\n\x1a\n"), "HDF5") for at in (512, 1024, 2048)),
+    *((at, re.compile(rb"\x89HDF\r\n\x1a\n"), "HDF5") for at in (512, 1024, 2048, 4096)),
     (0, re.compile(rb"GDF [12]\.\d\d"), "GDF"),
     (0, re.compile(rb"(RIFF|RIFX|RF64|BW64)....(WAVE|AVI |WEBP|RMID|ACON)", re.DOTALL), "RIFF (WAV, AVI, WebP)"),
-    (0, re.compile(rb"FORM....(AIF[FC]|ILBM|8SVX)", re.DOTALL), "AIFF"),
-    (0, re.compile(rb"BM.{4}\0{4}.\0{3}[\x0c\x28\x34\x38\x40\x6c\x7c]\0{3}", re.DOTALL), "BMP"),
+    (0, re.compile(rb"FORM....(AIF[FC]|ILBM|8SVX|16SV)", re.DOTALL), "AIFF"),
+    (0, re.compile(rb"BM.{4}\0{4}..\0{2}[\x0c\x28\x34\x38\x40\x6c\x7c]\0{3}", re.DOTALL), "BMP"),
     (0, re.compile(rb"\0\0[\x01\x02]\0[\x01-\x0f]\0.{3}\0.{8}[\x06-\xf6]\0{3}", re.DOTALL), "ICO"),
     (0, re.compile(rb"\0\x01\0\0\0[\x01-\x40]\0[\x10\x20\x40\x80]\0"), "font"),
     (0, re.compile(rb"[\x71-\x73][\x01\x02]\x01\0"), "Stata"),

@@ -20,17 +20,18 @@ AVRO, AVRO_MARKER_BYTES = "Avro", 16
 ARROW_STREAM = "Arrow stream"
 NOT_JOINED = (
     (0, re.compile(rb"\xff{4}..\0\0", re.DOTALL), ARROW_STREAM),
-    (0, re.compile(rb"\x80[\x02-\x05][\x95c}\]K\x8c\x58(\x8a]"), "pickle"),
+    (0, re.compile(rb"\x80[\x02-\x05][\x95c}\]K\x8c\x58(\x8a]|[}\])]q\0|\([dl]p0\n"), "pickle"),
 )
 """Formats of records in a row, whose usual readers end after the first. Their heads may be cut off at a record."""
 _CONTROLS = frozenset(range(32)) - frozenset(b"\t\n\f\r\x1b") | {127}
 ORC, ZIP_END, ZIP_END_BYTES = b"ORC", b"PK\x05\x06", 22
 TAR, TAR_AT, TAR_BLOCK_BYTES = b"ustar", 257, 512
-HEAD_BYTES = 2048 + 8
-"""HDF5 begins after 0, 512, 1024, 2048 bytes or more, which its users own; the marks of all others come sooner."""
+HEAD_BYTES = 4096 + 8
+"""HDF5 begins after 0, 512, 1024, 2048, 4096 bytes or more, which users own; the marks of others come sooner."""
 TAIL_BYTES = 2 * TAR_BLOCK_BYTES
 """A tar ends with two empty blocks, of 512 bytes each; the ends of all others are shorter, but for a comment in a
 zip."""
+ZLIB = (b"x\x01", b"x\x9c", b"x\xda")
 GZIP, BZIP2, XZ, ZSTD = b"\x1f\x8b", b"BZh", b"\xfd7zXZ\0", b"\x28\xb5\x2f\xfd"
 BLOCKED_BYTES = {BZIP2: 1024 * 1024, ZSTD: 160 * 1024}
 """Bytes that a compressed file may take before it gives the first byte: a block of 900,000 bytes; or of 128 KiB."""
@@ -52,6 +53,8 @@ def format_of(head: bytes, tail: bytes) -> str | None:
         return "zip"
     if head[TAR_AT:].startswith(TAR) and tail == bytes(TAIL_BYTES):
         return "tar"
+    if _is_zlib(head):
+        return "zlib"
     inner = decompressed(head)
     if inner[TAR_AT:].startswith(TAR):
         return "compressed tar"
@@ -60,7 +63,9 @@ def format_of(head: bytes, tail: bytes) -> str | None:
 
 def unjoinable(head: bytes, tail: bytes) -> str | None:
     """Return the format of a file whose usual readers would not find what is joined to it; None for any other."""
-    return format_of(head, tail) or next((name for at, mark, name in NOT_JOINED if mark.match(head, at)), None)
+    heads = (head, decompressed(head))
+    found = (name for at, mark, name in NOT_JOINED for data in heads if mark.match(data, at))
+    return format_of(head, tail) or next(found, None)
 
 
 def head_bytes(head: bytes) -> int:
@@ -118,6 +123,17 @@ def _begun(head: bytes) -> str | None:
             if pattern.match(head, at):
                 return name
     return None
+
+
+def _is_zlib(head: bytes) -> bool:
+    """Return whether bytes begin a zlib stream; a gzip file is another format, whose members join."""
+    if not head.startswith(ZLIB):
+        return False
+    try:
+        zlib.decompressobj().decompress(head, HEAD_BYTES)
+    except zlib.error:
+        return False
+    return True
 
 
 def _ended(tail: bytes) -> str | None:

@@ -4,7 +4,9 @@ import bz2
 import gzip
 import io
 import lzma
+import pickle
 import tarfile
+import zlib
 
 import pytest
 
@@ -18,6 +20,7 @@ require_module("zstandard")
 import zstandard
 
 MARKER = b"m" * 16
+TEXT = b"line\n"
 PIECES = (b"abc", b"def")
 """Text without any line feed may be pieces of one line."""
 AVRO = b"Obj\x01" + b"schema\0" * 99 + MARKER + b"\2\2block" + MARKER
@@ -64,6 +67,22 @@ def test_a_compressed_tar_is_found(compress) -> None:
         (b"\xff\xff\xff\xff\xf0\x01\0\0" + bytes(99), "Arrow stream"),
         (gzip.compress(b"X\n\0\0\0\3" + bytes(99), mtime=0), "R data"),
         (b"\x80\x04\x95\x0b\0\0\0\0\0\0\0}\x94.", "pickle"),
+        (bytes(8) + b"DUCK\xe7\x03" + bytes(60), "DuckDB"),
+        *((bytes(at) + b"\x89HDF\r\n\x1a\n" + bytes(99), "HDF5") for at in (0, 512, 1024, 2048, 4096)),
+        (b"OggS\0\2" + bytes(40), "Ogg"),
+        (zlib.compress(TEXT), "zlib"),
+        (gzip.compress(b"\xff\xff\xff\xff\xf0\x01\0\0" + bytes(99), mtime=0), "Arrow stream"),
+        (bz2.compress(pickle.dumps({"a": 1})), "pickle"),
+        (gzip.compress(b"##fileformat=VCFv4.2\n", mtime=0), "VCF"),
+        (bytes(344) + b"n+1\0" + bytes(9), "NIfTI"),
+        (b"%%MatrixMarket matrix array\n", "Matrix Market"),
+        (b"\0\0\0\x20ftypavif", "MP4"),
+        (b"1234ftyp,moov\n", None),
+        (b"GIF89a,BLENDER\n1,2\n", None),
+        (b"P4 10 20\n1 2 3\n", None),
+        (b"x" * 208 + b"MAP DD\n", None),
+        (b"a,b\n1,PAR1", None),
+        (b"x\x9cno zlib\n", None),
         (b"item_no,DUCK\n1,2\n", None),
         (b"CRAMER,LASF\n", None),
         (b"GGUFF\n", None),
