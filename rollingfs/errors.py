@@ -275,14 +275,14 @@ def not_committed(error: OSError, path: str) -> OSError:
     return found
 
 
-def lost_commit(path: str, start: int, end: int, data: bytes | None) -> LostCommitError:
-    """Return the error for a lost commit to `path`; `data` begins with its bytes."""
+def lost_commit(path: str, start: int, end: int, data: bytes | None, store: str = "") -> LostCommitError:
+    """Return the error for a lost commit to `path` on `store`; `data` begins with its bytes."""
     kept = data[: end - start] if data is not None else None
     rest = "the error has these bytes as `data`" if kept is not None else "their bytes are with their caller only"
     return LostCommitError(
         f"{path}: the store acknowledged a commit of the bytes from {start} to {end}, and then let another writer take "
-        f"its place: they are gone, {rest}. This process writes nothing more to that store: use one whose conditional "
-        "writes are atomic (docs/stores.md)",
+        f"its place: they are gone, {rest}. This process writes nothing more to {store or 'that store'}: use a store "
+        "whose conditional writes are atomic (docs/stores.md)",
         start,
         end,
         kept,

@@ -383,6 +383,10 @@ class Backend(abc.ABC):
         """Return whether the store keeps former versions of files, or None."""
         return None
 
+    def product(self, path: str) -> str:
+        """Return the product that the store has named in an answer (the header ``Server``), or ""."""
+        return ""
+
     async def store_name(self, path: str) -> str | None:
         """Endpoint and bucket, alike in every process, for which a probe's verdict holds; None: only this backend."""
         return None

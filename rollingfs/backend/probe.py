@@ -142,7 +142,7 @@ async def _result(trial: Trial) -> object:
 
 async def _unsafe(backend: Backend, path: str, broken: BrokenPromise) -> UnsafeBackendError:
     name = await backend.store_name(path)
-    store = f"the store {name}" if name else "this store"
+    store = f"the store {shared_errors.with_product(name, backend.product(path))}" if name else "this store"
     return UnsafeBackendError(
         f"{names.shown(path)}: it is not safe to write to {store}: {broken}; nothing was written to any "
         "segment; use a store, or a release of it, whose conditional writes are atomic (docs/stores.md)"

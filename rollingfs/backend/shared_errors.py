@@ -102,6 +102,11 @@ def export_ended(path: str) -> ConflictError:
     )
 
 
+def with_product(name: str, product: str) -> str:
+    """Return the name of a store, with its product where that is known."""
+    return f"{name} ({product})" if product else name
+
+
 def not_atomic(path: str) -> UnsafeBackendError:
     """Return the error for a store without conditional writes or `single_writer`."""
     return UnsafeBackendError(

@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from rollingfs.backend.contract import Backend, Blob
 from rollingfs.backend.patience import wanted_s
+from rollingfs.backend.shared_errors import with_product
 from rollingfs.errors import CorruptHeaderError
 from rollingfs.runtime.concurrency import Runtime, until_s
 
@@ -55,9 +56,24 @@ async def read_fitting(
             since_s = time.monotonic()
         found = _parsed(parse, blob)
         is_whole = blob.data and not isinstance(found, CorruptHeaderError)
-        if is_whole or time.monotonic() >= min(since_s + SETTLED_S, end_s):
+        now_s = time.monotonic()
+        if is_whole or now_s >= since_s + SETTLED_S:
             return _told(found)
+        if now_s >= end_s:
+            return _told(await _torn(backend, path, found, now_s - began_s))
     raise AssertionError("`count` has no end")
+
+
+async def _torn(backend: Backend, path: str, found: T | CorruptHeaderError, took_s: float) -> T | CorruptHeaderError:
+    """Return the error for a file that never fitted, with the name of the store; or the empty file."""
+    if not isinstance(found, CorruptHeaderError):
+        return found
+    store = with_product(await backend.store_name(path) or backend.unstrip(backend.root(path)), backend.product(path))
+    return CorruptHeaderError(
+        f"{found}; each read in {took_s:.1f} s returned other bytes: the store {store} writes in place, or another "
+        "program changes the file; this call wrote nothing; try again when fewer writers are at work, or use a "
+        "store that replaces files whole (docs/stores.md)"
+    )
 
 
 def _parsed(parse: Callable[[Blob], T], blob: Blob) -> T | CorruptHeaderError:

@@ -21,7 +21,7 @@ from typing import Any
 from rollingfs.backend.contract import Backend
 from rollingfs.backend.probe import PROBE_VERSION, Abilities, probe_patiently
 from rollingfs.backend.race import BrokenPromise
-from rollingfs.backend.shared_errors import not_atomic
+from rollingfs.backend.shared_errors import not_atomic, with_product
 from rollingfs.errors import UnsafeBackendError
 from rollingfs.format import names
 from rollingfs.runtime.concurrency import Lock, Runtime
@@ -139,6 +139,12 @@ class Verdicts:
             if known is None and file is not None:
                 _save(file, key, {"delete_if": found.delete_if, "at": int(time.time())})
         self._of_root[root] = found
+
+    def store_shown(self, path: str) -> str:
+        """Return the store of `path` as errors name it, without a request."""
+        root = self._backend.root(path)
+        name = self._keys.get(root, "").partition(" ")[2] or self._backend.unstrip(root)
+        return with_product(name, self._backend.product(path))
 
     def condemn(self, path: str, why: str) -> None:
         """Let no further commit to the store of `path` begin: in this process, and in those that read the file."""

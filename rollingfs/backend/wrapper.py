@@ -10,7 +10,7 @@ from rollingfs.backend.contract import VERBS, Backend, Buffer, Metadata, Over, P
 _ABILITIES = tuple(Backend.__annotations__)
 NOT_FORWARDED = frozenset({"read_into", "store_name"})
 """`read_into` calls `read_range`. A wrapper may decide otherwise than its store, so it has no name of its own."""
-_OF_PATHS = ("hold", "end_turn", "strip", "unstrip", "root", "may_tear", "confine", "is_shared", "place")
+_OF_PATHS = ("hold", "end_turn", "strip", "unstrip", "root", "may_tear", "product", "confine", "is_shared", "place")
 NAMING = (*_OF_PATHS, "close", "after_fork")
 """Attributes of the contract that are no verbs."""
 

@@ -88,6 +88,8 @@ class Headers:
         self.cache_s = cache_s
         self.condemn: Callable[[str, str], None] = lambda _path, _why: None
         """Called with a path and the reason when the store of the path has lost a commit."""
+        self.store_shown: Callable[[str], str] = lambda _path: ""
+        """Return the store of a path as errors name it."""
         self._count = 0
         self._lost = 0
         """A load that began before this event may bring an older header than the removed header."""
@@ -211,7 +213,8 @@ class Headers:
         if shown is Trace.LOST:
             at, line = mine.start - seen.tail_start, seen.commit_of(mine.writer)
             has_data = at >= 0 and line is not None and line.number >= mine.number
-            error = lost_commit(names.shown(segment), mine.start, mine.end, seen.tail[at:] if has_data else None)
+            data = seen.tail[at:] if has_data else None
+            error = lost_commit(names.shown(segment), mine.start, mine.end, data, self.store_shown(segment))
             self._lose(segment)
             self.condemn(segment, str(error))
             raise error

@@ -88,7 +88,7 @@ class At(Store):
         backend = MeteredBackend(backend, meters, PATIENCE_SHARE * commit_timeout_s)
         headers, pages = Headers(backend, runtime, header_cache_s), Pages(backend, runtime)
         verdicts = Verdicts(backend, runtime, probe_cache, kind)
-        headers.condemn = verdicts.condemn
+        headers.condemn, headers.store_shown = verdicts.condemn, verdicts.store_shown
         parts = backend, runtime, headers, pages, Chunks(backend, clock), verdicts, meters, clock
         commits, lookup = Commits(Store(*parts), commit_timeout_s), Lookup(backend, headers)
         fetcher = Fetcher(backend, runtime, lookup, pages, meters)

@@ -124,6 +124,7 @@ class S3Backend(ObjectBackend):
         self._connections: weakref.WeakKeyDictionary[Any, Connection] = weakref.WeakKeyDictionary()
         self._places = Places(pool)
         self._told: set[str] = set()
+        self._product = ""
         self._home = HomeLoop()
 
     @property
@@ -156,6 +157,9 @@ class S3Backend(ObjectBackend):
             bucket, key = self.fs._find_bucket_key(path)
             return bucket, key
         return super().split(path)
+
+    def product(self, path: str) -> str:
+        return self._product
 
     async def bucket_name(self, bucket: str) -> str:
         """Return the endpoint as botocore finds it, the bucket, and the way of its files where it is s3fs."""
@@ -236,6 +240,8 @@ class S3Backend(ObjectBackend):
         try:
             with errors_of_botocore():
                 answer: dict[str, Any] = await method(**merged)
+            about = answer.get("ResponseMetadata", {}).get("HTTPHeaders", {})
+            self._product = about.get("server", self._product)
         except ValueError as error:  # of botocore's parser
             raise LastingError(f"a date or a number of the store's answer cannot be read: {error}") from error
         return answer
