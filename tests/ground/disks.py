@@ -6,9 +6,7 @@ from pathlib import Path
 
 from tests.ground.disk_facts import DISK_FACTS
 from tests.ground.life import lived
-from tests.ground.measure import VERDICTS
-from tests.soak.__main__ import soak
-from tests.soak.check import Told, broken
+from tests.ground.measure import VERDICTS, soaked
 from tests.soak.plan import Place
 from tests.support.cli import Run
 from tests.support.disks import KERNEL_DISKS, mounted
@@ -20,13 +18,6 @@ def version(kind: str) -> str:
         return "Linux " + ".".join(os.uname().release.split("-")[0].split(".")[:2])
     done = subprocess.run(["dpkg-query", "-W", "-f", "${Version}", kind], capture_output=True, text=True, check=False)
     return done.stdout.rpartition(":")[2].partition("-")[0] or "unknown"
-
-
-def soaked(place: Place, seconds: float) -> str:
-    """Kill processes at random for so long; the number of acknowledged appends, or a broken promise."""
-    soak(place, seconds, seed=1)
-    found = [*broken(place)]
-    return f"**{found[0]}**" if found else f"kept ({len(Told(place).acked)})"
 
 
 def measured_disk(kind: str, folder: Path, soak_s: float) -> dict[str, str]:

@@ -244,7 +244,7 @@ def spans(ground: Ground) -> str:
         for what, (span, statuses, body) in SPANS.items():
             answer = raw.get(key, span)
             if answer.status not in statuses or body not in (None, answer.body):
-                other.append(f"{what}: {answer.status}")
+                other.append(f"{what}: {'**other bytes**' if answer.status in statuses else answer.status}")
         if (empty := raw.get(f"{key}-empty")).status != 200 or empty.body:
             other.append(f"empty file: {empty.status}")
         if (status := raw.get(f"{key}-empty", "bytes=0-0").status) != 416:

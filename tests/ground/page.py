@@ -27,6 +27,8 @@ FACTS = (
     "token",
     "dates",
     "doctor",
+    "life",
+    "kill -9",
 )
 SHORT = {
     r"^one wins \(\d+\)$|^holds$|^as S3$|^whole \(\d+\)$|^safe$|^(new|old) \(.*$|^MD5, equal for equal bytes$": "✓",
@@ -44,6 +46,7 @@ SHORT = {
     r"first byte of an empty file": "empty",
     r"no `a/b` beside `a` \((\d+)\)": r"\1",
     r"^.*, new for each write$": "new",
+    r"^\*\*look .* answered (\d+) .*\*\*$": r"**\1**",
 }
 """Texts as the page has them: it explains the signs."""
 Results = dict[str, dict[str, str]]
@@ -56,7 +59,9 @@ def results() -> Results:
 
 def recorded(name: str, found: dict[str, str]) -> None:
     """Store what was found today."""
-    known = results() | {name: found | {"day": datetime.datetime.now(datetime.UTC).date().isoformat()}}
+    known = results() | {
+        name: results().get(name, {}) | found | {"day": datetime.datetime.now(datetime.UTC).date().isoformat()}
+    }
     text = json.dumps({name: known[name] for name in SERVERS if name in known}, indent=1, ensure_ascii=False)
     RESULTS.write_text(text + "\n")
 
@@ -70,7 +75,9 @@ def short(text: str) -> str:
 
 def rendered(found: Results) -> str:
     """Return the table in Markdown."""
-    rows = [[SERVERS[name].title, *(short(one[fact]) for fact in FACTS), one["day"]] for name, one in found.items()]
+    rows = [
+        [SERVERS[name].title, *(short(one.get(fact, "")) for fact in FACTS), one["day"]] for name, one in found.items()
+    ]
     lines = [["server", *FACTS, "day"], ["---"] * (2 + len(FACTS)), *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 

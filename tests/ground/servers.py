@@ -26,7 +26,7 @@ S3S_FS, GARAGE = "s3s-fs@0.14.1", "garage@2.5.0"
 FEATURES = {S3S_FS: "binary", GARAGE: "bundled-libs,sqlite"}
 S3PROXY = ("org.gaul:s3proxy:4.1.0:jar:jar-with-dependencies", "com.fasterxml.jackson.core:jackson-annotations:2.21")
 S3MOCK = ("com.adobe.testing:s3mock:4.11.0:jar:exec",)
-MINISTACK = "ministack==1.5.33"
+MINISTACK, S3RVER = "ministack==1.5.33", "s3rver@3.7.1"
 MAVEN_COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy"
 BUILD_S_MAX = 1200
 """A server whose build takes longer is skipped."""
@@ -134,6 +134,11 @@ def _wheel(requirement: str) -> Path:
     )
 
 
+def _npm(package: str) -> Path:
+    folder = cache_dir() / package.replace("@", "-")
+    return _built(folder, lambda made: ["npm", "install", "--silent", "--prefix", made, package], "npm")
+
+
 def _versitygw(program: Path | str, data: str, port: int, *, sidecar: bool) -> list[str]:
     keys = ["--access", USER, "--secret", PASSWORD, "--port", f"127.0.0.1:{port}", "--quiet"]
     return [str(program), *keys, "posix", *(["--sidecar", f"{data}/beside"] if sidecar else []), f"{data}/data"]
@@ -205,6 +210,10 @@ def _ministack(folder: Path | str, data: str, port: int) -> list[str]:
     return ["env", f"PYTHONPATH={folder}", f"GATEWAY_PORT={port}", sys.executable, "-m", "ministack"]
 
 
+def _s3rver(folder: Path | str, data: str, port: int) -> list[str]:
+    return ["node", f"{folder}/node_modules/.bin/s3rver", "-d", f"{data}/data", "-a", "127.0.0.1", "-p", str(port)]
+
+
 SERVERS = {
     "minio": Server("MinIO 2026-02-12", servers.minio_server),
     "seaweedfs": Server("SeaweedFS 4.48", seaweed.seaweed_server),
@@ -245,6 +254,9 @@ SERVERS = {
     ),
     "moto": Server("moto 5.2.5", partial(_program, "moto", lambda: "", _moto, ready_path="/moto-api/")),
     "ministack": Server("MiniStack 1.5.33", partial(_program, "ministack", partial(_wheel, MINISTACK), _ministack)),
+    "s3rver": Server(
+        "s3rver 3.7.1", partial(_program, "s3rver", partial(_npm, S3RVER), _s3rver, keys=("S3RVER", "S3RVER"))
+    ),
     "azurite": Server("azurite 3.37.0", clouds.azurite_server, "az"),
     "fake-gcs-server": Server("fake-gcs-server 1.56.1", clouds.fake_google_server, "gs"),
 }
