@@ -144,6 +144,14 @@ def test_a_shared_access_signature_of_a_container_reads_writes_and_deletes_on_a_
     assert [entry.path for entry in sas.list(f"{container}/a folder").entries] == [f"{path}-copy"]
 
 
+@pytest.mark.parametrize("name", ["plain$header", "with space", "per%cent", "ü", "a+b", "a?#"])
+def test_the_key_of_an_account_deletes_any_name(azurite, container, name):
+    backend = opened(azurite)
+    old = backend.create(path := f"{container}/{name}", b"old")
+    new = backend.replace(path, b"new", old)
+    assert (backend.delete_if(path, old), backend.delete_if(path, new)) == (False, True)
+
+
 # -- verbs ---------------------------------------------------------------------------------------------------
 
 
