@@ -57,8 +57,8 @@ def results() -> Results:
     return dict(json.loads(RESULTS.read_text())) if RESULTS.exists() else {}
 
 
-def recorded(name: str, found: dict[str, str]) -> None:
-    """Store what was found today."""
+def recorded(name: str, found: dict[str, str], day_of: str = "day") -> None:
+    """Store what was found today, and the day."""
     known = results() | {
         name: results().get(name, {}) | found | {"day": datetime.datetime.now(datetime.UTC).date().isoformat()}
     }
