@@ -19,6 +19,7 @@ from rollingfs.errors import ConflictError, UnsafeBackendError
 from tests.backend.test_memory import OverFsspec
 from tests.support.backends import private_memory, raises
 from tests.support.driven import Driven
+from tests.support.forks import needs_posix
 
 
 class GenericContract(OverFsspec):
@@ -169,6 +170,7 @@ def test_dates_of_every_kind_are_seconds(date, seconds):
     assert Driven(GenericBackend(fs)).stat("/x").modified == seconds
 
 
+@needs_posix
 def test_an_odd_name_deletes_no_other_file(tmp_path):
     for name in ("a*", "ab", "a[bc]", "ac"):
         (tmp_path / name).write_bytes(b"x")

@@ -33,7 +33,7 @@ from rollingfs.runtime.concurrency import SyncRuntime, drive
 from rollingfs.runtime.meters import CONFLICT
 from rollingfs.write import group_commit as group
 from tests.support.backends import raises
-from tests.support.forks import is_so_in_child, needs_fork
+from tests.support.forks import is_so_in_child, needs_fork, needs_removal
 from tests.support.places import counted, new_fs
 from tests.support.schedules import beside, in_threads
 
@@ -101,6 +101,7 @@ def test_a_turn_is_lost_with_the_folder_of_its_lock(backend, log, header, verb):
     assert not locked(header)
 
 
+@needs_removal
 @pytest.mark.parametrize(("verb", "moment"), [("replace", (disk, "fill")), ("extend", (extending, "put"))])
 def test_nothing_is_written_once_a_hand_has_deleted_the_lock(backend, log, header, monkeypatch, verb, moment):
     blob = backend.read(header)

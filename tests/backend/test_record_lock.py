@@ -18,7 +18,7 @@ from rollingfs.errors import AppendOutcomeUnknown, ConflictError, LockedError
 from rollingfs.format import names
 from rollingfs.runtime.concurrency import SyncRuntime, drive
 from tests.support.descriptors import opened_below
-from tests.support.forks import is_so_in_child, needs_fork, needs_posix, needs_signals
+from tests.support.forks import is_so_in_child, needs_fork, needs_posix, needs_removal, needs_signals
 from tests.support.places import new_fs
 from tests.support.schedules import beside, in_threads
 
@@ -83,6 +83,7 @@ def test_a_posix_lock_of_another_process_is_waited_for(backend, header):
     assert backend.read(header).data == b"new"
 
 
+@needs_removal
 @needs_ofd_locks
 def test_who_waits_for_a_lock_file_that_is_removed_locks_the_new_one(backend, header):
     token = backend.replace(header, b"old", backend.create(header, b"x"))
@@ -146,6 +147,7 @@ def test_no_descriptor_is_left_open(backend, header, tmp_path):
     assert record_lock._held == set()
 
 
+@needs_removal
 def test_a_holder_removes_its_own_file_and_no_other(tmp_path):
     path, elsewhere = tmp_path / "lock", tmp_path / "elsewhere"
     with (lock := record_lock.record_lock(str(path))):

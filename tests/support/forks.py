@@ -1,5 +1,6 @@
 """Questions to a forked child; what this system has for processes."""
 
+import ctypes
 import os
 import sys
 from collections.abc import Callable
@@ -8,6 +9,10 @@ import pytest
 
 needs_signals = pytest.mark.skipif(sys.platform == "win32", reason="Windows sends no signal to another process")
 needs_posix = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no modes, pipes and links of POSIX")
+needs_removal = pytest.mark.skipif(
+    sys.platform == "win32" and hasattr(ctypes.WinDLL("ntdll"), "wine_get_version"),
+    reason="Wine removes no file that is locked",
+)
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 
 
