@@ -39,6 +39,14 @@ DIGEST_SHOWN, RUNS_SHOWN_MAX, RUNS_LONG_MAX = 16, 3, 12
 ROWS_MIN = 120
 
 
+def _from_here(path: str) -> str:
+    """Return a path from the current folder, or whole where that is on another drive of Windows."""
+    try:
+        return os.path.relpath(path).replace(os.sep, "/")
+    except ValueError:
+        return path
+
+
 @dataclass
 class Demo:
     """State of the steps: the folder, the console, and the count of different check sums.
@@ -68,7 +76,7 @@ class Demo:
 
     def url(self, name: str) -> str:
         """Return the URL of a segment; pandas 2 would not know ``rolling::file://`` for a URL."""
-        return f"rolling+file://{os.path.relpath(self.path(name))}"
+        return f"rolling+file://{_from_here(self.path(name))}"
 
     def say(self, text: str = "") -> None:
         """Print a line as it is."""
@@ -356,7 +364,7 @@ def finish(demo: Demo, year_bytes: int, began_s: float) -> None:
     year = "flights-2013.jsonl"
     demo.say("\n== the map of the year")
     demo.show(demo.outline(year), RUNS_LONG_MAX if demo.is_long else RUNS_SHOWN_MAX)
-    shown = os.path.relpath(demo.folder)
+    shown = _from_here(demo.folder)
     map_picture.draw(replace(demo.outline(year, map_picture.CELLS), path=year), Path(demo.path(PICTURE)))
     verdict = f"{demo.checks - demo.differences} of {demo.checks} check sums agree"
     demo.say(f"\n{volume(year_bytes)} were joined, cut and read back, and not a byte of them was copied: {verdict}.")

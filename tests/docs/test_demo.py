@@ -8,6 +8,7 @@ import pytest
 
 from rollingfs import demo
 from rollingfs.read.ranges import Fetcher
+from tests.support.backends import raises
 from tests.support.cli import python
 from tests.support.servers import require_module
 
@@ -82,3 +83,8 @@ def test_the_flights_are_read_where_setuptools_is_missing():
     without = "import sys; sys.modules['pkg_resources'] = None\n"
     script = without + "from rollingfs.demo import flights; print(len(flights()))"
     assert python(script, PYTHONWARNINGS="").stdout == "336776\n"
+
+
+def test_a_folder_on_another_drive_is_named_whole(monkeypatch):
+    monkeypatch.setattr(demo.os.path, "relpath", raises(ValueError("path is on mount 'C:'")))
+    assert demo._from_here("C:/demo") == "C:/demo"
