@@ -24,7 +24,6 @@ from benchmarks.cases import (
     p8_open,
     p11_local_disk,
     p12_import,
-    p14_ship,
     s1_spark_read,
     s2_spark_write,
     s3_spark_source,
@@ -36,18 +35,7 @@ from benchmarks.cases import (
 _MODULES = (
     *(p1_append, p1_turns, p1_many_processes, p2_read_and_write, p3_ranges, p4_parquet, p4_parquet_append, p5_concat),
     p6_truncate,
-    *(
-        p7_chunk_count,
-        p8_open,
-        p12_import,
-        p14_ship,
-        p11_local_disk,
-        l1_consolidate,
-        l3_collect,
-        l4_tail,
-        l5_tiers,
-        l7_list,
-    ),
+    *(p7_chunk_count, p8_open, p12_import, p11_local_disk, l1_consolidate, l3_collect, l4_tail, l5_tiers, l7_list),
     *(l8_open_writers, l9_many_segments, i1_inline, m1_money),
     *(s1_spark_read, s2_spark_write, s3_spark_source, s4_spark_small_segments, s5_spark_records, s6_spark_gateway),
 )
