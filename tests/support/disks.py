@@ -32,7 +32,7 @@ DISKS: dict[str, Commands] = {
     "bindfs": lambda below, there: [["bindfs", f"{below}/a", str(there)]],
     "ntfs-3g": _ntfs,
     "unionfs-fuse": lambda below, there: [["unionfs", "-o", "cow", f"{below}/a=RW:{below}/b=RO", str(there)]],
-    "mergerfs": lambda below, there: [["mergerfs", f"{below}/a:{below}/b", str(there)]],
+    "mergerfs": lambda below, there: [["mergerfs", "-o", "minfreespace=0", f"{below}/a:{below}/b", str(there)]],
     "gocryptfs": _gocryptfs,
 }
 FOLDING: dict[str, Commands] = {
