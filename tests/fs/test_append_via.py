@@ -259,7 +259,9 @@ def test_a_read_after_a_cancelled_append_is_fresh(seaweed, bucket, path, relay):
         assert await fs._cat_file(path) == b""
         may_go.set()
         await asyncio.wait_for(has_gone.wait(), 60)
-        return await fs._cat_file(path)
+        found = await fs._cat_file(path)
+        await fs.close()
+        return found
 
     assert asyncio.run(cancel()) == b"x"
 
