@@ -32,10 +32,9 @@ ROUNDS_S_MAX = 1.5
 ANSWERED_MIN = 0.5
 """A race in which a smaller share of the racers gets an answer has no result."""
 REPLACE_S_MAX = 2.0
-"""Time after which a race to replace waits for a winner and `REPLACED_MIN` of the answers only. SeaweedFS 4.48 admits
+"""Time after which a race to replace waits only for a winner and `REPLACED_MIN` racers in all. SeaweedFS 4.48 admits
 16 writers of a file one after another, at intervals of a second."""
-REPLACED_MIN = 0.25
-"""The share of racers to replace that must get an answer: one more than in a round."""
+REPLACED_MIN = RIVALS + 1
 BODY_BYTES = 1024
 START_S_MAX = 10.0
 """Time for which a thread waits for the others."""
@@ -182,12 +181,13 @@ async def _round(
     # a late create would make the file again that the probe deletes; a late replace finds no file with its token
     at_once = _until_decided if verb == "replace" and backend.is_async else partial(_at_once, backend)
     outcomes = await at_once([partial(write, path, body) for body in bodies])
+    raced = [number for number, outcome in enumerate(outcomes) if not isinstance(outcome, asyncio.CancelledError)]
     found = await _found(backend, path)
     # a store that limits the rate of writes refuses losers for their number: one winner is all that it can show
-    answered_min = REPLACED_MIN if verb == "replace" else ANSWERED_MIN
-    if backend.capability.commit_interval_s:
-        answered_min = 0.0
-    return judge(path, verb, refusal, bodies, outcomes, found, answered_min)
+    answered_min = 0.0 if backend.capability.commit_interval_s else ANSWERED_MIN
+    return judge(
+        path, verb, refusal, [bodies[one] for one in raced], [outcomes[one] for one in raced], found, answered_min
+    )
 
 
 def _body(what: str, racer: int) -> bytes:
@@ -275,19 +275,18 @@ async def _at_once(backend: Backend, writes: Sequence[Racer]) -> Sequence[Any]:
 
 
 async def _until_decided(writes: Sequence[Racer]) -> Sequence[Outcome]:
-    """Send all requests at once. After `REPLACE_S_MAX`, end those that a result does not need."""
+    """Send all requests at once. After `REPLACE_S_MAX`, end those that a result does not need: `CancelledError`."""
     tasks = [asyncio.ensure_future(write()) for write in writes]
     try:
         done, late = await asyncio.wait(tasks, timeout=REPLACE_S_MAX)
-        while late and (len(done) < REPLACED_MIN * len(tasks) or all(task.exception() for task in done)):
+        while late and (len(done) < REPLACED_MIN or all(task.exception() for task in done)):
             more, late = await asyncio.wait(late, return_when=asyncio.FIRST_COMPLETED)
             done |= more
     finally:
         for task in tasks:
             task.cancel()
         outcomes = await asyncio.gather(*tasks, return_exceptions=True)
-    why = f"no answer within {REPLACE_S_MAX:g} s"
-    return [TimeoutError(why) if isinstance(one, asyncio.CancelledError) else one for one in outcomes]
+    return outcomes
 
 
 def _in_thread(start: threading.Barrier, write: Racer) -> Any:
