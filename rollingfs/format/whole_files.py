@@ -45,6 +45,10 @@ def format_of(head: bytes, tail: bytes) -> str | None:
     head, tail
         The first `HEAD_BYTES` or more and the last `TAIL_BYTES` of the file; all of it if the file is shorter.
     """
+    return _format_of(head, tail, decompressed(head))
+
+
+def _format_of(head: bytes, tail: bytes, inner: bytes) -> str | None:
     if found := _ended(tail) or _begun(head):
         return found
     if tail[-4:-1] == ORC and (head.startswith(ORC) or tail[-5:-4] == bytes([len(ORC)])):
@@ -55,7 +59,6 @@ def format_of(head: bytes, tail: bytes) -> str | None:
         return "tar"
     if _is_zlib(head):
         return "zlib"
-    inner = decompressed(head)
     if inner[TAR_AT:].startswith(TAR):
         return "compressed tar"
     return _begun(inner)
@@ -63,9 +66,9 @@ def format_of(head: bytes, tail: bytes) -> str | None:
 
 def unjoinable(head: bytes, tail: bytes) -> str | None:
     """Return the format of a file whose usual readers would not find what is joined to it; None for any other."""
-    heads = (head, decompressed(head))
-    found = (name for at, mark, name in NOT_JOINED for data in heads if mark.match(data, at))
-    return format_of(head, tail) or next(found, None)
+    inner = decompressed(head)
+    found = (name for at, mark, name in NOT_JOINED for data in (head, inner) if mark.match(data, at))
+    return _format_of(head, tail, inner) or next(found, None)
 
 
 def head_bytes(head: bytes) -> int:

@@ -99,7 +99,7 @@ def info_of(path: str, entry: os.DirEntry[str], roots: Sequence[str] = ()) -> Fi
         if error.errno not in (errno.ENOENT, errno.ELOOP, errno.ENOTDIR):
             raise
         return FileInfo(path, 0, 0.0, link=Link.NOTHING) if link else None
-    if data is not None and data.startswith(_APPLE_DOUBLE) and names.parent(path) + "/._" in path:
+    if data is not None and data.startswith(_APPLE_DOUBLE) and entry.name.startswith("._"):
         return None  # attributes of a header, which macOS keeps so on exFAT and SMB
     if stat.S_ISDIR(status.st_mode):
         return FileInfo(path, 0, status.st_mtime, is_folder=True, link=link and Link.FOLDER)

@@ -63,7 +63,7 @@ class Spellings:
                         found = _is_one(entry.path, f"{folder}/{other}", ("",))
                         break
         except FileNotFoundError:
-            pass
+            pass  # it will do as the folder above
         except _REFUSED:
             found = False
         if found is None:

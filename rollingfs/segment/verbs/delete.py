@@ -67,7 +67,7 @@ async def bury(at: At, path: str, guard: Guard = NO_GUARD, seen: Loaded | None =
     Buried or None
         The segment, whose files `clear` then deletes; None if there is nothing left to do.
 
-    It raises what `Segments.delete` does.
+    It raises what `delete` does.
     """
     return await at.with_room(path, partial(_buried, at, path, guard, seen))
 

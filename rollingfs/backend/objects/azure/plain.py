@@ -51,10 +51,7 @@ class PlainRequests:
             The store did not do it.
         """
         container = store.config["container_name"]
-        if self._sas:
-            url = f"{self._url}/{container}/{quote(key)}?{self._sas}"
-        else:
-            url = f"{self._url}/{container}/{quote(key)}?{self._signature(container, key)}"
+        url = f"{self._url}/{container}/{quote(key)}?{self._sas or self._signature(container, key)}"
         status, headers = await self._send("DELETE", url, {"If-Match": token})
         if status >= 300:
             code = headers.get("x-ms-error-code", str(status))
