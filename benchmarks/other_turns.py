@@ -1,7 +1,7 @@
 """Other ways in which writers could take turns, to compare `Turns` with."""
 
-from rollingfs.commit.turns import Turns
 from rollingfs.format.header import Header
+from rollingfs.segment.commit.turns import Turns
 from tests.support.simulation import NoTurns
 
 __all__ = ["EarlierTurns", "NoTurns"]

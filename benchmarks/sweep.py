@@ -45,7 +45,7 @@ DEFAULT = "default"
 RANGES = ("100 ranges",)
 COLUMNS = ("1 column", "scan")
 WHOLE = ("256 MiB",)
-_PREFETCH = "rollingfs.read.prefetch"
+_PREFETCH = "rollingfs.segment.read.prefetch"
 _READ_BUFFER = "rollingfs.fs.read_buffer:PREFETCH_RANGE_BYTES"
 TRIALS = (
     Trial(DEFAULT, tuple(WORKS)),
@@ -64,7 +64,7 @@ TRIALS = (
         Trial(
             f"ranges of {count} MiB within a read",
             COLUMNS,
-            constants={"rollingfs.read.ranges:RANGE_BYTES_MIN": count * MIB},
+            constants={"rollingfs.segment.read.ranges:RANGE_BYTES_MIN": count * MIB},
         )
         for count in (1, 4)
     ),

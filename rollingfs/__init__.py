@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 from fsspec import register_implementation
 
 if TYPE_CHECKING:
-    from rollingfs.commit.chunk_files import Staged as Staged
     from rollingfs.errors import (
         AppendInterrupted as AppendInterrupted,
         AppendOutcomeUnknown as AppendOutcomeUnknown,
@@ -37,9 +36,10 @@ if TYPE_CHECKING:
     from rollingfs.fs.core import Core as Core, core as core, observe as observe
     from rollingfs.fs.filesystem import RollingFileSystem as RollingFileSystem
     from rollingfs.fs.follower import Follower as Follower
-    from rollingfs.fs.segment_handle import Segment as Segment
+    from rollingfs.fs.segment_handle import SegmentHandle as Segment
     from rollingfs.fs.stream_handle import Stream as Stream
     from rollingfs.policy import OffloadPolicy as OffloadPolicy, RollingPolicy as RollingPolicy
+    from rollingfs.segment.commit.chunk_files import Staged as Staged
     from rollingfs.segment.files.collected import Collected as Collected
     from rollingfs.segment.files.erased import Erased as Erased
     from rollingfs.segment.files.state import SegmentState as SegmentState
@@ -83,7 +83,8 @@ _MODULES = {
 }
 """The module of each public name. A name is imported at its first use, because `fsspec` may import this package and use
 no name of it."""
-__all__ = [*_MODULES]
+__all__ = ["Segment"]
+__all__ += [name for name in _MODULES if name != "Segment"]
 
 __version__ = "0.2.0"
 
@@ -91,7 +92,8 @@ __version__ = "0.2.0"
 def __getattr__(name: str) -> Any:
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
+    module = importlib.import_module(f"{__name__}.{_MODULES[name]}")
+    value = getattr(module, "SegmentHandle" if name == "Segment" else name)
     globals()[name] = value
     return value
 

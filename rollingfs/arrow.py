@@ -25,9 +25,9 @@ from rollingfs.fs.core import core
 from rollingfs.fs.filesystem import RollingFileSystem
 from rollingfs.parquet.encoding import GROUP_ROWS_MAX, as_table
 from rollingfs.parquet.grow import Verdict, changed, commit, guard_of, judged, look, repeated
-from rollingfs.read.snapshot import Snapshot
 from rollingfs.runtime.values import value_class
 from rollingfs.segment.files.arrow_joins import check_open_ended, schema_to_grow
+from rollingfs.segment.segment import Segment
 
 __all__ = ["MalformedStreamError", "append"]
 
@@ -113,7 +113,7 @@ def _append_once(
     return int(written.offset)
 
 
-def _schema_of(fs: RollingFileSystem, view: Snapshot) -> bytes:
+def _schema_of(fs: RollingFileSystem, view: Segment) -> bytes:
     """Return the message of the schema of a stream that rows can be appended to."""
     fetcher, key = core(fs).client.fetcher, (view.header.segment, view.start) if view.header is not None else None
     known = _known.get(key) if key is not None else None

@@ -13,8 +13,10 @@ from rollingfs import RollingFileSystem
 
 ROLLINGFS = Path(__file__).parents[1] / "rollingfs"
 PICTURE = (ROLLINGFS.parent / "docs" / "architecture.md").read_text().partition("```text\n")[2].partition("```")[0]
-LAYERS = re.findall(r"(?:^|(?<=  ))(\w+)/?(?=  )", PICTURE, re.MULTILINE)
+LAYERS = re.findall(r"(?:^|(?<=  ))(?<!^   )(\w+)/?(?=  )", PICTURE, re.MULTILINE)
 """From the ground up: each imports only what stands before it, and itself."""
+ROOMS = ["segment", *re.findall(r"^   (\w+)/?(?=  )", PICTURE, re.MULTILINE)]
+"""The rooms of `rollingfs.segment`, from the ground up."""
 TOP_NAMES_MAX = 25
 """20, and four that users open: `show`, `server`, `ship`, `parquet` and `arrow` beside `spark`."""
 ON_TOP = frozenset({"cli", "server", "ship", "spark", "testing", "logging.py", "demo.py"})
@@ -46,6 +48,18 @@ def test_a_package_imports_only_what_stands_above_it_in_the_picture(layer: str) 
     allowed = LAYERS[: LAYERS.index(layer) + 1]
     wrong = {module: [name for name in names if name.split(".")[1] not in allowed] for module, names in modules.items()}
     assert {module: names for module, names in wrong.items() if names} == {}
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_a_room_of_segments_imports_only_the_rooms_above_it(room: str) -> None:
+    parts = {module: module.split(".") for module in _graph()}
+    found = {
+        (module, name)
+        for module, names in _graph().items()
+        for name in names
+        if parts[module][1:3] == ["segment", room] and parts[name][1] == "segment"
+    }
+    assert {pair for pair in found if parts[pair[1]][2] not in ROOMS[: ROOMS.index(room) + 1]} == set()
 
 
 FACES = frozenset({"fs", "filesystem", "_fs"})

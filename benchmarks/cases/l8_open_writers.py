@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from benchmarks.case import Case, Goal, Job, figure
 from benchmarks.clients import BUCKET, rolling
-from rollingfs.write.budget import WRITE_MEMORY_BYTES_DEFAULT
+from rollingfs.segment.write.budget import WRITE_MEMORY_BYTES_DEFAULT
 
 FILE_BYTES = 2**20
 WRITE_BYTES = 2**14

@@ -114,7 +114,7 @@ def _measure(crowd: Crowd, job: Job, path: str, url: str | None = None) -> None:
 def _append(crowd: Crowd, job: Job, path: str, nth: int, barrier: Any, answers: Any, url: str | None) -> None:
     if crowd.turns:
         from benchmarks import other_turns
-        from rollingfs.commit import turns
+        from rollingfs.segment.commit import turns
 
         turns.Turns = getattr(other_turns, crowd.turns)  # type: ignore[misc]
     pauses = random.Random(f"{job.nth} {nth}")  # the same for all contestants of a round

@@ -8,7 +8,7 @@ from typing import Any
 
 from benchmarks.case import Case, Goal, Job, ratio
 from benchmarks.clients import BUCKET, arrow, obs, rolling, s3
-from rollingfs.read.read_job import even
+from rollingfs.segment.read.read_job import even
 
 ROWS = 4 * 2**20
 ROWS_QUICK = 2**19

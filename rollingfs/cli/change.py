@@ -25,8 +25,8 @@ from rollingfs.fs.core import core
 from rollingfs.segment.files.erased import Erased
 from rollingfs.segment.files.intakes import addition
 from rollingfs.segment.verbs.append import append as append_segment
+from rollingfs.segment.write.ingest import PIECE_BYTES, Intake
 from rollingfs.show.readable import count_text
-from rollingfs.write.ingest import PIECE_BYTES, Intake
 
 commands = Commands("Write")
 

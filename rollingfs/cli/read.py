@@ -13,8 +13,8 @@ from rollingfs.cli import output
 from rollingfs.cli.command import Commands, PathOf, PathsOf
 from rollingfs.cli.errors import WrongUsage, value_of
 from rollingfs.cli.session import Session
-from rollingfs.fs.segment_handle import Segment
-from rollingfs.read.spot import Spot
+from rollingfs.fs.segment_handle import SegmentHandle
+from rollingfs.segment.read.spot import Spot
 
 commands = Commands("Read")
 
@@ -121,7 +121,7 @@ def tail(
         output.flush()
 
 
-def last_lines(segment: Segment, count: int) -> int:
+def last_lines(segment: SegmentHandle, count: int) -> int:
     """Return the segment offset at which the last `count` lines begin."""
     position = segment.length
     if count == 0:
@@ -139,7 +139,7 @@ def last_lines(segment: Segment, count: int) -> int:
     return segment.start
 
 
-def _pieces(segment: Segment, start: int, end: int, size: int) -> Iterator[tuple[int, bytes]]:
+def _pieces(segment: SegmentHandle, start: int, end: int, size: int) -> Iterator[tuple[int, bytes]]:
     for offset in range(start, end, size):
         yield offset, segment.read(offset, min(offset + size, end))
 

@@ -20,7 +20,7 @@ from rollingfs.cli.session import Session
 from rollingfs.cli.stores import split
 from rollingfs.errors import visible
 from rollingfs.folders.info import Info
-from rollingfs.fs.segment_handle import Segment
+from rollingfs.fs.segment_handle import SegmentHandle
 from rollingfs.show.outlook_text import upkeep_texts
 from rollingfs.show.prices import prices_of
 from rollingfs.show.readable import size_text
@@ -122,13 +122,13 @@ def _value(name: str, value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
 
 
-def _more(segment: Segment) -> dict[str, Any]:
+def _more(segment: SegmentHandle) -> dict[str, Any]:
     """Return the fields of a segment's handle beyond `fs.info`."""
     found = output.picked(segment, "policy epoch owner rewritten")
     return found | {"write_amplification": _amplification(segment), "attrs": dict(segment.attrs)}
 
 
-def _amplification(segment: Segment) -> float:
+def _amplification(segment: SegmentHandle) -> float:
     """Return the average number of writes of a byte.
 
     Its append and consolidations count.
@@ -136,7 +136,7 @@ def _amplification(segment: Segment) -> float:
     return round(1 + segment.rewritten / max(segment.length, 1), 3)
 
 
-def _details(segment: Segment) -> list[tuple[str, str]]:
+def _details(segment: SegmentHandle) -> list[tuple[str, str]]:
     """Return the same for people."""
     rows = [
         ("rolls at", policy_text(segment.policy)),
@@ -191,7 +191,7 @@ def _columns(*, is_picture: bool) -> int:
     return max(1, min(output.screen().width - MAP_MARGIN_COLUMNS, MAP_COLUMNS_MAX))
 
 
-def _as_object(segment: Segment, garbage: Leftovers, file: Path | None) -> dict[str, Any]:
+def _as_object(segment: SegmentHandle, garbage: Leftovers, file: Path | None) -> dict[str, Any]:
     chunks = [
         {
             "start": max(chunk.start, segment.start),

@@ -11,10 +11,10 @@ from rollingfs.backend import shared_errors
 from rollingfs.errors import CorruptHeaderError
 from rollingfs.folders.listing import REPORT, ROWLESS_MAX, Listings
 from rollingfs.format import names
-from rollingfs.read.folder_contents import removed_path
 from rollingfs.runtime.values import value_class
 from rollingfs.segment.at import At
 from rollingfs.segment.files.collected import Collected
+from rollingfs.segment.read.folder_contents import removed_path
 from rollingfs.segment.verbs.collect import collect
 
 logger = logging.getLogger("rollingfs")

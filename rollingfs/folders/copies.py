@@ -9,16 +9,16 @@ import errno
 from collections.abc import AsyncIterator
 
 from rollingfs.errors import ConflictError
-from rollingfs.read.snapshot import Snapshot
 from rollingfs.segment.at import At
 from rollingfs.segment.files.adopt import ADOPTIONS_MAX, remove_plain
 from rollingfs.segment.files.intakes import replacement
+from rollingfs.segment.segment import Segment
 from rollingfs.segment.verbs.create import overwrite as overwrite_segment
 from rollingfs.segment.verbs.rename import rename as rename_segment
-from rollingfs.write.ingest import PIECE_BYTES
+from rollingfs.segment.write.ingest import PIECE_BYTES
 
 
-async def copy(client: At, view: Snapshot, parts: AsyncIterator[bytes], target: str, *, overwrite: bool = True) -> None:
+async def copy(client: At, view: Segment, parts: AsyncIterator[bytes], target: str, *, overwrite: bool = True) -> None:
     """Give `target` the bytes of a snapshot, in one commit.
 
     Parameters
@@ -72,6 +72,6 @@ async def rename(client: At, source: str, target: str, *, overwrite: bool) -> No
     raise ConflictError(f"{source}: the plain file changes too often to be moved; it is still there, and copied")
 
 
-async def _parts(client: At, view: Snapshot) -> AsyncIterator[bytes]:
+async def _parts(client: At, view: Segment) -> AsyncIterator[bytes]:
     for start in range(view.start, view.length, PIECE_BYTES):
         yield await client.fetcher.read(view, start, min(start + PIECE_BYTES, view.length))

@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING
 
 from rollingfs.backend import shared_errors
 from rollingfs.backend.torn_reads import read_fitting
-from rollingfs.commit.header_cache import Loaded
 from rollingfs.errors import CorruptHeaderError, worded
 from rollingfs.folders.listing import REPORT, Listings, Scan
 from rollingfs.format import names
 from rollingfs.format.codec import parse_header
 from rollingfs.format.transitions import missing
-from rollingfs.read.folder_contents import kept_path, removed_path
 from rollingfs.segment.at import At
 from rollingfs.segment.files.adopt import remove_plain
-from rollingfs.write.whole import take_all
+from rollingfs.segment.read.folder_contents import kept_path, removed_path
+from rollingfs.segment.segment import Segment
+from rollingfs.segment.write.whole import take_all
 
 if TYPE_CHECKING:
     from rollingfs.backend.contract import Blob
@@ -237,7 +237,7 @@ class Folders:
         await self.unmark(self.above(path))
         return buried
 
-    async def _bury(self, path: str, damaged: bool, seen: Loaded | None = None) -> Buried | None:
+    async def _bury(self, path: str, damaged: bool, seen: Segment | None = None) -> Buried | None:
         from rollingfs.segment.verbs.delete import bury
 
         try:
@@ -255,7 +255,7 @@ class Folders:
         check_readable(path, scans.values(), "deleted", damaged=damaged)
         for link in [link for scan in scans.values() for link in scan.links]:
             await self.take_link(link)  # first, so that nothing is deleted through one
-        seen = {path: Loaded(view.header, view.token) for scan in scans.values() for path, view in scan.views.items()}
+        seen = {path: view for scan in scans.values() for path, view in scan.views.items()}
         gone = await take_all(self.client, path, seen)
         files = [*seen, *(file for scan in scans.values() for file in scan.unreadable)]
         calls = [partial(self._bury_gone, file, damaged, seen.get(file)) for file in files if file not in gone]
@@ -273,7 +273,7 @@ class Folders:
                 await self._remove(folder, scans[folder].stays)
         await self.unmark(self.above(top))
 
-    async def _bury_gone(self, path: str, damaged: bool, seen: Loaded | None) -> Buried | None:
+    async def _bury_gone(self, path: str, damaged: bool, seen: Segment | None) -> Buried | None:
         with contextlib.suppress(FileNotFoundError):  # somebody else deleted it meanwhile
             return await self._bury(path, damaged, seen)
         return None

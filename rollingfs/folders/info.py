@@ -6,13 +6,13 @@ from typing import Any
 
 from rollingfs.format.header import Header
 from rollingfs.format.listing_codec import Row
-from rollingfs.read.snapshot import Snapshot
+from rollingfs.segment.segment import Segment
 
 Info = dict[str, Any]
 """An info, as fsspec has it."""
 
 
-def info_of(view: Snapshot, chunks: int | None = None) -> Info:
+def info_of(view: Segment, chunks: int | None = None) -> Info:
     """Return the info of a segment or plain file; sizes in bytes, dates in seconds since 1970.
 
     Parameters

@@ -13,7 +13,6 @@ from functools import partial
 from typing import Literal
 
 from rollingfs.backend.contract import Listing
-from rollingfs.commit.header_cache import Loaded
 from rollingfs.errors import CorruptHeaderError
 from rollingfs.folders.info import Info, info_of, info_of_folder, info_of_row, info_of_unreadable
 from rollingfs.folders.listing_rows import ListingRows
@@ -21,9 +20,9 @@ from rollingfs.folders.scan import Scan as Scan
 from rollingfs.format import names
 from rollingfs.format.listing_codec import Row
 from rollingfs.format.transitions import missing
-from rollingfs.read.folder_contents import Sorted
-from rollingfs.read.snapshot import Snapshot
 from rollingfs.segment.at import At
+from rollingfs.segment.read.folder_contents import Sorted
+from rollingfs.segment.segment import Segment
 
 Wanted = Callable[[str], object]
 """Predicate: does a caller want a segment or plain file of this name?"""
@@ -93,7 +92,7 @@ class Listings:
                 raise
             return info_of_unreadable(path, error)
 
-    async def info_of(self, view: Snapshot) -> Info:
+    async def info_of(self, view: Segment) -> Info:
         """Return the info of a segment or plain file, with the exact number of its chunks."""
         return info_of(view, None if view.header is None else await self.client.pages.count(view.path, view.header))
 
@@ -160,7 +159,7 @@ class Listings:
         rowless_max = ROWLESS_MAX if rowless_max is None else rowless_max
         if wanted is not None:
             found, rowless_max = found.only(wanted), sys.maxsize  # what was read is not all that the rows are of
-        loads: dict[str, Loaded | OSError] = dict(headers.by_tokens(found.headers))
+        loads: dict[str, Segment | OSError] = dict(headers.by_tokens(found.headers))
         unseen = [path for path in found.headers if path not in loads]
         rows: Mapping[str, Row] | None = None
         if with_rows and (len(unseen) > UNSEEN_MIN or not rowless_max):
@@ -188,22 +187,22 @@ class Listings:
         folder: str,
         listing: Listing,
         found: Sorted,
-        loads: Mapping[str, Loaded | OSError],
+        loads: Mapping[str, Segment | OSError],
         rows: Mapping[str, Row] | None,
         rowless_max: int,
         is_by_rows: bool,
     ) -> Scan:
-        views: dict[str, Snapshot] = {}
+        views: dict[str, Segment] = {}
         unreadable: dict[str, OSError] = {}
         dead = {}
-        read: dict[str, Loaded] = {}
+        read: dict[str, Segment] = {}
         for path, loaded in loads.items():
             if isinstance(loaded, OSError):
                 unreadable[path] = loaded
                 continue
             read[path] = loaded
             if loaded.live:
-                views[path] = Snapshot(path, loaded.header, loaded.token)
+                views[path] = loaded
             else:
                 dead[path] = loaded
         live = {path: row for path, row in rows.items() if row.live} if rows else {}
@@ -214,7 +213,7 @@ class Listings:
             if isinstance(visible, OSError):
                 unreadable[file.path] = visible
             elif visible:
-                views[file.path] = Snapshot(file.path, None, file.token, file)
+                views[file.path] = Segment.of_plain(file)
         stays = not found.is_removed if self.backend.capability.has_folders else found.is_kept or not listing.entries
         if rows is not None and len(read) > rowless_max:
             await self.rows.keep(folder, rows.values(), read, rowless_max)
@@ -275,7 +274,7 @@ class Listings:
             if on_error == RAISE:
                 raise
             return info_of_unreadable(path, error)
-        return await self.info_of(Snapshot(path, loaded.header, loaded.token)) if loaded.live else None
+        return await self.info_of(loaded) if loaded.live else None
 
     # -- trees ---------------------------------------------------------------------------------------------
 

@@ -9,15 +9,14 @@ import contextlib
 import logging
 from collections.abc import Iterable, Mapping
 
-from rollingfs.commit.header_cache import Loaded
 from rollingfs.errors import CorruptHeaderError
 from rollingfs.format import names
 from rollingfs.format.header import Header
 from rollingfs.format.listing_codec import MARK, TEXT_BYTES_MAX, Row, format_rows, parse_rows, row_of
 from rollingfs.format.transitions import Guard
 from rollingfs.policy import INLINE_BYTES_MAX, RollingPolicy
-from rollingfs.read.snapshot import Snapshot
 from rollingfs.segment.at import At
+from rollingfs.segment.segment import Segment
 from rollingfs.segment.verbs.create import create, overwrite
 
 logger = logging.getLogger("rollingfs")
@@ -68,11 +67,10 @@ class ListingRows:
             return {}
         if header.size > TEXT_BYTES_MAX:
             raise ValueError(f"they have {header.size} bytes, but at most {TEXT_BYTES_MAX} are allowed")
-        snapshot = Snapshot(path, header, loaded.token)
-        data = await self.client.fetcher.read(snapshot, header.start, header.length)
+        data = await self.client.fetcher.read(loaded, header.start, header.length)
         return parse_rows(bytes(data)) if data else {}
 
-    async def keep(self, folder: str, rows: Iterable[Row], read: Mapping[str, Loaded], new_max: int) -> None:
+    async def keep(self, folder: str, rows: Iterable[Row], read: Mapping[str, Segment], new_max: int) -> None:
         """Write the rows of a folder, if enough of them are new.
 
         Parameters
@@ -126,7 +124,7 @@ class ListingRows:
                 await delete(self.client, path, Guard(header.segment))
 
 
-def _new_row(segment: str, loaded: Loaded) -> Row | None:
+def _new_row(segment: str, loaded: Segment) -> Row | None:
     if loaded.header is None or loaded.token is None or names.is_hidden_segment(segment):
         return None
     return row_of(segment.rpartition("/")[2], loaded.header, loaded.token)

@@ -6,16 +6,15 @@ import errno
 from functools import partial
 
 from rollingfs.backend import shared_errors
-from rollingfs.commit.header_cache import Loaded
 from rollingfs.folders.copies import rename
 from rollingfs.folders.folders import Folders, check_readable
 from rollingfs.folders.listing import REPORT
 from rollingfs.folders.listing_rows import is_ours
 from rollingfs.format import names
 from rollingfs.format.transitions import exists, missing
-from rollingfs.read.folder_contents import kept_path
-from rollingfs.read.snapshot import Snapshot
-from rollingfs.write.whole import take_all
+from rollingfs.segment.read.folder_contents import kept_path
+from rollingfs.segment.segment import Segment
+from rollingfs.segment.write.whole import take_all
 
 
 async def move(folders: Folders, source: str, given: str, *, into: bool | None = None, overwrite: bool = True) -> None:
@@ -102,7 +101,7 @@ async def _move_tree(folders: Folders, source: str, target: str, overwrite: bool
     # a segment that has a folder's name goes first: it would be refused once that folder holds something
     try:
         done = [await _move_one(folders, file, targets.pop(file), overwrite) for file in list(targets) if file in scans]
-        seen = {path: Loaded(views[path].header, views[path].token) for path in targets}
+        seen = {path: views[path] for path in targets}
         moved = await take_all(folders.client, target, seen, targets)
         calls = [partial(_move_one, folders, *one, overwrite) for one in targets.items() if one[0] not in moved]
         done += await folders.client.each(calls)
@@ -148,5 +147,5 @@ async def _move_one(folders: Folders, source: str, target: str, overwrite: bool)
     return True
 
 
-def _has_rows(path: str, view: Snapshot) -> bool:
+def _has_rows(path: str, view: Segment) -> bool:
     return names.is_listing(path) and is_ours(view.header)

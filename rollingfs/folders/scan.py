@@ -6,8 +6,8 @@ from dataclasses import field
 
 from rollingfs.format import names
 from rollingfs.format.listing_codec import Row
-from rollingfs.read.snapshot import Snapshot
 from rollingfs.runtime.values import value_class
+from rollingfs.segment.segment import Segment
 
 
 @value_class
@@ -15,7 +15,7 @@ class Scan:
     """A folder as it was listed."""
 
     path: str
-    views: dict[str, Snapshot]
+    views: dict[str, Segment]
     """Segments and plain files, by path, except those in `rows`."""
     folders: tuple[str, ...]
     """Folders in it. With tombstones only, they do not exist for users."""
@@ -40,7 +40,7 @@ class Scan:
         return {path: error for path, error in self.unreadable.items() if not names.is_hidden_segment(path)}
 
     @property
-    def listed(self) -> dict[str, Snapshot]:
+    def listed(self) -> dict[str, Segment]:
         """Return the segments and plain files that listings show."""
         return {path: view for path, view in self.views.items() if not names.is_hidden_segment(path)}
 

@@ -10,11 +10,11 @@ from rollingfs.fs.binding import Binding
 from rollingfs.fs.core import Core
 from rollingfs.fs.segment_verbs import touch
 from rollingfs.fs.unclosed import tell_lost
-from rollingfs.read.snapshot import Snapshot
 from rollingfs.segment.files.intakes import addition, replacement
+from rollingfs.segment.segment import Segment
 from rollingfs.segment.verbs.append import append
 from rollingfs.segment.verbs.create import overwrite
-from rollingfs.write.ingest import Data, Intake
+from rollingfs.segment.write.ingest import Data, Intake
 
 
 class AsyncFile:
@@ -27,7 +27,7 @@ class AsyncFile:
         self.path, self.mode, self.closed = path, mode, False
         self.loc = 0
         self._core, self._client, self._bridge = core, core.client, core.bridge
-        self._snapshot: Snapshot | None = None
+        self._snapshot: Segment | None = None
         self._intake: Intake | None = None
         self._is_broken = False
 

@@ -11,10 +11,10 @@ from rollingfs.format.transitions import NO_GUARD, Guard
 from rollingfs.fs import arguments
 from rollingfs.fs.arguments import Attrs
 from rollingfs.fs.core import Core
-from rollingfs.read.piece_checks import RUNS_MAX, PieceChecks
-from rollingfs.read.revalidate import Current, RevalidatingReads
-from rollingfs.read.snapshot import Snapshot
 from rollingfs.segment.files.adopt import adopt
+from rollingfs.segment.read.piece_checks import RUNS_MAX, PieceChecks
+from rollingfs.segment.read.revalidate import Current, RevalidatingReads
+from rollingfs.segment.segment import Segment
 
 
 class Binding:
@@ -33,7 +33,7 @@ class Binding:
         The epoch that the handle holds, if it is exclusive.
     """
 
-    def __init__(self, core: Core, path: str, snapshot: Snapshot | None = None, held: int | None = None) -> None:
+    def __init__(self, core: Core, path: str, snapshot: Segment | None = None, held: int | None = None) -> None:
         self.core = core
         self.client = core.client
         self.path = path
@@ -51,7 +51,7 @@ class Binding:
         """
         return cls(core, core.to_write(path))
 
-    def _new_current(self, snapshot: Snapshot) -> Current:
+    def _new_current(self, snapshot: Segment) -> Current:
         return Current(self.client.lookup, self.path, snapshot, is_bound=True)
 
     @property
@@ -61,7 +61,7 @@ class Binding:
         return self._current
 
     @property
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> Segment:
         """The segment as the handle last saw it."""
         assert self.current.snapshot is not None
         return self.current.snapshot
@@ -112,8 +112,8 @@ class Binding:
         if not await adopt(self.client, self.path, meant):
             return  # the verb itself finds the present file
         loaded = await self.client.headers.load(self.path)
-        found = transitions.check_incarnation(transitions.live(loaded.header, self.path), meant, self.path)
-        self.current.snapshot = Snapshot(self.path, found, loaded.token)
+        transitions.check_incarnation(transitions.live(loaded.header, self.path), meant, self.path)
+        self.current.snapshot = loaded
 
     async def header(self) -> Header:
         """The newest header; a plain file is adopted.
@@ -139,7 +139,7 @@ class Binding:
 
     def holding(self, header: Header) -> Binding:
         """The binding of a handle that holds the epoch of this header."""
-        snapshot = self.snapshot if self.snapshot.header is header else Snapshot(self.path, header, None)
+        snapshot = self.snapshot if self.snapshot.header is header else Segment(self.path, header)
         return Binding(self.core, self.path, snapshot, header.epoch)
 
     # -- what only a handle does ---------------------------------------------------------------------------
@@ -179,7 +179,7 @@ class Binding:
         if start < 0 or end < start:
             raise BadOffsetError(f"{self.path}: there are no bytes {start} to {end}; ask for 0 <= start <= end")
 
-        def span(snapshot: Snapshot) -> tuple[int, int]:
+        def span(snapshot: Segment) -> tuple[int, int]:
             if snapshot.start <= start and end <= snapshot.length:
                 return start, end
             if start < snapshot.start:

@@ -16,9 +16,9 @@ from rollingfs.backend.contract import Backend
 from rollingfs.folders.folders import Folders
 from rollingfs.folders.listing import Listings
 from rollingfs.format import names
-from rollingfs.read.tuning import Tuning
 from rollingfs.runtime.bridge import Bridge
 from rollingfs.segment.at import At
+from rollingfs.segment.read.tuning import Tuning
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import Meter

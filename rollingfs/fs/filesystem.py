@@ -37,11 +37,11 @@ from rollingfs.fs.sync_async import both, in_order, name_for_users
 from rollingfs.fs.target import Configured, make_policy, open_target, take_store_options
 from rollingfs.fs.tiers import check_default, with_tiers
 from rollingfs.policy import OffloadPolicy, RollingPolicy
-from rollingfs.read.tuning import MEMORY_BYTES_DEFAULT, Tuning
 from rollingfs.runtime.bridge import Bridge
 from rollingfs.runtime.clock import Clock
 from rollingfs.segment.at import COMMIT_TIMEOUT_S, HEADER_CACHE_S, At
-from rollingfs.write.budget import WRITE_MEMORY_BYTES_DEFAULT
+from rollingfs.segment.read.tuning import MEMORY_BYTES_DEFAULT, Tuning
+from rollingfs.segment.write.budget import WRITE_MEMORY_BYTES_DEFAULT
 
 if TYPE_CHECKING:
     from rollingfs.fs.async_file import AsyncFile

@@ -20,7 +20,7 @@ from rollingfs.runtime.bridge import Bridge
 if TYPE_CHECKING:
     from rollingfs.fs.commit_on import CommitOnGiven
     from rollingfs.fs.read_file import ReadFile
-    from rollingfs.fs.segment_handle import Segment
+    from rollingfs.fs.segment_handle import SegmentHandle
     from rollingfs.fs.stream_handle import Stream
     from rollingfs.fs.write_file import WriteFile
 
@@ -94,7 +94,7 @@ def open_file(
     )
 
 
-async def segment(core: Core, path: str) -> Segment:
+async def segment(core: Core, path: str) -> SegmentHandle:
     """A handle on a segment, which speaks segment offsets.
 
     Raises
@@ -105,9 +105,9 @@ async def segment(core: Core, path: str) -> Segment:
     path = core.strip(path)
     if names.is_reserved(path) or names.is_listing(path):  # a handle could append to it
         raise missing(path)
-    from rollingfs.fs.segment_handle import Segment
+    from rollingfs.fs.segment_handle import SegmentHandle
 
-    return await Segment.open(core, path)
+    return await SegmentHandle.open(core, path)
 
 
 def stream(core: Core, path: str, on_error: str) -> Stream:

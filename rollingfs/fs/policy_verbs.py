@@ -13,8 +13,8 @@ from rollingfs.format import names
 from rollingfs.format.header import Header
 from rollingfs.fs.binding import Binding
 from rollingfs.policy import KEEP, Keep, OffloadPolicy
-from rollingfs.read.snapshot import Snapshot
 from rollingfs.segment.at import At
+from rollingfs.segment.segment import Segment
 from rollingfs.segment.verbs.change import change as change_segment
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ async def _check(at: Binding, offload: Any) -> None:
     check_policy(at.path, found, ledger, "nothing was written")
 
 
-async def look_at(client: At, path: str) -> Snapshot | None:
+async def look_at(client: At, path: str) -> Segment | None:
     """The segment or plain file at a path; None for a folder, whose policy a policy of this path would be.
 
     Raises

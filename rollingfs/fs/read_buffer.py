@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 from rollingfs.backend.contract import Buffer
 from rollingfs.errors import ConflictError
-from rollingfs.read.piece_checks import RUNS_MAX, PieceChecks
-from rollingfs.read.prefetch import PREFETCH_RANGE_BYTES, Bounds
-from rollingfs.read.revalidate import OUTDATED, Current, RevalidatingReads, Span, Trust
-from rollingfs.read.snapshot import Snapshot
-from rollingfs.read.tuning import Tuning
 from rollingfs.runtime.bridge import Bridge
 from rollingfs.segment.at import At
+from rollingfs.segment.read.piece_checks import RUNS_MAX, PieceChecks
+from rollingfs.segment.read.prefetch import PREFETCH_RANGE_BYTES, Bounds
+from rollingfs.segment.read.revalidate import OUTDATED, Current, RevalidatingReads, Span, Trust
+from rollingfs.segment.read.tuning import Tuning
+from rollingfs.segment.segment import Segment
 
 if TYPE_CHECKING:
-    from rollingfs.read.ahead import Ahead
+    from rollingfs.segment.read.ahead import Ahead
 
 LINE_BYTES = 64 * 1024
 """Bytes fetched for a line that is not in the buffer."""
@@ -48,7 +48,7 @@ class ReadBuffer:
     _ahead: Ahead | None = None
 
     def __init__(
-        self, client: At, bridge: Bridge, path: str, snapshot: Snapshot | None, tuning: Tuning, *, verify: bool
+        self, client: At, bridge: Bridge, path: str, snapshot: Segment | None, tuning: Tuning, *, verify: bool
     ) -> None:
         self.source: Callable[[int, int], bytes] | None = None
         """Gives the bytes between two segment offsets instead of the store: a cache of fsspec's."""
@@ -158,7 +158,7 @@ class ReadBuffer:
 
     # -- bytes, by segment offsets -------------------------------------------------------------------------
 
-    def fetch(self, snapshot: Snapshot, start: int, end: int) -> Coroutine[Any, Any, bytes]:
+    def fetch(self, snapshot: Segment, start: int, end: int) -> Coroutine[Any, Any, bytes]:
         """The bytes ``[start, end)``, past the buffer; many threads at once may."""
         return self._fetcher.read(snapshot, start, end, limit=self._limit, **self._options())
 
@@ -248,7 +248,7 @@ class ReadBuffer:
         self._ahead = None
         if not (self._bridge.is_async and self._tuning.prefetch) or self._verify:
             return
-        from rollingfs.read.ahead import Ahead
+        from rollingfs.segment.read.ahead import Ahead
 
         snapshot, fetcher, bridge, checks = self.snapshot, self._fetcher, self._bridge, self._checks
 

@@ -16,8 +16,8 @@ from rollingfs.folders.info import info_of
 from rollingfs.fs.arrow_at_exit import lent
 from rollingfs.fs.core import Core
 from rollingfs.fs.read_buffer import LINE_BYTES, ReadBuffer
-from rollingfs.read.snapshot import Snapshot
-from rollingfs.read.tuning import Tuning
+from rollingfs.segment.read.tuning import Tuning
+from rollingfs.segment.segment import Segment
 
 BLOCK_BYTES = 5 * 1024 * 1024
 """Default of `blocksize`: bytes that a consumer may read at once."""
@@ -65,7 +65,7 @@ class ReadFile(io.BufferedIOBase):
         self,
         core: Core,
         path: str,
-        snapshot: Snapshot | None = None,
+        snapshot: Segment | None = None,
         *,
         absolute: bool = False,
         block_size: int | str | None = None,
@@ -311,7 +311,7 @@ class ReadFile(io.BufferedIOBase):
         """The segment offset of position 0."""
         return 0 if self.absolute else self._buffer.snapshot.start
 
-    def _span(self, size: int, snapshot: Snapshot | None = None) -> tuple[int, int]:
+    def _span(self, size: int, snapshot: Segment | None = None) -> tuple[int, int]:
         """The next `size` bytes (-1: all) of a snapshot, by default the file's own, as segment offsets."""
         snapshot = snapshot or self._buffer.snapshot
         start = self.loc + (0 if self.absolute else snapshot.start)

@@ -12,10 +12,10 @@ from fsspec.callbacks import DEFAULT_CALLBACK, Callback, NoOpCallback
 
 from rollingfs.errors import ConflictError, SegmentTruncatedError
 from rollingfs.fs.core import Core
-from rollingfs.read.piece_checks import PieceChecks
-from rollingfs.read.revalidate import Current, RevalidatingReads, Trust
-from rollingfs.read.slicing import Slice, clip, spread
-from rollingfs.read.snapshot import Snapshot
+from rollingfs.segment.read.piece_checks import PieceChecks
+from rollingfs.segment.read.revalidate import Current, RevalidatingReads, Trust
+from rollingfs.segment.read.slicing import Slice, clip, spread
+from rollingfs.segment.segment import Segment
 
 PIECE_BYTES = 32 * 1024 * 1024
 """Bytes in memory while a file is copied or downloaded; they are read in several ranges at once."""
@@ -141,7 +141,7 @@ async def _write(parts: AsyncIterator[bytes], target: IO[bytes], callback: Callb
 
 async def pieces(
     core: Core, path: str, *, verify: bool, piece_bytes: int = PIECE_BYTES, fresh: bool = False
-) -> tuple[Snapshot, AsyncIterator[bytes]]:
+) -> tuple[Segment, AsyncIterator[bytes]]:
     """A new snapshot of a file, taken with its first bytes, and all its bytes in pieces.
 
     Parameters
@@ -152,7 +152,7 @@ async def pieces(
         Also verify, before the last piece, the chunks that the snapshot holds only in part.
     """
 
-    def first_piece(snapshot: Snapshot) -> tuple[int, int]:
+    def first_piece(snapshot: Segment) -> tuple[int, int]:
         return snapshot.start, min(snapshot.start + piece_bytes, snapshot.length)
 
     current, checks = Current(core.client.lookup, path), PieceChecks()
@@ -167,7 +167,7 @@ async def pieces(
 
 
 async def _pieces(
-    core: Core, view: Snapshot, data: bytes, checks: PieceChecks, verify: bool, piece_bytes: int
+    core: Core, view: Segment, data: bytes, checks: PieceChecks, verify: bool, piece_bytes: int
 ) -> AsyncIterator[bytes]:
     """`data`, the first bytes of a snapshot, and all others; a plain file is held, if it can be."""
     fetcher, held, end = core.client.fetcher, None, view.start + len(data)
@@ -182,7 +182,7 @@ async def _pieces(
     del held
 
 
-def _absolute_span(start: int | None, end: int | None, snapshot: Snapshot) -> tuple[int, int]:
+def _absolute_span(start: int | None, end: int | None, snapshot: Segment) -> tuple[int, int]:
     """Return a slice of segment offsets.
 
     Raises
@@ -198,6 +198,6 @@ def _absolute_span(start: int | None, end: int | None, snapshot: Snapshot) -> tu
     return first, last
 
 
-def _span(start: int | None, end: int | None, snapshot: Snapshot) -> tuple[int, int]:
+def _span(start: int | None, end: int | None, snapshot: Segment) -> tuple[int, int]:
     first, last = clip(start, end, snapshot.size)
     return snapshot.start + first, snapshot.start + last

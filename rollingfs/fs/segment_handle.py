@@ -11,7 +11,6 @@ from typing import Any, overload
 
 from fsspec import AbstractFileSystem
 
-from rollingfs.commit.hidden_plain_file import modified_ms
 from rollingfs.format import names
 from rollingfs.format.header import Chunk, Entry, Page
 from rollingfs.fs import segment_verbs, upkeep_verbs
@@ -21,21 +20,21 @@ from rollingfs.fs.segment_forms import ByHandle
 from rollingfs.fs.sync_async import both, name_for_users
 from rollingfs.fs.tail import POLL_S_MAX, POLL_S_MIN, Tail
 from rollingfs.policy import RollingPolicy
-from rollingfs.read.snapshot import Snapshot
+from rollingfs.segment.segment import Segment, modified_ms
 
 
 def _of_snapshot(name: str) -> Any:
     """A property of a handle that is the same property of its snapshot, with its docstring."""
-    found = getattr(Snapshot, name).fget
+    found = getattr(Segment, name).fget
 
     @functools.wraps(found)
-    def get(handle: Segment) -> Any:
+    def get(handle: SegmentHandle) -> Any:
         return found(handle._binding.snapshot)
 
     return property(get)
 
 
-class Segment(ByHandle):
+class SegmentHandle(ByHandle):
     """A handle on a segment.
 
     It has the attributes of a snapshot. The handle's own verbs take a new snapshot, and so do `refresh` and a `read`
@@ -46,12 +45,12 @@ class Segment(ByHandle):
     Made by ``fs.segment(path)``.
     """
 
-    def __init__(self, core: Core, snapshot: Snapshot, held: int | None = None) -> None:
+    def __init__(self, core: Core, snapshot: Segment, held: int | None = None) -> None:
         self._bridge = core.bridge
         self._binding = Binding(core, snapshot.path, snapshot, held)
 
     @classmethod
-    async def open(cls, core: Core, path: str) -> Segment:
+    async def open(cls, core: Core, path: str) -> SegmentHandle:
         """A handle on the segment or plain file that is at a path of the backend now.
 
         Raises
@@ -80,7 +79,7 @@ class Segment(ByHandle):
     # -- the snapshot --------------------------------------------------------------------------------------
 
     @property
-    def _snapshot(self) -> Snapshot:
+    def _snapshot(self) -> Segment:
         return self._binding.snapshot
 
     @property
@@ -132,17 +131,17 @@ class Segment(ByHandle):
     release, _release = both(segment_verbs.release, of="_binding", commits=True)
     _acquired, _acquired_soon = both(segment_verbs.acquire, of="_binding", commits=True)
 
-    def acquire(self, owner: str) -> Segment:
+    def acquire(self, owner: str) -> SegmentHandle:
         """Take the segment exclusively, from whoever holds it.
 
         Returns
         -------
-        Segment
+        SegmentHandle
             Return a handle with the new epoch. Only this handle can change the segment until another acquires it.
         """
         return _bound(self._acquired(owner))
 
-    async def _acquire(self, owner: str) -> Segment:
+    async def _acquire(self, owner: str) -> SegmentHandle:
         return _bound(await self._acquired_soon(owner))
 
     def tail(
@@ -180,13 +179,13 @@ class Segment(ByHandle):
         )
 
 
-def _bound(binding: Binding) -> Segment:
-    return Segment(binding.core, binding.snapshot, binding.held)
+def _bound(binding: Binding) -> SegmentHandle:
+    return SegmentHandle(binding.core, binding.snapshot, binding.held)
 
 
-def _unpickled(fs: AbstractFileSystem, snapshot: Snapshot, held: int | None) -> Segment:
+def _unpickled(fs: AbstractFileSystem, snapshot: Segment, held: int | None) -> SegmentHandle:
     """The same handle in another process: the same snapshot and, if it holds the segment, the same epoch."""
-    return Segment(core(fs), snapshot, held)
+    return SegmentHandle(core(fs), snapshot, held)
 
 
 class ChunkList(Sequence[Chunk]):
@@ -195,7 +194,7 @@ class ChunkList(Sequence[Chunk]):
     `len` reads no index page, unless the head of a page was truncated away. A plain file is a single chunk: itself.
     """
 
-    def __init__(self, core: Core, snapshot: Snapshot) -> None:
+    def __init__(self, core: Core, snapshot: Segment) -> None:
         self._core = core
         self.snapshot = snapshot
         """The snapshot whose chunks these are."""
@@ -250,10 +249,10 @@ class ChunkList(Sequence[Chunk]):
         return f"<{len(self)} chunks of {self.snapshot.path!r}>"
 
 
-def _plain(snapshot: Snapshot) -> Sequence[Entry]:
+def _plain(snapshot: Segment) -> Sequence[Entry]:
     assert snapshot.plain is not None
     name = names.relative(names.parent(snapshot.path), snapshot.path)
     return [Chunk(0, snapshot.plain.size, name, None, modified_ms(snapshot.plain))] if snapshot.plain.size else []
 
 
-name_for_users(Segment, "Segment")
+name_for_users(SegmentHandle, "Segment")

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, Protocol
 
-from rollingfs.commit.chunk_files import Staged
 from rollingfs.errors import NoSegmentError
 from rollingfs.format.merging import ARROW_STREAM, PARQUET
 from rollingfs.format.transitions import MISSING, NO_GUARD
@@ -19,11 +18,12 @@ from rollingfs.fs import arguments
 from rollingfs.fs.arguments import Attrs
 from rollingfs.fs.binding import Binding
 from rollingfs.policy import RollingPolicy
+from rollingfs.segment.commit.chunk_files import Staged
 from rollingfs.segment.files.intakes import addition, replacement
 from rollingfs.segment.verbs.append import append as append_segment
 from rollingfs.segment.verbs.change import acquire as acquire_segment, release as release_segment, seal as seal_segment
 from rollingfs.segment.verbs.create import create as create_segment, overwrite as overwrite_segment
-from rollingfs.write.ingest import Data, Intake
+from rollingfs.segment.write.ingest import Data, Intake
 
 
 class Bound(Protocol):

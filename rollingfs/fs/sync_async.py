@@ -9,7 +9,7 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypedDict, TypeVar, Un
 
 from rollingfs.fs.store_options import meant
 from rollingfs.runtime.bridge import Bridge
-from rollingfs.write.ingest import is_small
+from rollingfs.segment.write.ingest import is_small
 
 P = ParamSpec("P")
 T = TypeVar("T")

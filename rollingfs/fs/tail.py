@@ -12,10 +12,10 @@ from functools import partial
 
 from rollingfs.errors import BadOffsetError, SegmentReplacedError
 from rollingfs.fs.core import Core
-from rollingfs.read.piece_checks import RUNS_MAX, PieceChecks
-from rollingfs.read.revalidate import Current
-from rollingfs.read.snapshot import Snapshot
-from rollingfs.read.spot import Spot, begin, check_extent
+from rollingfs.segment.read.piece_checks import RUNS_MAX, PieceChecks
+from rollingfs.segment.read.revalidate import Current
+from rollingfs.segment.read.spot import Spot, begin, check_extent
+from rollingfs.segment.segment import Segment
 
 POLL_S_MIN = 0.05
 POLL_S_MAX = 2.0
@@ -27,7 +27,7 @@ _PASSING = {errno.EIO, errno.EBUSY, errno.ETIMEDOUT}
 
 logger = logging.getLogger("rollingfs")
 
-_Found = tuple[bytes | None, Spot | None, Snapshot | None]
+_Found = tuple[bytes | None, Spot | None, Segment | None]
 """The next bytes, the spot after them, and the last look, while some of it is left to read."""
 
 
@@ -81,7 +81,7 @@ class Tail(Iterator[bytes], AsyncIterator[bytes]):
         path: str,
         offset: int | str | None = None,
         *,
-        snapshot: Snapshot | None = None,
+        snapshot: Segment | None = None,
         follow: bool = True,
         retry: bool = False,
         poll_s_min: float = POLL_S_MIN,
@@ -106,7 +106,7 @@ class Tail(Iterator[bytes], AsyncIterator[bytes]):
         """Seconds before the next poll, after a poll without new bytes."""
         self._has_looked = self._has_begun = False
         self._checks = PieceChecks(RUNS_MAX)
-        self._snapshot: Snapshot | None = None
+        self._snapshot: Segment | None = None
         """Result of the last look, while some of it is left to read."""
         self._end: int | None = None
         """End of the read."""
@@ -199,13 +199,13 @@ class Tail(Iterator[bytes], AsyncIterator[bytes]):
         found = data[overlap:] if overlap else data
         return found, Spot.at(snapshot, end, data), None if end == snapshot.length else snapshot
 
-    async def _read(self, snapshot: Snapshot, start: int, end: int) -> bytes:
+    async def _read(self, snapshot: Segment, start: int, end: int) -> bytes:
         return await self._client.fetcher.read(snapshot, start, end, checks=self._checks)
 
     def _is_over(self, spot: Spot | None) -> bool:
         return self._end is not None and spot is not None and spot.offset == self._end
 
-    async def _placed(self, snapshot: Snapshot) -> Spot:
+    async def _placed(self, snapshot: Segment) -> Spot:
         """The spot of the next byte, in a snapshot that has it; sets where to stop, once that is known."""
         spot = self.spot or Spot(snapshot.start)
         self._has_looked = True

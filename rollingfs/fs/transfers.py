@@ -21,8 +21,8 @@ from rollingfs.fs.folder_operations import makedirs
 from rollingfs.fs.patterns import Paths, as_list, as_text, is_one, local_sources, sources_of, targets
 from rollingfs.fs.reading import get_file, pieces
 from rollingfs.fs.segment_verbs import pipe_file
-from rollingfs.read.revalidate import OUTDATED, SNAPSHOTS_MAX
-from rollingfs.write.ingest import PIECE_BYTES
+from rollingfs.segment.read.revalidate import OUTDATED, SNAPSHOTS_MAX
+from rollingfs.segment.write.ingest import PIECE_BYTES
 
 BATCH_SIZE_DEFAULT = 128
 """Default number of files under way at once."""

@@ -9,7 +9,7 @@ import fsspec
 from upath import UPath
 from upath.types import JoinablePathLike
 
-from rollingfs.write.ingest import Data
+from rollingfs.segment.write.ingest import Data
 
 ALIAS_OF = {
     scheme.removeprefix("rolling+"): scheme for scheme in fsspec.available_protocols() if scheme.startswith("rolling+")

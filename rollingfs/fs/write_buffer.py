@@ -11,8 +11,8 @@ from rollingfs.backend.contract import frozen
 from rollingfs.fs.commit_on import Due
 from rollingfs.runtime.bridge import Bridge
 from rollingfs.runtime.concurrency import drive
-from rollingfs.write.budget import Budget, Spillable
-from rollingfs.write.ingest import PIECE_BYTES, Intake
+from rollingfs.segment.write.budget import Budget, Spillable
+from rollingfs.segment.write.ingest import PIECE_BYTES, Intake
 
 logger = logging.getLogger("rollingfs")
 

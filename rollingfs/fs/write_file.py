@@ -24,7 +24,7 @@ from rollingfs.segment.files.intakes import addition, replacement
 from rollingfs.segment.verbs.append import append
 from rollingfs.segment.verbs.change import release
 from rollingfs.segment.verbs.create import overwrite
-from rollingfs.write.ingest import Intake, as_bytes
+from rollingfs.segment.write.ingest import Intake, as_bytes
 
 P = ParamSpec("P")
 T = TypeVar("T")

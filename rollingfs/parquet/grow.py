@@ -33,12 +33,12 @@ from rollingfs.fs.read_file import ReadFile
 from rollingfs.parquet import files
 from rollingfs.parquet.encoding import Encoder, as_table, empty, encoded
 from rollingfs.parquet.files import RowsFile, of_file, refused
-from rollingfs.read.snapshot import Snapshot
 from rollingfs.runtime.values import value_class
+from rollingfs.segment.segment import Segment
 from rollingfs.segment.verbs.append import append as append_segment
 from rollingfs.segment.verbs.truncate import cut_groups, renew
-from rollingfs.write import parquet_footers
-from rollingfs.write.group_commit import Written
+from rollingfs.segment.write import parquet_footers
+from rollingfs.segment.write.group_commit import Written
 
 T = TypeVar("T")
 
@@ -140,7 +140,7 @@ def judged(path: str) -> Iterator[Verdict]:
         raise interrupted(path, verdict.outcome) from interrupt
 
 
-def look(fs: RollingFileSystem, path: str) -> Snapshot | None:
+def look(fs: RollingFileSystem, path: str) -> Segment | None:
     """Return the segment as it is now, or None."""
     try:
         return core(fs).run(core(fs).client.lookup.view(path, fresh=True))
@@ -149,7 +149,7 @@ def look(fs: RollingFileSystem, path: str) -> Snapshot | None:
 
 
 @contextmanager
-def changed(path: str, view: Snapshot | None) -> Iterator[None]:
+def changed(path: str, view: Segment | None) -> Iterator[None]:
     """Tell that a segment is gone, or that its old bytes are, as a lost race: it is to be looked at again."""
     try:
         yield
@@ -162,7 +162,7 @@ def changed(path: str, view: Snapshot | None) -> Iterator[None]:
 def commit(
     fs: RollingFileSystem,
     path: str,
-    view: Snapshot | None,
+    view: Segment | None,
     data: Sequence[Any],
     verdict: Verdict,
     attrs: Mapping[str, str] | None = None,
@@ -188,14 +188,14 @@ def commit(
     return written
 
 
-def guard_of(view: Snapshot | None, expected_attrs: Mapping[str, str | None] | None = None) -> Guard:
+def guard_of(view: Segment | None, expected_attrs: Mapping[str, str | None] | None = None) -> Guard:
     """Return the condition that a segment has the very bytes that were seen: its incarnation, start and length."""
     segment = view.incarnations[0] if view is not None and view.incarnations else None
     start = None if view is None else view.start
     return Guard(segment, None, 0 if view is None else view.length, expected_attrs or {}, start)
 
 
-def footer_of(fs: RollingFileSystem, view: Snapshot) -> bytes:
+def footer_of(fs: RollingFileSystem, view: Segment) -> bytes:
     """Return the footer of the file that a segment is.
 
     Raises
@@ -209,7 +209,7 @@ def footer_of(fs: RollingFileSystem, view: Snapshot) -> bytes:
         raise refused(view.path, str(error)) from error
 
 
-def _footer_to_grow(fs: RollingFileSystem, view: Snapshot) -> bytes:
+def _footer_to_grow(fs: RollingFileSystem, view: Segment) -> bytes:
     """Return the footer, if the whole segment is its file."""
     footer = footer_of(fs, view)
     with of_file(view.path):
@@ -219,21 +219,21 @@ def _footer_to_grow(fs: RollingFileSystem, view: Snapshot) -> bytes:
 
 
 def grown(
-    fs: RollingFileSystem, path: str, view: Snapshot | None, pieces: Sequence[RowsFile], schema: pa.Schema
+    fs: RollingFileSystem, path: str, view: Segment | None, pieces: Sequence[RowsFile], schema: pa.Schema
 ) -> list[Any]:
     """Return the data that appends Parquet files to a segment as it was seen; None if it is missing."""
     return _growth(path, view, pieces, None if view is None or not view.size else _footer_to_grow(fs, view), schema)
 
 
 def _growth(
-    path: str, view: Snapshot | None, pieces: Sequence[RowsFile], old: bytes | None, schema: pa.Schema
+    path: str, view: Segment | None, pieces: Sequence[RowsFile], old: bytes | None, schema: pa.Schema
 ) -> list[Any]:
     with of_file(path):
         return files.growth(pieces, old, 0 if view is None else view.size, schema)
 
 
 def _grown(
-    fs: RollingFileSystem, path: str, view: Snapshot | None, rows: pa.Table, options: dict[str, Any]
+    fs: RollingFileSystem, path: str, view: Segment | None, rows: pa.Table, options: dict[str, Any]
 ) -> list[Any]:
     """Return the bytes that append the rows to a segment as it was seen; None if it is missing."""
     schema, old = _nullable(rows.schema), None
@@ -324,7 +324,7 @@ def rewrite(fs: RollingFileSystem, path: str, **options: Any) -> int:
             return _rewritten(fs, path, view, options, verdict)
 
 
-def _rewritten(fs: RollingFileSystem, path: str, view: Snapshot, options: dict[str, Any], verdict: Verdict) -> int:
+def _rewritten(fs: RollingFileSystem, path: str, view: Segment, options: dict[str, Any], verdict: Verdict) -> int:
     old = footer_of(fs, view)
     with of_file(path):
         magics = len(MAGIC) * len(group_rows(old))  # before each row group stands one
@@ -382,7 +382,7 @@ def truncate(fs: RollingFileSystem, path: str, before: int) -> int:
     return core(fs).run(cut_groups(core(fs).client, path, before), commits=path)
 
 
-def keep_bounded(fs: RollingFileSystem, path: str, view: Snapshot | None, data: Sequence[Any]) -> None:
+def keep_bounded(fs: RollingFileSystem, path: str, view: Segment | None, data: Sequence[Any]) -> None:
     """Rewrite a file after an append if old footers are too large a part of it; any error is logged.
 
     Parameters

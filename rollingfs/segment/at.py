@@ -9,24 +9,24 @@ from typing import TYPE_CHECKING
 from rollingfs.backend.contract import Backend
 from rollingfs.backend.metered import MeteredBackend
 from rollingfs.backend.verdicts import Verdicts
-from rollingfs.commit.chunk_files import Chunks
-from rollingfs.commit.commits import Commits
-from rollingfs.commit.header_cache import Headers
-from rollingfs.commit.index_pages import Pages
-from rollingfs.commit.store import Store
 from rollingfs.policy import OffloadPolicy, RollingPolicy
-from rollingfs.read.folder_contents import Contents
-from rollingfs.read.ranges import Fetcher
-from rollingfs.read.snapshot import Lookup
 from rollingfs.runtime.clock import Clock
 from rollingfs.runtime.concurrency import AsyncRuntime, Runtime, SyncRuntime
 from rollingfs.runtime.meters import Meters
 from rollingfs.runtime.values import value_class
-from rollingfs.write.budget import WRITE_MEMORY_BYTES_DEFAULT, Budget, check_write_memory
-from rollingfs.write.inherited import Inherited
+from rollingfs.segment.commit.chunk_files import Chunks
+from rollingfs.segment.commit.commits import Commits
+from rollingfs.segment.commit.header_cache import Headers
+from rollingfs.segment.commit.index_pages import Pages
+from rollingfs.segment.commit.store import Store
+from rollingfs.segment.read.folder_contents import Contents
+from rollingfs.segment.read.lookup import Lookup
+from rollingfs.segment.read.ranges import Fetcher
+from rollingfs.segment.write.budget import WRITE_MEMORY_BYTES_DEFAULT, Budget, check_write_memory
+from rollingfs.segment.write.inherited import Inherited
 
 if TYPE_CHECKING:
-    from rollingfs.segment.files.references import References
+    from rollingfs.segment.commit.references import References
 
 HEADER_CACHE_S = 0.0
 COMMIT_TIMEOUT_S = 60.0
@@ -102,7 +102,7 @@ class At(Store):
     @cached_property
     def references(self) -> References:
         """The files that headers refer to."""
-        from rollingfs.segment.files.references import References
+        from rollingfs.segment.commit.references import References
 
         return References(self.pages)
 

@@ -20,7 +20,7 @@ from starlette.requests import Request
 from rollingfs.runtime.values import value_class
 
 if TYPE_CHECKING:
-    from rollingfs.read.snapshot import Snapshot
+    from rollingfs.segment.segment import Segment
     from rollingfs.server.access import Access
     from rollingfs.server.store import Store
     from rollingfs.server.tails import Watches
@@ -49,7 +49,7 @@ class Call:
         self.access.check(path, self.changes)
         return self.store.place(path)
 
-    async def look(self, path: str | None = None) -> Snapshot:
+    async def look(self, path: str | None = None) -> Segment:
         """Return a segment or plain file as it is now."""
         return await self.store.look(self.place(path))
 

@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse
 
 from rollingfs.errors import visible
-from rollingfs.read.spot import Spot
+from rollingfs.segment.read.spot import Spot
 from rollingfs.server.operations import OPERATIONS, query_of
 from rollingfs.server.problems import headers_of, status_of, text_of
 from rollingfs.server.store import Store

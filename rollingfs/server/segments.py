@@ -13,8 +13,8 @@ from starlette.responses import Response, StreamingResponse
 from rollingfs.errors import SegmentTruncatedError
 from rollingfs.format.append_keys import AlreadyAppended, Writer
 from rollingfs.policy import RollingPolicy
-from rollingfs.read.snapshot import Snapshot
-from rollingfs.read.spot import Spot
+from rollingfs.segment.read.spot import Spot
+from rollingfs.segment.segment import Segment
 from rollingfs.server.bodies import Body, unpacked
 from rollingfs.server.kinds import OFFLOAD, POLICY, Age, Count, Encoding, Offset, Paths, Size, Text, Wait
 from rollingfs.server.operations import EVENTS, JSON, OCTETS, Call, operation
@@ -119,7 +119,7 @@ async def read(
     return await streamed(call.store.pieces(view, first, last), status, headers)
 
 
-def _span(view: Snapshot, start: int | None, end: int | None, asked: str | None) -> tuple[int, int, int]:
+def _span(view: Segment, start: int | None, end: int | None, asked: str | None) -> tuple[int, int, int]:
     """Segment offsets of what is asked for, and the status.
 
     Raises

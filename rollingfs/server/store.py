@@ -19,12 +19,12 @@ from rollingfs.format import names
 from rollingfs.format.append_keys import ATTRIBUTE, WRITERS, Writer, check_fresh, remembering
 from rollingfs.format.crc import crc32c
 from rollingfs.format.transitions import Guard
-from rollingfs.read.snapshot import Snapshot
 from rollingfs.segment.files.intakes import addition
+from rollingfs.segment.segment import Segment
 from rollingfs.segment.verbs.append import append
 from rollingfs.segment.verbs.concat import concat
+from rollingfs.segment.write.group_commit import Written
 from rollingfs.stream.cut import StreamCut
-from rollingfs.write.group_commit import Written
 
 PATH_CHARS_MAX = 4096
 READ_BYTES_MAX = 8 * 1024 * 1024
@@ -104,7 +104,7 @@ class Store:
 
     # -- reading -------------------------------------------------------------------------------------------
 
-    async def look(self, place: str) -> Snapshot:
+    async def look(self, place: str) -> Segment:
         """Return a segment or plain file as it is now.
 
         Raises
@@ -114,7 +114,7 @@ class Store:
         """
         return await self.run(self.client.lookup.view(place, fresh=True))
 
-    async def pieces(self, view: Snapshot, start: int, end: int) -> AsyncIterator[memoryview]:
+    async def pieces(self, view: Segment, start: int, end: int) -> AsyncIterator[memoryview]:
         """Yield the bytes ``[start, end)`` of a snapshot, in pieces of `SEND_BYTES`.
 
         The next pieces are read while a piece is sent.
@@ -139,7 +139,7 @@ class Store:
             for task in ahead:
                 task.cancel()
 
-    async def _read(self, view: Snapshot, start: int, end: int) -> bytes:
+    async def _read(self, view: Segment, start: int, end: int) -> bytes:
         return await self.run(self.client.fetcher.read(view, start, end))  # made here, lest it is dropped unawaited
 
     async def listed(self, place: str, on_error: str = "report") -> list[dict[str, Any]]:
@@ -168,7 +168,7 @@ class Store:
         sources = {name: said[name] if f"{said[name]}/".startswith(root) else None for name in kept}
         return {"retention": kept or None, "sources": sources}
 
-    def info(self, view: Snapshot) -> dict[str, Any]:
+    def info(self, view: Segment) -> dict[str, Any]:
         """Return the info of a segment or plain file for clients."""
         told = {name: getattr(view, name) for name in ("state", "start", "length", "size", "version", "owner")}
         dates = {"created": view.created.timestamp(), "modified": view.modified.timestamp(), "etag": etag(view)}
@@ -274,7 +274,7 @@ class Store:
                 await file.write(part)
 
 
-def etag(view: Snapshot) -> str:
+def etag(view: Segment) -> str:
     """Return a strong ETag: it changes with each commit, and with each incarnation."""
     if view.header is not None:
         return f'"{view.header.segment}-{view.header.version}"'

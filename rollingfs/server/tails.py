@@ -14,9 +14,9 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 
 from rollingfs.errors import SegmentReplacedError
-from rollingfs.read.snapshot import Snapshot
-from rollingfs.read.spot import BEFORE_BYTES_MAX, Spot, begin, check_extent
 from rollingfs.runtime.values import value_class
+from rollingfs.segment.read.spot import BEFORE_BYTES_MAX, Spot, begin, check_extent
+from rollingfs.segment.segment import Segment
 from rollingfs.server.problems import problem_fields
 from rollingfs.server.store import Store, etag
 
@@ -32,9 +32,9 @@ class Watches:
     def __init__(self, store: Store) -> None:
         self.store = store
         self.is_stopping = False
-        self._looks: dict[str, tuple[asyncio.Task[Snapshot], asyncio.Event]] = {}
+        self._looks: dict[str, tuple[asyncio.Task[Segment], asyncio.Event]] = {}
 
-    async def look(self, place: str, pause_s: float) -> Snapshot:
+    async def look(self, place: str, pause_s: float) -> Segment:
         """Return the next look at a segment, after a pause, or as soon as this server has changed it.
 
         Raises
@@ -47,7 +47,7 @@ class Watches:
             self._looks[place] = asyncio.create_task(self._look(place, pause_s, nudge)), nudge
         return await asyncio.shield(self._looks[place][0])
 
-    async def _look(self, place: str, pause_s: float, nudge: asyncio.Event) -> Snapshot:
+    async def _look(self, place: str, pause_s: float, nudge: asyncio.Event) -> Segment:
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(nudge.wait(), pause_s)
         del self._looks[place]  # from now on, another look is the next one
@@ -69,7 +69,7 @@ class Watches:
 class Records:
     """Whole records that came together."""
 
-    view: Snapshot
+    view: Segment
     begin: Spot
     before: bytes
     """Of a plain file, the bytes before them."""
@@ -102,7 +102,7 @@ class Following:
         When another segment has the name, go on with that, from its start; wait while the name is free.
     """
 
-    def __init__(self, watches: Watches, view: Snapshot, bytes_max: int, *, retry: bool = False) -> None:
+    def __init__(self, watches: Watches, view: Segment, bytes_max: int, *, retry: bool = False) -> None:
         self.watches, self._view, self._bytes_max, self._retry = watches, view, bytes_max, retry
         self._pause_s = POLL_S_MIN
         self._is_replaced = False
@@ -164,7 +164,7 @@ class Following:
                 return found
             await self._wait(view, until_s)
 
-    async def _wait(self, view: Snapshot, until_s: float) -> None:
+    async def _wait(self, view: Segment, until_s: float) -> None:
         """Look until the segment has changed, at most until a time."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout_at(until_s):
@@ -179,7 +179,7 @@ class Following:
     async def _pieces(self, start: int, end: int) -> bytes:
         return b"".join([piece async for piece in self.watches.store.pieces(self._view, start, end)])
 
-    async def _next(self, view: Snapshot) -> tuple[bytes, bytes]:
+    async def _next(self, view: Segment) -> tuple[bytes, bytes]:
         """Return bytes before the spot, and bytes up to the last record that fits.
 
         A single large record always fits.

@@ -17,7 +17,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from rollingfs.format.crc import crc32c
-from rollingfs.read.folder_contents import kept_path
+from rollingfs.segment.read.folder_contents import kept_path
 from rollingfs.server.operations import Call, query_of
 from rollingfs.server.problems import headers_of, status_of, text_of
 from rollingfs.server.segments import streamed

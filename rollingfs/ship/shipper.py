@@ -16,10 +16,10 @@ from rollingfs.fs.commit_on import CommitOn, CommitOnGiven, parse_commit_on
 from rollingfs.fs.core import core
 from rollingfs.fs.filesystem import RollingFileSystem
 from rollingfs.runtime.values import value_class
+from rollingfs.segment.write.ingest import SMALL_BYTES_MAX
 from rollingfs.ship.generations import Log
 from rollingfs.ship.lineage import LINE_FEED, NUL, Changed, Lineage, Piece
 from rollingfs.ship.sender import Sender, Stopped
-from rollingfs.write.ingest import SMALL_BYTES_MAX
 
 logger = logging.getLogger("rollingfs")
 

@@ -7,9 +7,9 @@ from html import escape
 
 from rollingfs.errors import visible
 from rollingfs.format.header import Chunk, Header
-from rollingfs.read.snapshot import Snapshot
 from rollingfs.segment.files.outlook import SIZES, Outlook
 from rollingfs.segment.files.rewrite_plan import Asked
+from rollingfs.segment.segment import Segment
 from rollingfs.show.outlook_text import upkeep_texts
 from rollingfs.show.prices import Prices
 from rollingfs.show.readable import count_text, size_text
@@ -30,7 +30,7 @@ Stripe = tuple[str, int, int, str]
 """A part of a segment: its colour, its first offset, its end, what it is."""
 
 
-def segment_html(snapshot: Snapshot, now_s: float, prices: Prices | None = None) -> str:
+def segment_html(snapshot: Segment, now_s: float, prices: Prices | None = None) -> str:
     """Return a view of a segment: facts, map, chunks, next upkeep.
 
     Parameters
@@ -82,7 +82,7 @@ def _upkeep(header: Header, now_s: float, prices: Prices | None) -> Iterator[str
     yield "<br/>".join(upkeep_texts(found, cold, header.rewritten, prices))
 
 
-def _parts(snapshot: Snapshot) -> Iterator[Stripe]:
+def _parts(snapshot: Segment) -> Iterator[Stripe]:
     if snapshot.start:
         yield GONE_COLOUR, 0, snapshot.start, "truncated"
     if snapshot.header is None:

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from rollingfs.format.header import Chunk, Entry, Page
-from rollingfs.read.snapshot import Snapshot
 from rollingfs.runtime.values import value_class
 from rollingfs.segment.files.outlook import SIZES, size_class
+from rollingfs.segment.segment import Segment
 from rollingfs.show.readable import count_text
 
 WIDTH = 72
@@ -22,11 +22,11 @@ AGES = ((60, "< 1 min"), (3600, "< 1 h"), (86400, "< 1 day"), (7 * 86400, "< 1 w
 """Classes of chunks by the seconds since they were written."""
 
 
-class SnapshotChunks(Protocol):
+class SegmentChunks(Protocol):
     """The chunks of a snapshot, in order, without the inline tail; as ``fs.segment(path).chunks``."""
 
     @property
-    def snapshot(self) -> Snapshot: ...
+    def snapshot(self) -> Segment: ...
     def __iter__(self) -> Iterator[Chunk]: ...
 
 
@@ -55,7 +55,7 @@ def runs(entries: Iterable[Entry], start: int, length: int) -> Iterator[ChunkRun
     Parameters
     ----------
     entries
-        SnapshotChunks, or what the header itself lists: an index page then stands for all its chunks.
+        SegmentChunks, or what the header itself lists: an index page then stands for all its chunks.
     start, length
         Segment offsets of the first retained byte and of the end.
     """
@@ -140,7 +140,7 @@ class Outline:
         return f"{facts}: {bytes_}{f', {self.tail_bytes:,} inline' if self.tail_bytes else ''}"
 
 
-def outline(chunks: SnapshotChunks, *, now_s: float, width: int = WIDTH, garbage: Leftovers | None = None) -> Outline:
+def outline(chunks: SegmentChunks, *, now_s: float, width: int = WIDTH, garbage: Leftovers | None = None) -> Outline:
     """Return the content of a picture of a segment.
 
     Memory does not grow with the number of chunks.

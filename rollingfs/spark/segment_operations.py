@@ -13,7 +13,7 @@ from rollingfs.format import names
 from rollingfs.fs.core import core
 from rollingfs.fs.export_verb import open_export_target
 from rollingfs.fs.filesystem import RollingFileSystem
-from rollingfs.fs.segment_handle import Segment
+from rollingfs.fs.segment_handle import SegmentHandle
 from rollingfs.policy import READERS_GRACE_S
 from rollingfs.runtime.values import value_class
 from rollingfs.segment.files.rewrite_plan import Asked
@@ -149,7 +149,7 @@ def maintain_one(options: Options, settings: Settings, path: str) -> dict[str, A
     of_segments = [one for one in OPERATIONS if one in settings.operations]
     tried = (of_segments or settings.operations)[0]
     did: dict[str, Outcome] = {}
-    segment: Segment | None = None
+    segment: SegmentHandle | None = None
     error: str | None = None
     try:
         fs = places.filesystem(options)
@@ -205,11 +205,11 @@ def merged(path: str, before: Mapping[str, Outcome], row: Row | None) -> Row | N
     return replace(row, operation=last, done=error is None, bytes=size, details=json.dumps(details), error=error)
 
 
-def _info(fs: RollingFileSystem, segment: Segment, settings: Settings) -> Outcome:
+def _info(fs: RollingFileSystem, segment: SegmentHandle, settings: Settings) -> Outcome:
     return Outcome(0, {"size": segment.size, "state": segment.state, "attrs": segment.attrs, "owner": segment.owner})
 
 
-def _verify(fs: RollingFileSystem, segment: Segment, settings: Settings) -> Outcome:
+def _verify(fs: RollingFileSystem, segment: SegmentHandle, settings: Settings) -> Outcome:
     rows = segment.verify()
     bad = damaged(rows)
     size = sum(row.found_size or 0 for row in rows)
@@ -217,7 +217,7 @@ def _verify(fs: RollingFileSystem, segment: Segment, settings: Settings) -> Outc
     return Outcome(size, {"chunks": len(rows), "damaged": [row.file for row in bad]}, error)
 
 
-def _truncate(fs: RollingFileSystem, segment: Segment, settings: Settings) -> Outcome:
+def _truncate(fs: RollingFileSystem, segment: SegmentHandle, settings: Settings) -> Outcome:
     assert settings.keep is not None
     offset = max(segment.start, segment.length - settings.keep)  # never less than the bytes asked for stay
     if settings.align is not None:
@@ -227,27 +227,27 @@ def _truncate(fs: RollingFileSystem, segment: Segment, settings: Settings) -> Ou
     return Outcome(freed, {"offset": offset, "waiting_for_collection": waiting})
 
 
-def _seal(fs: RollingFileSystem, segment: Segment, settings: Settings) -> Outcome:
+def _seal(fs: RollingFileSystem, segment: SegmentHandle, settings: Settings) -> Outcome:
     was_sealed = segment.sealed
     if not was_sealed and not settings.dry_run:
         segment.seal()
     return Outcome(0, {"sealed_now": not was_sealed})
 
 
-def _consolidate(fs: RollingFileSystem, segment: Segment, settings: Settings) -> Outcome:
+def _consolidate(fs: RollingFileSystem, segment: SegmentHandle, settings: Settings) -> Outcome:
     if settings.dry_run:
         return Outcome(0, {})
     result = segment.consolidate(settings.readers_grace)
     return Outcome(result.joined_bytes + result.copied_bytes, asdict(result))
 
 
-def _rewrite(fs: RollingFileSystem, segment: Segment, settings: Settings) -> Outcome:
+def _rewrite(fs: RollingFileSystem, segment: SegmentHandle, settings: Settings) -> Outcome:
     freed = 0 if settings.dry_run else parquet.rewrite(fs, segment.path)
     segment.refresh()
     return Outcome(freed, {"freed": freed})
 
 
-def _export(fs: RollingFileSystem, segment: Segment, settings: Settings) -> Outcome:
+def _export(fs: RollingFileSystem, segment: SegmentHandle, settings: Settings) -> Outcome:
     """Write a segment as a plain file, unless a file as long is there that is not older than its last change."""
     place = settings.target
     assert place is not None
@@ -259,7 +259,7 @@ def _export(fs: RollingFileSystem, segment: Segment, settings: Settings) -> Outc
     return Outcome(size, {"target": url, "size": size})
 
 
-def _offload(fs: RollingFileSystem, segment: Segment, settings: Settings) -> Outcome:
+def _offload(fs: RollingFileSystem, segment: SegmentHandle, settings: Settings) -> Outcome:
     """Offload as the caller asks, or by the policies; without a policy, do not."""
     if settings.dry_run:
         return Outcome(0, {})
@@ -275,7 +275,7 @@ def _offload(fs: RollingFileSystem, segment: Segment, settings: Settings) -> Out
     return Outcome(did.bytes, asdict(did))
 
 
-def _upkeep(fs: RollingFileSystem, segment: Segment, settings: Settings) -> Outcome:
+def _upkeep(fs: RollingFileSystem, segment: SegmentHandle, settings: Settings) -> Outcome:
     """Do what a round of ``rollingfs run`` does to a segment; of the memory of a stream it does the collection."""
     if settings.dry_run:
         return _collect(fs, segment, settings)
@@ -289,16 +289,16 @@ def _upkeep(fs: RollingFileSystem, segment: Segment, settings: Settings) -> Outc
     return Outcome(freed, did.as_fields(), "; ".join(did.failed.values()) or None)
 
 
-def _collect(fs: RollingFileSystem, segment: Segment | str, settings: Settings) -> Outcome:
+def _collect(fs: RollingFileSystem, segment: SegmentHandle | str, settings: Settings) -> Outcome:
     """Collect the files of a segment's folder, also of a deleted segment."""
-    if isinstance(segment, Segment):
+    if isinstance(segment, SegmentHandle):
         result = segment.collect(settings.grace, settings.dry_run)
     else:
         result = core(fs).run(collect_segment(core(fs).client, segment, settings.grace, dry_run=settings.dry_run))
     return Outcome(result.bytes, {"files": len(result.files), "young": result.young})
 
 
-_DOES: Mapping[str, Callable[[RollingFileSystem, Segment, Settings], Outcome]] = {
+_DOES: Mapping[str, Callable[[RollingFileSystem, SegmentHandle, Settings], Outcome]] = {
     "info": _info,
     "verify": _verify,
     "truncate": _truncate,

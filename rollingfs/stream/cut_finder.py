@@ -9,8 +9,8 @@ from rollingfs.errors import SegmentTruncatedError
 from rollingfs.folders.listing import REPORT
 from rollingfs.format.header import Chunk, Header
 from rollingfs.format.transitions import missing
-from rollingfs.read.snapshot import Snapshot
 from rollingfs.segment.at import At
+from rollingfs.segment.segment import Segment
 from rollingfs.stream.cut import StreamCut
 from rollingfs.stream.members import Members, Outline, View
 
@@ -72,14 +72,14 @@ class Cutter:
         offset = end if at is None else min(await offset_at(self.client, view, at), end)
         return offset if align is None else min(await self._aligned(view, offset, align), end)
 
-    async def _same(self, seen: View) -> Snapshot:
+    async def _same(self, seen: View) -> Segment:
         """The header, as it is now, of a segment that was seen."""
         view = await self.client.lookup.view(seen.path, fresh=True)
         if view.incarnations != seen.incarnations:
             raise missing(seen.path)
         return view
 
-    async def _aligned(self, view: Snapshot, offset: int, delimiter: bytes) -> int:
+    async def _aligned(self, view: Segment, offset: int, delimiter: bytes) -> int:
         if not delimiter:
             raise ValueError("a delimiter to align to must not be empty")
         window = WINDOW_BYTES_MIN
@@ -99,7 +99,7 @@ class Cutter:
         return view.start
 
 
-async def offset_at(client: At, view: Snapshot, at: float) -> int:
+async def offset_at(client: At, view: Segment, at: float) -> int:
     """The offset of a segment before which all bytes were written by a time (seconds since 1970)."""
     if view.header is not None:
         return await _offset_in(client, view.path, view.header, round(at * 1000))

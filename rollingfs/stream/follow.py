@@ -14,15 +14,15 @@ from dataclasses import replace
 from functools import partial
 
 from rollingfs.backend.tiers import check_tier
-from rollingfs.commit.header_cache import Loaded
-from rollingfs.commit.index_pages import read_map
 from rollingfs.format import names, transitions
 from rollingfs.format.header import Header
 from rollingfs.policy import OffloadPolicy
 from rollingfs.runtime.values import value_class
 from rollingfs.segment.at import At
+from rollingfs.segment.commit.index_pages import read_map
 from rollingfs.segment.files.replace_chunks import window_of
 from rollingfs.segment.files.rewrite_plan import Asked
+from rollingfs.segment.segment import Segment
 from rollingfs.segment.verbs.offload import DamagedBlocksError, Offloaded, check_may_move, offload
 from rollingfs.segment.verbs.roll import roll
 from rollingfs.stream import blocks
@@ -211,7 +211,7 @@ class Followed:
         hot = self._hot
         if hot is not None and self._client.now_ms() >= hot.next_ms:
             self.token = None  # the policy lets more chunks go by now, though the header may be the same
-        loaded: Loaded | None
+        loaded: Segment | None
         if hot is not None and self.token is not None:
             loaded = await self._client.headers.newer(self.path, self.token)
             if loaded is None:
@@ -221,16 +221,16 @@ class Followed:
             loaded = await self._client.headers.load(self.path)
         await read_map(self._client.headers, self.path, partial(self._take, hot), loaded)
 
-    async def _take(self, before: Hot | None, loaded: Loaded) -> None:
+    async def _take(self, before: Hot | None, loaded: Segment) -> None:
         """Take over a header that was read."""
         self._hot, self.token = await self._found(await self._live(loaded), before), loaded.token
 
-    async def _live(self, loaded: Loaded) -> Header:
+    async def _live(self, loaded: Segment) -> Header:
         header = loaded.header
         if header is not None and not header.deleted:
             return header
         self._hot = self.token = None
-        if await self._client.lookup.plain(self.path, loaded) is not None:
+        if await self._client.lookup.plain(loaded) is not None:
             raise ValueError(
                 f"{self.path}: it is a plain file, which another program may still write, so it is not followed; "
                 "nothing was moved. Offload it once, or append to it, to make it a segment"

@@ -14,7 +14,6 @@ from collections.abc import Callable, Container, Mapping
 from dataclasses import replace
 from functools import partial, reduce
 
-from rollingfs.commit.header_cache import Loaded
 from rollingfs.errors import CommitTimeoutError, ConflictError, CorruptLedgerError
 from rollingfs.folders.listing import Listings
 from rollingfs.format import names
@@ -22,12 +21,12 @@ from rollingfs.format.header import Header
 from rollingfs.format.policies import ROLLING_ATTR, Fields, format_rolling, parse_rolling
 from rollingfs.format.transitions import Guard
 from rollingfs.policy import RollingPolicy
-from rollingfs.read.snapshot import Snapshot
 from rollingfs.runtime.concurrency import backoff_s
 from rollingfs.segment.at import At
+from rollingfs.segment.segment import Segment
 from rollingfs.segment.verbs.create import create, overwrite
+from rollingfs.segment.write.inherited import lineage
 from rollingfs.stream.ledger_codec import LEDGER_BYTES_MAX, Ledger, format_ledger, parse_ledger
-from rollingfs.write.inherited import lineage
 
 logger = logging.getLogger("rollingfs")
 
@@ -63,7 +62,7 @@ class Ledgers:
         self._listed = listed
         self._tokens = tokens or {}
         self._above: dict[str, Ledger] = {}
-        self._parsed: tuple[Loaded, Ledger] | None = None
+        self._parsed: tuple[Segment, Ledger] | None = None
         """The last ledger, and its header."""
 
     async def load(self, folder: str) -> Ledger:
@@ -116,7 +115,7 @@ class Ledgers:
             self._above |= dict(found)
         return found
 
-    async def _load(self, path: str, known: Loaded | None = None) -> tuple[Ledger, str | None]:
+    async def _load(self, path: str, known: Segment | None = None) -> tuple[Ledger, str | None]:
         """A ledger, and the incarnation of its segment (None: there is no ledger yet)."""
         for _ in range(LOOKS_MAX):
             loaded, known = known or await self.client.headers.load(path), None
@@ -128,7 +127,7 @@ class Ledgers:
             if header.size > LEDGER_BYTES_MAX:
                 raise CorruptLedgerError(f"{path}: it has {header.size} bytes, a ledger at most {LEDGER_BYTES_MAX}")
             try:
-                data = await self.client.fetcher.read(Snapshot(path, header, loaded.token), header.start, header.length)
+                data = await self.client.fetcher.read(loaded, header.start, header.length)
             except FileNotFoundError:
                 continue  # replaced while it was read
             ledger = parse_ledger(data, path) if data else Ledger()

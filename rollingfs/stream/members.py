@@ -12,11 +12,11 @@ from rollingfs.folders.listing import REPORT, Listings, OnError, Scan
 from rollingfs.format import merging, names
 from rollingfs.format.header import Header
 from rollingfs.format.listing_codec import Row
-from rollingfs.read.folder_contents import Sorted, is_of_entry
-from rollingfs.read.snapshot import Snapshot
 from rollingfs.runtime.gc_pause import collected_later
 from rollingfs.runtime.values import value_class
 from rollingfs.segment.at import At
+from rollingfs.segment.read.folder_contents import Sorted, is_of_entry
+from rollingfs.segment.segment import Segment
 from rollingfs.stream.ledger import Ledgers
 from rollingfs.stream.ledger_codec import check_member_name
 
@@ -28,7 +28,7 @@ LOOKS_MAX = 16
 
 @value_class
 class Outline:
-    """A segment by the row of its folder: as a `Snapshot`, without the header."""
+    """A segment by the row of its folder: as a `Segment`, without the header."""
 
     path: str
     row: Row
@@ -62,7 +62,7 @@ class Outline:
         return (self.row.segment, *self.row.others)
 
 
-View = Snapshot | Outline
+View = Segment | Outline
 
 
 @value_class
@@ -77,9 +77,9 @@ class Listed:
     """The store's time after all looks, if its listing had it."""
 
     @property
-    def snapshots(self) -> dict[str, Snapshot]:
+    def snapshots(self) -> dict[str, Segment]:
         """The segments that are known by their headers, not only by a row."""
-        return {name: view for name, view in self.views.items() if isinstance(view, Snapshot)}
+        return {name: view for name, view in self.views.items() if isinstance(view, Segment)}
 
     def without_files(self) -> Listed:
         """The same without plain files."""
@@ -260,7 +260,7 @@ class Members:
         looks = await self.listings.gather([partial(self._look_if_there, path) for path in paths.values()])
         for name, seen in zip(paths, looks, strict=True):
             found.views.pop(name, None)
-            if isinstance(seen, Snapshot):
+            if isinstance(seen, Segment):
                 found.views[name] = seen
             elif seen is not None:
                 found.unreadable[name] = seen
@@ -300,7 +300,7 @@ class Members:
         now = await store.now_s(names.ledger_path(self.path))
         return now, max([now, *(_written_s(view) for view in found.views.values())])
 
-    async def look(self, path: str) -> Snapshot | OSError:
+    async def look(self, path: str) -> Segment | OSError:
         """A segment as it is now, or why it cannot be read.
 
         Raises
@@ -315,7 +315,7 @@ class Members:
                 raise
             return error
 
-    async def _look_if_there(self, path: str) -> Snapshot | OSError | None:
+    async def _look_if_there(self, path: str) -> Segment | OSError | None:
         try:
             return await self.look(path)
         except FileNotFoundError:

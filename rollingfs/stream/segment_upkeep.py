@@ -12,21 +12,21 @@ from rollingfs.format.header import GRACE_S, Header, Phase
 from rollingfs.format.policies import Fields
 from rollingfs.format.transitions import Guard
 from rollingfs.policy import READERS_GRACE_S
-from rollingfs.read.snapshot import Snapshot
 from rollingfs.runtime.values import value_class
 from rollingfs.segment.at import At
 from rollingfs.segment.files.collected import Collected
+from rollingfs.segment.segment import Segment
 from rollingfs.segment.verbs.change import change
 from rollingfs.segment.verbs.collect import collect
 from rollingfs.segment.verbs.consolidate import consolidate_by_policy
 from rollingfs.segment.verbs.offload import Offloaded
 from rollingfs.segment.verbs.roll import roll
+from rollingfs.segment.write.append_to_header import is_aged
+from rollingfs.segment.write.parquet_footers import is_worn
 from rollingfs.stream.ledger import Ledgers
 from rollingfs.stream.ledger_codec import Ledger
 from rollingfs.stream.offload import offload_by_policy
 from rollingfs.stream.upkept import Upkept, failure
-from rollingfs.write.append_to_header import is_aged
-from rollingfs.write.parquet_footers import is_worn
 
 RETAIN = "retain"
 ROLL = "roll"
@@ -121,7 +121,7 @@ class SegmentUpkeep:
         path, header = self.path, await self._header()
         if header is None:
             return Upkept(path, is_stream=False)
-        is_old = header.policy.consolidate and await is_worn(self.client.fetcher, Snapshot(path, header, None))
+        is_old = header.policy.consolidate and await is_worn(self.client.fetcher, Segment(path, header))
         result = Upkept(path, is_stream=False, worn=(path,) if is_old else ())
         did = await consolidate_by_policy(self.client, path, header, self.how.readers_grace_s)
         seen = self.client.headers.seen(path)

@@ -12,18 +12,17 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
-from rollingfs.commit.header_cache import Loaded
-from rollingfs.commit.index_pages import read_map
 from rollingfs.errors import ConflictError, CorruptHeaderError
 from rollingfs.folders.listing import REPORT, Listings, Scan
 from rollingfs.format import names
 from rollingfs.format.header import Entry, Header
 from rollingfs.format.transitions import live
-from rollingfs.read.snapshot import Snapshot
 from rollingfs.segment.at import At
+from rollingfs.segment.commit.index_pages import read_map
 from rollingfs.segment.files.outlook import Outlook
 from rollingfs.segment.files.rewrite_plan import Asked, Chosen, Plan
 from rollingfs.segment.files.state import SegmentState
+from rollingfs.segment.segment import Segment
 from rollingfs.stream.following import POLICIES_S_MAX
 from rollingfs.stream.ledger import Ledgers
 from rollingfs.stream.ledger_codec import Ledger
@@ -66,17 +65,17 @@ class States:
         found = await self.listings.gather([partial(self._state, view, chosen) for view in views])
         return sorted([*found, *(SegmentState.unreadable(*one) for one in failed.items())], key=lambda one: one.path)
 
-    async def _state(self, view: Snapshot, chosen: Chosen) -> SegmentState:
+    async def _state(self, view: Segment, chosen: Chosen) -> SegmentState:
         if view.header is None:
             assert view.plain is not None
             return SegmentState.of_plain(view.path, view.size, view.plain.modified)
-        read, loaded = partial(self._read, view.path, chosen), Loaded(view.header, view.token)
+        read, loaded = partial(self._read, view.path, chosen), view
         try:
             return await read_map(self.client.headers, view.path, read, loaded)
         except (FileNotFoundError, CorruptHeaderError, ConflictError) as error:
             return SegmentState.unreadable(view.path, error)
 
-    async def _read(self, path: str, chosen: Chosen, loaded: Loaded) -> SegmentState:
+    async def _read(self, path: str, chosen: Chosen, loaded: Segment) -> SegmentState:
         header = live(loaded.header, path)
         chunks, entries = [], list[Entry](header.entries)
         if header.tiers or self.client.backend.tiers or chosen != Chosen():

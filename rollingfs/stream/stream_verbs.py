@@ -15,9 +15,9 @@ from rollingfs.folders.listing import REPORT, Listings, OnError
 from rollingfs.format import names
 from rollingfs.format.policies import PolicyChange
 from rollingfs.policy import OffloadPolicy
-from rollingfs.read.snapshot import Snapshot
 from rollingfs.segment.at import At
 from rollingfs.segment.files.rewrite_plan import Asked
+from rollingfs.segment.segment import Segment
 from rollingfs.segment.verbs.delete import delete
 from rollingfs.stream import retention_run
 from rollingfs.stream.cut import StreamCut
@@ -80,7 +80,7 @@ class StreamVerbs:
             looks = dict(zip(asked, each, strict=True))
         infos = {path: info_of_row(path, seen.row) for path, seen in looks.items() if isinstance(seen, Outline)}
         infos |= {path: info_of_unreadable(path, seen) for path, seen in looks.items() if isinstance(seen, OSError)}
-        views = [seen for seen in looks.values() if isinstance(seen, Snapshot)]
+        views = [seen for seen in looks.values() if isinstance(seen, Segment)]
         infos |= {view.path: await members.listings.info_of(view) for view in views}
         return {path: infos[path] for path in looks}
 

@@ -12,10 +12,10 @@ from rollingfs.errors import TIER_ERRORS, BadOffsetError, FencedError, SegmentTr
 from rollingfs.folders.listing import REPORT
 from rollingfs.format.header import Header, Phase
 from rollingfs.format.transitions import Guard
-from rollingfs.read.revalidate import OUTDATED
-from rollingfs.read.snapshot import Snapshot
 from rollingfs.runtime.concurrency import backoff_s
 from rollingfs.runtime.values import value_class
+from rollingfs.segment.read.revalidate import OUTDATED
+from rollingfs.segment.segment import Segment
 from rollingfs.segment.verbs.delete import delete
 from rollingfs.segment.verbs.truncate import Cut, commit_cut, cut_head, plan_cut
 from rollingfs.stream.cut import StreamCut
@@ -174,7 +174,7 @@ class Trimmer:
                 await self.client.runtime.sleep(backoff_s(LOOKS_MAX - last))
         return Trimmed()
 
-    async def _trim_seen(self, view: Snapshot, goal: Goal, as_bytes: bool, is_dry: bool) -> Trimmed:
+    async def _trim_seen(self, view: Segment, goal: Goal, as_bytes: bool, is_dry: bool) -> Trimmed:
         """Trim a segment as it was seen; counted is what this commit dropped, and not what another run's did."""
         path, offset = view.path, min(goal.offset, view.length)
         guard = _guard(goal, view.header)
@@ -201,7 +201,7 @@ class Trimmer:
         dropped = after.start - start
         return Trimmed(dropped, (), after.waiting_bytes, dropped={path: dropped} if dropped else {})
 
-    async def _view(self, path: str) -> Snapshot | None:
+    async def _view(self, path: str) -> Segment | None:
         try:
             view = await self.client.lookup.view(path, fresh=True)
             while view.header is not None and view.header.phase is Phase.MERGING:

@@ -14,7 +14,6 @@ import pytest
 
 from rollingfs.backend.local import disk, extending, looks, record_lock, system
 from rollingfs.backend.local.backend import LocalBackend
-from rollingfs.commit.turns import Turns
 from rollingfs.errors import AppendOutcomeUnknown, UnflushedError
 from rollingfs.format import records
 from rollingfs.format.codec import format_header, parse_file, parse_header
@@ -22,6 +21,7 @@ from rollingfs.format.header import HEADER_BYTES_MAX, RECORDS_MAX, Header
 from rollingfs.format.names import header_path
 from rollingfs.format.records import Record
 from rollingfs.runtime.concurrency import drive
+from rollingfs.segment.commit.turns import Turns
 from tests.support.backends import raises
 from tests.support.places import new_fs
 from tests.support.schedules import beside

@@ -13,11 +13,6 @@ import pytest
 from rollingfs import RollingFileSystem, RollingPolicy
 from rollingfs.backend.local import disk, extending, record_lock, system
 from rollingfs.backend.local.backend import LocalBackend
-from rollingfs.commit import turns as turns_module
-from rollingfs.commit.attempt import Attempt, Change
-from rollingfs.commit.header_cache import Loaded
-from rollingfs.commit.index_pages import PageGoneError
-from rollingfs.commit.turns import Turns
 from rollingfs.errors import (
     AppendInterrupted,
     BadOffsetError,
@@ -31,7 +26,12 @@ from rollingfs.format.names import header_path, lock_path
 from rollingfs.format.records import Record
 from rollingfs.runtime.concurrency import SyncRuntime, drive
 from rollingfs.runtime.meters import CONFLICT
-from rollingfs.write import group_commit as group
+from rollingfs.segment.commit import turns as turns_module
+from rollingfs.segment.commit.attempt import Attempt, Change
+from rollingfs.segment.commit.index_pages import PageGoneError
+from rollingfs.segment.commit.turns import Turns
+from rollingfs.segment.segment import Segment
+from rollingfs.segment.write import group_commit as group
 from tests.support.backends import raises
 from tests.support.forks import is_so_in_child, needs_fork, needs_removal
 from tests.support.places import counted, new_fs
@@ -278,7 +278,7 @@ def test_a_turn_is_given_up_for_a_writer_that_has_claimed_the_next_commit(log, r
     fs, frees = new_fs(), []
     fs.append(log, b"first")
 
-    async def claim(base: Loaded, attempt: Attempt) -> Header | None:
+    async def claim(base: Segment, attempt: Attempt) -> Header | None:
         return replace(base.header, turn="slow") if base.header is not None else None
 
     drive(new_fs()._client.commits.commit(log, claim))
@@ -297,7 +297,7 @@ def test_a_turn_is_given_up_for_a_writer_that_has_claimed_the_next_commit(log, r
 def test_a_claim_that_finds_a_merge_keeps_no_turn(log, racing):
     """Else a concat would read its sources under the lock, and keep it if it fails before its own commit."""
 
-    async def mark(base: Loaded, attempt: Attempt) -> Header | None:
+    async def mark(base: Segment, attempt: Attempt) -> Header | None:
         assert base.header is not None
         merge = Merge("c0ffee00-0000-4000-8000-000000000001", "target", base.header.segment, Phase.OPEN, 7)
         return replace(base.header, phase=Phase.MERGING, merge=merge)

@@ -20,12 +20,12 @@ import pytest
 from rollingfs import CommitTimeoutError
 from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.backend.local.record_lock import record_lock
-from rollingfs.commit.attempt import Attempt
-from rollingfs.commit.header_cache import Loaded
 from rollingfs.errors import CorruptHeaderError
 from rollingfs.format import names
 from rollingfs.format.header import AGE_S_MAX, GRACE_S
 from rollingfs.runtime.concurrency import SyncRuntime, drive
+from rollingfs.segment.commit.attempt import Attempt
+from rollingfs.segment.segment import Segment
 from rollingfs.segment.verbs.change import acquire
 from tests.support.faults import Store
 from tests.support.life import pieces_of
@@ -55,7 +55,7 @@ def handler(
     site: Site, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> Iterator[AppendingHandler]:
     """Of this package's log and another's, for records of all levels."""
-    monkeypatch.setattr("rollingfs.write.group_commit.WAKE_S_MAX", 0.01)
+    monkeypatch.setattr("rollingfs.segment.write.group_commit.WAKE_S_MAX", 0.01)
     handler, names = AppendingHandler(site), ("rollingfs", "library")
     for name in names:
         logging.getLogger(name).addHandler(handler)
@@ -129,7 +129,7 @@ def test_an_unclosed_file_that_is_found_as_garbage_under_a_lock_may_be_told_of_b
         file.itself = file  # type: ignore[attr-defined]
 
     def append() -> None:
-        with at_line(nth, gc.collect, "rollingfs/commit/header_cache.py", "rollingfs/write/group_commit.py"):
+        with at_line(nth, gc.collect, "commit/header_cache.py", "write/group_commit.py"):
             site.append(b"mine")
 
     gc.collect()
@@ -187,7 +187,7 @@ def test_a_lost_index_page_is_told_though_others_go_on_with_the_segment(monkeypa
 def test_no_header_names_an_index_page_that_was_collected_while_a_process_slept(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def in_turn(attempt: Attempt, base: Loaded) -> Loaded:
+    async def in_turn(attempt: Attempt, base: Segment) -> Segment:
         if attempt.count == 1:
             store.lapse(GRACE_S + AGE_S_MAX)
             gone.extend(client(store).collect(path, GRACE_S).files)

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from rollingfs.backend.contract import Blob
-from rollingfs.commit.header_cache import Headers, Loaded
 from rollingfs.format.codec import format_header
 from rollingfs.format.header import Header
 from rollingfs.runtime.concurrency import SyncRuntime, drive
+from rollingfs.segment.commit.header_cache import Headers
+from rollingfs.segment.segment import Segment
 from tests.support.backends import LOOKS, Scripted, private_memory
 from tests.support.site import Site
 
@@ -126,7 +127,7 @@ def test_of_an_own_commit_and_a_late_answer_neither_hides_what_is_newer(
 ) -> None:
     backend, answer = Scripted(private_memory()), Blob(format_header(late), "late", 0.0)
     headers = Headers(backend, SyncRuntime(), CACHE_S)
-    keep = partial(headers.keep, PATH, Loaded(own, "own"), headers.begin(), is_own=True)
+    keep = partial(headers.keep, PATH, Segment(PATH, own, "own"), headers.begin(), is_own=True)
     backend.plan(LOOKS, instead=lambda *_: answer, after=keep if own_is_known == "before the answer" else None)
     backend.plan(LOOKS, instead=lambda *_: answer)
 

@@ -11,10 +11,10 @@ import pytest
 
 from rollingfs import AppendInterrupted, AppendOutcomeUnknown, ConflictError
 from rollingfs.backend import shared_errors
-from rollingfs.commit import attempt
 from rollingfs.format.header import COMMITS_MAX, GRACE_S
 from rollingfs.runtime.concurrency import drive
 from rollingfs.segment.at import At
+from rollingfs.segment.commit import attempt
 from rollingfs.segment.verbs.collect import collect
 from rollingfs.segment.verbs.create import overwrite
 from rollingfs.segment.verbs.delete import delete

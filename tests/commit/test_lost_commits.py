@@ -14,12 +14,12 @@ import pytest
 
 from rollingfs.backend import verdicts
 from rollingfs.backend.verdicts import forget_verdicts
-from rollingfs.commit.header_cache import Loaded
 from rollingfs.errors import LostCommitError, UnsafeBackendError
 from rollingfs.format import names
 from rollingfs.format.codec import parse_header
 from rollingfs.format.header import AGE_S_MAX, COMMITS_MAX
 from rollingfs.segment.at import At
+from rollingfs.segment.segment import Segment
 from rollingfs.segment.verbs.change import seal
 from rollingfs.segment.verbs.create import create, overwrite as overwrite_segment
 from rollingfs.segment.verbs.rename import rename
@@ -106,7 +106,7 @@ def test_a_writer_is_told_of_its_lost_commit_and_writes_no_more(site, look, othe
 def test_a_writer_is_told_after_a_faster_load(site, shown):
     before, headers, keep = raw(site), site.client.headers, site.client.headers.keep
 
-    def keep_late(segment: str, loaded: Loaded, began: int, **own: Any) -> None:
+    def keep_late(segment: str, loaded: Segment, began: int, **own: Any) -> None:
         if own.get("is_own"):
             others_after(site, before, *[b"theirs"] * (shown == "the other's"))
             site.run(headers.load(segment)) if shown == "the other's" else keep(segment, loaded, headers.begin())

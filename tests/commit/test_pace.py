@@ -8,8 +8,8 @@ from types import SimpleNamespace
 import pytest
 
 from rollingfs.backend import race
-from rollingfs.commit import commits
 from rollingfs.runtime.concurrency import SyncRuntime
+from rollingfs.segment.commit import commits
 from rollingfs.segment.verbs.change import seal
 from tests.support.backends import Scripted, private_memory
 from tests.support.life import Turned

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from rollingfs import RollingPolicy
-from rollingfs.commit import turns as turns_module
-from rollingfs.commit.turns import CLAIMED_S_MAX, Turns
 from rollingfs.format.header import Commit, Header
 from rollingfs.runtime.concurrency import drive
 from rollingfs.segment.at import At
+from rollingfs.segment.commit import turns as turns_module
+from rollingfs.segment.commit.turns import CLAIMED_S_MAX, Turns
 from rollingfs.segment.verbs.create import create
 from rollingfs.segment.verbs.delete import delete
 from tests.support.backends import private_memory

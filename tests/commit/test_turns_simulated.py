@@ -4,7 +4,7 @@ import functools
 
 import pytest
 
-from rollingfs.commit.turns import Turns
+from rollingfs.segment.commit.turns import Turns
 from tests.support.examples import nightly, slowly
 from tests.support.simulation import FAR, NEAR, Load, NoTurns, simulate
 

@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 import pytest
 
 from rollingfs import demo
-from rollingfs.read.ranges import Fetcher
+from rollingfs.segment.read.ranges import Fetcher
 from tests.support.backends import raises
 from tests.support.cli import python
 from tests.support.servers import require_module

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rollingfs import RollingFileSystem
-from rollingfs.write import ingest
+from rollingfs.segment.write import ingest
 from tests.support.backends import Scripted, private_memory, raises
 from tests.support.places import new_folder
 

@@ -22,9 +22,9 @@ from rollingfs import CorruptChunkError, RollingFileSystem, RollingPolicy, Segme
 from rollingfs.format import names
 from rollingfs.fs import read_buffer
 from rollingfs.fs.read_file import ReadFile
-from rollingfs.read import prefetch
-from rollingfs.read.tuning import Tuning
 from rollingfs.runtime.concurrency import drive
+from rollingfs.segment.read import prefetch
+from rollingfs.segment.read.tuning import Tuning
 from tests.support.examples import examples
 from tests.support.reading import World, letters, make_world
 

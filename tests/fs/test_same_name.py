@@ -11,7 +11,7 @@ import pytest
 
 from rollingfs import RollingFileSystem
 from rollingfs.fs.core import Core
-from rollingfs.fs.segment_handle import Segment
+from rollingfs.fs.segment_handle import SegmentHandle
 from rollingfs.fs.tail import Tail
 from rollingfs.runtime.concurrency import drive
 from rollingfs.segment.files.adopt import adopt
@@ -94,7 +94,7 @@ def test_a_handle_on_a_plain_file_goes_on_with_the_segment_that_others_adopt_it_
 
 def test_a_handle_on_a_plain_file_does_not_read_on_in_what_was_written_over_it() -> None:
     site = plain_site()
-    handle = Segment(Core(site.other(header_cache_s=0.0), site.bridge), site.segment()._snapshot)
+    handle = SegmentHandle(Core(site.other(header_cache_s=0.0), site.bridge), site.segment()._snapshot)
     another_segment(site)
     for look in (partial(handle.read, 0, 5), handle.refresh):
         with pytest.raises(FileNotFoundError):
@@ -154,7 +154,7 @@ def test_a_handle_on_a_plain_file_does_not_delete_a_later_one_of_the_same_bytes(
         backend = Scripted(store)
         backend.plan(before=write_again, skips=at, probes=True)
         world = World(backend, clock=CLOCK.time)
-        handle: Segment = drive(Segment.open(Core(world.client, world.bridge), path))
+        handle: SegmentHandle = drive(SegmentHandle.open(Core(world.client, world.bridge), path))
         with contextlib.suppress(FileNotFoundError):
             handle.delete()
         if len(backend.calls) <= at:

@@ -10,9 +10,9 @@ import pytest
 from rollingfs import BadOffsetError, FencedError, RollingPolicy
 from rollingfs.format.header import LOOSE_CHUNKS_MAX
 from rollingfs.fs.core import Core
-from rollingfs.fs.segment_handle import Segment
+from rollingfs.fs.segment_handle import SegmentHandle
 from rollingfs.runtime.concurrency import drive
-from rollingfs.write import ingest
+from rollingfs.segment.write import ingest
 from tests.support.backends import Scripted, private_memory
 from tests.support.site import Site
 
@@ -75,7 +75,7 @@ def test_the_length_of_chunks_needs_no_page_an_item_only_its_own_and_what_is_tru
     site.append(DATA + DATA[: count - 250])
     client = site.other()
     client = replace(client, backend=Scripted(client.backend))
-    handle = Segment(Core(client, site.bridge), drive(client.lookup.view(site.path)))
+    handle = SegmentHandle(Core(client, site.bridge), drive(client.lookup.view(site.path)))
     client.pages.backend = client.backend
     assert len(handle.chunks) == count
     assert client.backend.calls == []

@@ -10,7 +10,7 @@ import pytest
 
 from rollingfs.fs.sync_async import both, in_order
 from rollingfs.runtime.bridge import Bridge
-from rollingfs.write.ingest import SMALL_BYTES_MAX
+from rollingfs.segment.write.ingest import SMALL_BYTES_MAX
 from tests.support.backends import private_memory
 
 LARGE = bytes(SMALL_BYTES_MAX + 1)

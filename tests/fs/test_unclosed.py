@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rollingfs.fs import write_buffer
-from rollingfs.write import ingest
+from rollingfs.segment.write import ingest
 from tests.support.cli import python
 from tests.support.examples import slowly
 from tests.support.forks import needs_fork

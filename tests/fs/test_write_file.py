@@ -11,7 +11,7 @@ from rollingfs.format.transitions import Guard
 from rollingfs.fs import write_buffer
 from rollingfs.fs.text_file import TextFile
 from rollingfs.segment.verbs.truncate import truncate
-from rollingfs.write import chunk_writer, ingest
+from rollingfs.segment.write import chunk_writer, ingest
 from tests.support.backends import private_memory
 from tests.support.site import Site
 

@@ -13,7 +13,7 @@ from rollingfs.backend.local import disk
 from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.fs import write_buffer
 from rollingfs.fs.write_file import WriteFile
-from rollingfs.write import budget, ingest
+from rollingfs.segment.write import budget, ingest
 from tests.support.backends import fail, raises
 from tests.support.schedules import beside, held_elsewhere
 

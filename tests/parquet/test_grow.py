@@ -28,10 +28,10 @@ from rollingfs.format.parquet_footer import ended
 from rollingfs.format.thrift import BINARY, Decoder, Encoder, MalformedFooterError
 from rollingfs.fs.core import core
 from rollingfs.parquet import append, files, grow, rewrite
+from rollingfs.segment.write import parquet_footers
 from rollingfs.stream.ledger_codec import Ledger
 from rollingfs.stream.upkeep import Upkeep
 from rollingfs.stream.upkept import Upkept, with_rewritten
-from rollingfs.write import parquet_footers
 from tests.support.backends import Scripted, private_memory
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from rollingfs.fs import read_buffer, reading
-from rollingfs.read import prefetch, ranges
+from rollingfs.segment.read import prefetch, ranges
 
 
 @pytest.fixture

@@ -15,10 +15,10 @@ from rollingfs.format.parquet_chunks import chunk_spans
 from rollingfs.format.thrift import I64, LIST, STRUCT, Decoder, Encoder, MalformedFooterError
 from rollingfs.fs.read_file import ReadFile
 from rollingfs.policy import RollingPolicy
-from rollingfs.read import column_ahead, prefetch
-from rollingfs.read.column_ahead import FOOTERS_MAX, MISSES_MAX, ColumnAhead, ColumnPattern, pattern_of
-from rollingfs.read.prefetch import Bounds
-from rollingfs.read.tuning import Tuning
+from rollingfs.segment.read import column_ahead, prefetch
+from rollingfs.segment.read.column_ahead import FOOTERS_MAX, MISSES_MAX, ColumnAhead, ColumnPattern, pattern_of
+from rollingfs.segment.read.prefetch import Bounds
+from rollingfs.segment.read.tuning import Tuning
 from tests.support.backends import private_memory, raises
 from tests.support.examples import examples
 from tests.support.reading import World

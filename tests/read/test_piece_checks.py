@@ -18,8 +18,8 @@ from rollingfs.format import names
 from rollingfs.format.crc import combined, crc32c
 from rollingfs.format.header import AGE_S_MAX, Chunk
 from rollingfs.fs import reading
-from rollingfs.read import prefetch
-from rollingfs.read.piece_checks import PieceChecks
+from rollingfs.segment.read import prefetch
+from rollingfs.segment.read.piece_checks import PieceChecks
 from rollingfs.segment.verbs.verify import damaged
 from tests.support.backends import Counting, Scripted, private_memory
 from tests.support.examples import examples
@@ -206,7 +206,7 @@ def test_with_verify_ranges_of_one_chunk_share_the_rest_of_it(seen):
 def test_with_verify_a_chunk_too_large_for_memory_is_verified_and_not_held(seen, monkeypatch):
     seen.damage(2, 999)
     with seen.fs.open(seen.path, verify=True) as file:
-        monkeypatch.setattr("rollingfs.read.tuning.Tuning.memory_bytes", 10)
+        monkeypatch.setattr("rollingfs.segment.read.tuning.Tuning.memory_bytes", 10)
         assert file.read(100) == DATA[:100]
         assert file._buffer.held(0) == 100
         with pytest.raises(CorruptChunkError):

@@ -5,8 +5,8 @@ import concurrent.futures
 import pytest
 from hypothesis import example, given, settings, strategies as st
 
-from rollingfs.read import prefetch
-from rollingfs.read.prefetch import Bounds, Prefetch, range_bytes
+from rollingfs.segment.read import prefetch
+from rollingfs.segment.read.prefetch import Bounds, Prefetch, range_bytes
 from tests.support.examples import examples
 
 MIB = 2**20

@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from rollingfs import RollingPolicy, SegmentTruncatedError
-from rollingfs.read.revalidate import Current, RevalidatingReads, Trust
+from rollingfs.segment.read.revalidate import Current, RevalidatingReads, Trust
 from rollingfs.segment.verbs.create import create
 from rollingfs.segment.verbs.delete import delete
 from rollingfs.segment.verbs.truncate import truncate

@@ -11,14 +11,14 @@ import pytest
 from rollingfs import BadOffsetError, CommitTimeoutError, SegmentNotSealedError
 from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.cli.errors import in_one_line
-from rollingfs.commit import turns
-from rollingfs.commit.recovery import MARK_AGE_S_MAX
 from rollingfs.format.codec import parse_header
 from rollingfs.format.header import MARKS_MAX, Phase
 from rollingfs.format.transitions import Guard
 from rollingfs.runtime.bridge import Bridge
 from rollingfs.runtime.concurrency import drive
 from rollingfs.segment.at import COMMIT_TIMEOUT_S, At
+from rollingfs.segment.commit import turns
+from rollingfs.segment.commit.recovery import MARK_AGE_S_MAX
 from rollingfs.segment.files.moves import Source, mark_all
 from rollingfs.segment.verbs import concat as concat_module
 from rollingfs.segment.verbs.concat import concat

@@ -5,9 +5,9 @@ import errno
 import pytest
 
 from rollingfs import RollingFileSystem, RollingPolicy
-from rollingfs.commit import header_cache
 from rollingfs.errors import CorruptHeaderError
 from rollingfs.folders import listing
+from rollingfs.segment.commit import header_cache
 from rollingfs.segment.verbs import delete
 from tests.support.backends import Scripted, private_memory, raises
 from tests.support.small import shrink_pages

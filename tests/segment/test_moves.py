@@ -7,12 +7,12 @@ import time
 import pytest
 
 from rollingfs import AppendInterrupted, RollingFileSystem, RollingPolicy
-from rollingfs.commit.recovery import MARK_AGE_S_MAX
 from rollingfs.errors import UnflushedError
 from rollingfs.format.header import Phase
 from rollingfs.runtime.bridge import Bridge
 from rollingfs.runtime.concurrency import drive
 from rollingfs.segment.at import At
+from rollingfs.segment.commit.recovery import MARK_AGE_S_MAX
 from rollingfs.segment.verbs.concat import concat
 from rollingfs.segment.verbs.delete import delete
 from tests.support.backends import Scripted, fail, private_memory, raises

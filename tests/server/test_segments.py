@@ -11,7 +11,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 from rollingfs import RollingFileSystem
 from rollingfs.backend.values import FileInfo
 from rollingfs.format.append_keys import ATTRIBUTE, KEYS_MAX
-from rollingfs.read.snapshot import Snapshot
+from rollingfs.segment.segment import Segment
 from rollingfs.server import make_app
 from rollingfs.server.limits import Limits
 from rollingfs.server.store import etag
@@ -228,7 +228,7 @@ def test_an_etag_spares_the_bytes_until_the_next_commit(client: Client) -> None:
 
 def test_plain_files_of_one_size_and_second_have_different_etags() -> None:
     files = [FileInfo("/a", size=3, modified=1.0, token=token) for token in ("one", "two")]
-    assert len({etag(Snapshot.of_plain("/a", file)) for file in files}) == 2
+    assert len({etag(Segment.of_plain(file)) for file in files}) == 2
 
 
 def test_seal_concat_rename(client: Client) -> None:

@@ -18,10 +18,10 @@ from rollingfs.runtime.meters import REQUEST
 from rollingfs.segment.files.erased import Erased
 from rollingfs.segment.verbs.collect import collect
 from rollingfs.segment.verbs.rebuild import Rebuilt
+from rollingfs.segment.write.inherited import lineage
 from rollingfs.stream.ledger_codec import Ledger
 from rollingfs.stream.retention import RetentionPolicy
 from rollingfs.stream.stream_verbs import StreamVerbs
-from rollingfs.write.inherited import lineage
 from tests.simulation.baton import Baton
 from tests.simulation.faces import filesystem_of
 from tests.simulation.history import TOKENS, Doing, Violation, running, runs_of, token_at

@@ -6,8 +6,8 @@ import random
 from collections.abc import Iterator
 from unittest import mock
 
-from rollingfs.commit import commits
 from rollingfs.runtime import clock
+from rollingfs.segment.commit import commits
 from tests.support.simulation import EPOCH_S, VirtualLoop, virtual_time
 
 HOUR_S = 3600.0

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from rollingfs.commit.header_cache import parse_file
 from rollingfs.errors import LostCommitError, UnsafeBackendError
 from rollingfs.format import names
 from rollingfs.format.header import AGE_S_MAX, Header
+from rollingfs.segment.commit.header_cache import parse_file
 from tests.simulation import model
 from tests.simulation.history import Doing, Violation, running
 

@@ -14,11 +14,11 @@ from unittest import mock
 import pytest
 
 from rollingfs.backend import memory
-from rollingfs.commit import header_cache
 from rollingfs.folders import collect_tree, listing
+from rollingfs.segment.commit import header_cache
 from rollingfs.segment.files import replace_chunks as swaps, rewrite_plan as runs
 from rollingfs.segment.verbs import consolidate
-from rollingfs.write import ingest
+from rollingfs.segment.write import ingest
 from tests.simulation import baton
 from tests.simulation.clock import simulated_time
 from tests.simulation.plan import Plan

@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
-from rollingfs.commit import header_cache
-from rollingfs.commit.hidden_plain_file import is_shadowed, shadow
 from rollingfs.format import merging, names
 from rollingfs.format.crc import crc32c
 from rollingfs.format.header import Chunk, Header, Page
 from rollingfs.format.policies import ROLLING_ATTR, parse_rolling
 from rollingfs.runtime.concurrency import drive
 from rollingfs.segment.at import At
+from rollingfs.segment.commit import header_cache
+from rollingfs.segment.segment import is_shadowed, shadow
 from rollingfs.stream.ledger_codec import Ledger, parse_ledger
 from tests.simulation.history import Doing, History, Violation, running
 from tests.simulation.lost import Lost

@@ -14,7 +14,6 @@ from unittest import mock
 import rollingfs.segment.at
 from rollingfs import RollingFileSystem
 from rollingfs.backend.contract import Backend
-from rollingfs.commit.chunk_files import Staged
 from rollingfs.errors import (
     AppendOutcomeUnknown,
     CommitTimeoutError,
@@ -31,6 +30,7 @@ from rollingfs.format import names
 from rollingfs.format.header import AGE_S_MAX, GRACE_S, Header
 from rollingfs.policy import OffloadPolicy, RollingPolicy
 from rollingfs.segment.at import At
+from rollingfs.segment.commit.chunk_files import Staged
 from rollingfs.segment.files.erased import Erased
 from rollingfs.stream.cut import StreamCut
 from rollingfs.stream.ledger_codec import Ledger

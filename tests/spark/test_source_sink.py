@@ -13,9 +13,10 @@ from pyspark.cloudpickle import dumps
 from pyspark.sql.types import StructType
 
 from rollingfs import RollingFileSystem, RollingPolicy, SegmentSealedError
-from rollingfs.commit.chunk_files import Staged
 from rollingfs.errors import AppendOutcomeUnknown, FolderOccupiedError
 from rollingfs.format.header import ATTRS_MAX
+from rollingfs.segment.commit.chunk_files import Staged
+from rollingfs.segment.write import parquet_footers
 from rollingfs.spark.source import places, segments
 from rollingfs.spark.source.datasource import RollingDataSource
 from rollingfs.spark.source.formats.compression import CompressedError
@@ -25,7 +26,6 @@ from rollingfs.spark.source.sink.commits import PartlyCommittedError
 from rollingfs.spark.source.sink.routing import NAME_BYTES_MAX, BadSegmentNameError
 from rollingfs.spark.source.sink.segment_commit import SegmentCommit
 from rollingfs.spark.source.sink.task_writer import task_bytes_max
-from rollingfs.write import parquet_footers
 from tests.support.backends import Counting, Scripted, private_memory
 from tests.support.faults import CRASHES, Crashed, Fault, Faulty, Store, hurry
 from tests.support.schedules import beside

@@ -25,7 +25,7 @@ from rollingfs.backend.wrapper import BackendWrapper
 from rollingfs.errors import ConflictError, UnflushedError
 from rollingfs.format.header import AGE_S_MAX, GRACE_S
 from rollingfs.runtime.concurrency import drive
-from rollingfs.write import ingest
+from rollingfs.segment.write import ingest
 from tests.support.backends import limit
 
 CALL_S = 0.01

@@ -5,7 +5,6 @@ from typing import Any
 
 from rollingfs import RollingPolicy
 from rollingfs.backend.contract import Backend
-from rollingfs.commit.chunk_files import Staged
 from rollingfs.format import names
 from rollingfs.format.header import Chunk, Header
 from rollingfs.format.transitions import NO_GUARD, Guard
@@ -15,6 +14,7 @@ from rollingfs.policy import BLOCK_BYTES
 from rollingfs.runtime.bridge import Bridge
 from rollingfs.runtime.concurrency import drive
 from rollingfs.segment.at import At
+from rollingfs.segment.commit.chunk_files import Staged
 from rollingfs.segment.files.collected import Collected
 from rollingfs.segment.files.erased import Erased
 from rollingfs.segment.files.rewrite_plan import Asked, Chosen

@@ -24,13 +24,13 @@ from unittest import mock
 
 from rollingfs.backend.contract import Backend, Blob
 from rollingfs.backend.wrapper import BackendWrapper
-from rollingfs.commit import header_cache, turns as turns_module
 from rollingfs.errors import AppendOutcomeUnknown, BadOffsetError, CommitTimeoutError
 from rollingfs.format import codec
 from rollingfs.format.header import Header
 from rollingfs.format.transitions import Guard
 from rollingfs.runtime.concurrency import backoff_s
 from rollingfs.segment.at import At
+from rollingfs.segment.commit import header_cache, turns as turns_module
 from tests.support.backends import limit, private_memory
 from tests.support.history import Call, check_history
 from tests.support.segment_verbs import VERBS, append

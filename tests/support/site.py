@@ -7,14 +7,14 @@ from rollingfs.backend.contract import Backend
 from rollingfs.backend.wrapper import BackendWrapper
 from rollingfs.format import names
 from rollingfs.fs.core import Core
-from rollingfs.fs.segment_handle import Segment
+from rollingfs.fs.segment_handle import SegmentHandle
 from rollingfs.fs.write_file import WriteFile
 from rollingfs.policy import RollingPolicy
 from rollingfs.runtime.bridge import Bridge
 from rollingfs.runtime.concurrency import drive
 from rollingfs.segment.at import At
 from rollingfs.segment.verbs.create import create
-from rollingfs.write.ingest import SMALL_BYTES_MAX
+from rollingfs.segment.write.ingest import SMALL_BYTES_MAX
 from tests.support.segment_verbs import VERBS, append
 
 LARGE = b"0123456789" * (SMALL_BYTES_MAX // 10 + 1)
@@ -51,8 +51,8 @@ class Site:
     def open(self, mode: str, **options: Any) -> WriteFile:
         return WriteFile(Core(self.client, self.bridge), self.path, mode, **options)
 
-    def segment(self) -> Segment:
-        return self.run(Segment.open(Core(self.client, self.bridge), self.path))
+    def segment(self) -> SegmentHandle:
+        return self.run(SegmentHandle.open(Core(self.client, self.bridge), self.path))
 
     def content(self) -> bytes:
         """All retained bytes, read now by another client."""

@@ -13,11 +13,11 @@ import pytest
 
 from rollingfs.backend.local import looks as local, system
 from rollingfs.backend.local.backend import LocalBackend
-from rollingfs.commit.chunk_files import SKEW_S_MAX
 from rollingfs.format import names
 from rollingfs.format.header import AGE_S_MAX, GRACE_S
 from rollingfs.runtime.concurrency import drive
-from rollingfs.write import ingest
+from rollingfs.segment.commit.chunk_files import SKEW_S_MAX
+from rollingfs.segment.write import ingest
 from tests.support.backends import Scripted, Shifted, private_memory, raises
 from tests.support.life import CHUNKS, NOON_S, Turned, World
 

@@ -19,7 +19,7 @@ from rollingfs.segment.verbs.create import overwrite
 from rollingfs.segment.verbs.delete import delete
 from rollingfs.segment.verbs.rename import rename
 from rollingfs.segment.verbs.truncate import truncate
-from rollingfs.write import ingest
+from rollingfs.segment.write import ingest
 from tests.support.backends import Counting, Scripted, private_memory, raises
 from tests.support.descriptors import opened_below
 from tests.support.examples import some
@@ -170,7 +170,7 @@ def test_wherever_ctrl_c_hits_a_commit_within_with_no_committed_chunk_is_deleted
             file.write(data)
             file.commit()
 
-    files = (*COMMIT, "rollingfs/segment/verbs/append.py", "rollingfs/write/ingest.py")
+    files = (*COMMIT, "rollingfs/segment/verbs/append.py", "rollingfs/segment/write/ingest.py")
     for nth in some(range(1, 1000)):
         site.path = f"/{nth}/clicks"
         site.create()

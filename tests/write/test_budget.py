@@ -5,8 +5,8 @@ import types
 
 import pytest
 
-from rollingfs.write import budget
-from rollingfs.write.budget import Budget, Spillable
+from rollingfs.segment.write import budget
+from rollingfs.segment.write.budget import Budget, Spillable
 
 PART = 10
 MAX = 40

@@ -13,9 +13,9 @@ import pytest
 from rollingfs import RollingPolicy
 from rollingfs.format import names
 from rollingfs.segment.verbs.stage import stage as stage_segment
-from rollingfs.write import chunk_writer, ingest
-from rollingfs.write.chunk_writer import ChunkWriter
-from rollingfs.write.ingest import PIECE_BYTES, SMALL_BYTES_MAX
+from rollingfs.segment.write import chunk_writer, ingest
+from rollingfs.segment.write.chunk_writer import ChunkWriter
+from rollingfs.segment.write.ingest import PIECE_BYTES, SMALL_BYTES_MAX
 from tests.support.backends import Counting, Scripted, fail, private_memory
 from tests.support.places import backend_of
 from tests.support.site import Site

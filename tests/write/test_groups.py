@@ -8,11 +8,11 @@ from functools import partial
 import pytest
 
 from rollingfs import RollingPolicy, errors
-from rollingfs.commit.commits import Commits
 from rollingfs.format import codec
 from rollingfs.format.transitions import Guard
 from rollingfs.runtime.concurrency import drive
-from rollingfs.write import group_commit, ingest
+from rollingfs.segment.commit.commits import Commits
+from rollingfs.segment.write import group_commit, ingest
 from tests.support.backends import Scripted, private_memory, raises
 from tests.support.examples import some
 from tests.support.schedules import APPENDING, Caller, at_line, beside, eventually
@@ -57,7 +57,7 @@ class Follower(Caller):
             self.queued.set()
             assert self.may_go_on.wait(WAIT_S)
 
-        with at_line(1, pause, "rollingfs/write/group_commit.py", "rollingfs/runtime/concurrency.py", when=is_queued):
+        with at_line(1, pause, "write/group_commit.py", "runtime/concurrency.py", when=is_queued):
             return site.append(data)
 
 

@@ -10,10 +10,10 @@ import pytest
 
 from rollingfs import RollingFileSystem
 from rollingfs.backend.capability import Capability
-from rollingfs.commit.hidden_plain_file import check_passes
 from rollingfs.errors import CommitTimeoutError
 from rollingfs.format.plain_file import Adopted
 from rollingfs.runtime.concurrency import drive
+from rollingfs.segment.commit.hidden_plain_file import check_passes
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="needs symbolic links")
 

@@ -23,21 +23,20 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from rollingfs.backend.contract import FileInfo
-from rollingfs.commit.attempt import Attempt, Step
-from rollingfs.commit.chunk_files import Stored
-from rollingfs.commit.header_cache import Loaded
-from rollingfs.commit.hidden_plain_file import delete_shadowed, is_shadowed, modified_ms, names_file, shadow
-from rollingfs.commit.operation import Committed
-from rollingfs.commit.uploads import Uploads
 from rollingfs.errors import AppendOutcomeUnknown, ConflictError, RollingError, if_interrupted
 from rollingfs.format import names, transitions
 from rollingfs.format.header import Commit, Header
 from rollingfs.format.plain_file import Origin
 from rollingfs.format.transitions import Guard
 from rollingfs.policy import RollingPolicy
-from rollingfs.read.snapshot import Snapshot
 from rollingfs.runtime.clock import Moment
 from rollingfs.segment.at import At
+from rollingfs.segment.commit.attempt import Attempt, Step
+from rollingfs.segment.commit.chunk_files import Stored
+from rollingfs.segment.commit.hidden_plain_file import delete_shadowed
+from rollingfs.segment.commit.operation import Committed
+from rollingfs.segment.commit.uploads import Uploads
+from rollingfs.segment.segment import Segment, is_shadowed, modified_ms, names_file, shadow
 
 ADOPTIONS_MAX = 8
 """Maximum tries with a file that other programs keep changing."""
@@ -45,7 +44,7 @@ ADOPTIONS_MAX = 8
 
 def _is_meant(path: str, plain: FileInfo, incarnation: str | None) -> bool:
     """Whether a plain file is that of this incarnation; None means any."""
-    return incarnation in (None, *Snapshot(path, None, plain.token, plain).incarnations)
+    return incarnation in (None, *Segment.of_plain(plain).incarnations)
 
 
 def _commit(header: Header) -> tuple[int, tuple[Commit, ...]]:
@@ -94,7 +93,7 @@ async def adopt(at: At, path: str, incarnation: str | None = None) -> bool:
 async def _claimed(at: At, path: str) -> Header:
     """The header at a path; a tombstone is made where there is none."""
 
-    async def step(base: Loaded, attempt: Attempt) -> Header | None:
+    async def step(base: Segment, attempt: Attempt) -> Header | None:
         return transitions.tombstone(new_header(at, None, at.inherited.default)) if base.header is None else None
 
     return (await at.commits.commit(path, step, fresh=True)).made
@@ -104,7 +103,7 @@ async def _adopt(at: At, path: str, plain: FileInfo, claim: Header) -> None:
     stored = await _copied(at, path, plain)
     uploads = Uploads(at.chunks, path, [stored] if stored else [])
 
-    async def step(base: Loaded, attempt: Attempt) -> Header | None:
+    async def step(base: Segment, attempt: Attempt) -> Header | None:
         if base.live:
             return None
         if base.header is None or _commit(base.header) != _commit(claim):
@@ -163,7 +162,7 @@ async def remove_plain(at: At, path: str, incarnation: str | None = None) -> boo
     backend = at.backend
     for _ in range(ADOPTIONS_MAX):
         loaded = await at.headers.load(path)
-        plain = None if loaded.live else await at.lookup.plain(path, loaded)
+        plain = None if loaded.live else await at.lookup.plain(loaded)
         if plain is None:
             await at.headers.secure(path)  # the client that deleted it may not have flushed that
             return False
@@ -183,7 +182,7 @@ async def remove_plain(at: At, path: str, incarnation: str | None = None) -> boo
 async def _void_claims(at: At, path: str, plain: FileInfo) -> bool:
     """Replace a tombstone that may be the claim of an adoption; False if a segment was adopted from the file."""
 
-    async def step(base: Loaded, attempt: Attempt) -> Header | None:
+    async def step(base: Segment, attempt: Attempt) -> Header | None:
         return base.header if base.header is not None and base.header.deleted else None
 
     try:

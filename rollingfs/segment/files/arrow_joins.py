@@ -19,11 +19,11 @@ from rollingfs.format.arrow_stream import (
     layout,
     messages_in,
 )
-from rollingfs.read.ranges import Fetcher
-from rollingfs.read.snapshot import Snapshot
 from rollingfs.runtime.values import value_class
 from rollingfs.segment.at import At
 from rollingfs.segment.files.join_looks import seen
+from rollingfs.segment.read.ranges import Fetcher
+from rollingfs.segment.segment import Segment
 
 BLOCK_BYTES = 64 * 1024
 """Size of a read in the search for messages: small messages share it; of a large message only the beginning is read."""
@@ -58,7 +58,7 @@ class ArrowJoins:
         await self._at.each(looks)
         _check_same([(path, self._parts[path].schema) for path in sources if path in self._parts])
 
-    async def again(self, target: Snapshot, sources: Sequence[Snapshot]) -> list[tuple[Range, ...]]:
+    async def again(self, target: Segment, sources: Sequence[Segment]) -> list[tuple[Range, ...]]:
         """Return the ranges of each source that continue the stream of the target, or begin it."""
         await self._at.each([partial(self._look, [view]) for view in sources])
         there = [(view.path, self._parts[view.path].schema) for view in sources if view.size]
@@ -79,7 +79,7 @@ class ArrowJoins:
             begins = False
         return ranges
 
-    async def _look(self, views: Sequence[Snapshot]) -> None:
+    async def _look(self, views: Sequence[Segment]) -> None:
         (view,) = views
         identity = (view.header.segment if view.header else None, view.start, view.length)
         known = self._parts.get(view.path)
@@ -97,7 +97,7 @@ class ArrowJoins:
         self._parts[view.path] = _Part(identity, places, schemas[0])
 
 
-async def messages_of(fetcher: Fetcher, view: Snapshot, start: int | None = None) -> list[Message]:
+async def messages_of(fetcher: Fetcher, view: Segment, start: int | None = None) -> list[Message]:
     """Return the messages of a segment, or those from one of them on.
 
     Raises
@@ -115,7 +115,7 @@ async def messages_of(fetcher: Fetcher, view: Snapshot, start: int | None = None
     return found
 
 
-async def schema_to_grow(fetcher: Fetcher, view: Snapshot) -> bytes:
+async def schema_to_grow(fetcher: Fetcher, view: Segment) -> bytes:
     """Return the message of the schema of a segment that is one Arrow stream without its end mark.
 
     Raises
@@ -134,7 +134,7 @@ async def schema_to_grow(fetcher: Fetcher, view: Snapshot) -> bytes:
     return head[: first[0].end - view.start]
 
 
-async def check_open_ended(fetcher: Fetcher, view: Snapshot, start: int | None = None) -> None:
+async def check_open_ended(fetcher: Fetcher, view: Segment, start: int | None = None) -> None:
     """Refuse a stream with its end mark.
 
     Parameters

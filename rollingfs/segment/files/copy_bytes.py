@@ -5,18 +5,18 @@ from __future__ import annotations
 from functools import partial
 
 from rollingfs.backend.contract import Backend, Upload, finished, frozen
-from rollingfs.commit.chunk_files import CHECK_BYTES_MAX
 from rollingfs.format.crc import crc32c
-from rollingfs.read.piece_checks import PieceChecks
-from rollingfs.read.snapshot import Snapshot
 from rollingfs.runtime.steps import Steps
 from rollingfs.segment.at import At
+from rollingfs.segment.commit.chunk_files import CHECK_BYTES_MAX
+from rollingfs.segment.read.piece_checks import PieceChecks
+from rollingfs.segment.segment import Segment
 
 READ_BYTES_MAX = 16 * 1024 * 1024
 
 
 async def pass_through(
-    at: At, view: Snapshot, start: int, end: int, upload: Upload, checks: PieceChecks, steps: Steps
+    at: At, view: Segment, start: int, end: int, upload: Upload, checks: PieceChecks, steps: Steps
 ) -> int:
     """Append the bytes ``[start, end)`` of a snapshot to an upload; returns their checksum.
 

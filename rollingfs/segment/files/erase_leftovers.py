@@ -8,13 +8,13 @@ from collections.abc import Iterable, Set
 
 from rollingfs.backend.contract import FileInfo
 from rollingfs.backend.tiers import check_aliases
-from rollingfs.commit.hidden_plain_file import names_file
 from rollingfs.errors import CorruptHeaderError, MissingTierError, UnknownTierError
 from rollingfs.format import names
 from rollingfs.format.header import GRACE_S, Header
 from rollingfs.segment.at import At
 from rollingfs.segment.files.erased import HIDDEN, KEPT, NAMED, PINNED, UNREADABLE, UPLOAD, YOUNG, Remains
 from rollingfs.segment.files.survey import Survey, pending_uploads, survey_folder
+from rollingfs.segment.segment import names_file
 
 logger = logging.getLogger("rollingfs")
 

@@ -11,8 +11,8 @@ from rollingfs.format.header import Header, Phase
 from rollingfs.format.object_metadata import Last
 from rollingfs.format.transitions import NO_GUARD, Guard
 from rollingfs.segment.at import At
-from rollingfs.write.chunk_writer import ChunkWriter
-from rollingfs.write.ingest import Intake
+from rollingfs.segment.write.chunk_writer import ChunkWriter
+from rollingfs.segment.write.ingest import Intake
 
 Check = Callable[[Header | None, FileInfo | None], None]
 """Raises, before an upload, if the operation cannot succeed on the present header or plain file."""

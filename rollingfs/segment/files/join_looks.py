@@ -10,15 +10,15 @@ from typing import TypeVar
 from rollingfs.errors import WholeFileError
 from rollingfs.format import joins, whole_files
 from rollingfs.format.joins import Part
-from rollingfs.read.ends import ends_of
-from rollingfs.read.revalidate import OUTDATED, SNAPSHOTS_MAX
-from rollingfs.read.snapshot import Snapshot
 from rollingfs.segment.at import At
+from rollingfs.segment.read.ends import ends_of
+from rollingfs.segment.read.revalidate import OUTDATED, SNAPSHOTS_MAX
+from rollingfs.segment.segment import Segment
 
 T = TypeVar("T")
 
 
-async def seen(at: At, paths: Sequence[str], look: Callable[[Sequence[Snapshot]], Awaitable[T]]) -> T:
+async def seen(at: At, paths: Sequence[str], look: Callable[[Sequence[Segment]], Awaitable[T]]) -> T:
     """Return what a look into segments shows, and look again if others change them during the look."""
     for number in range(SNAPSHOTS_MAX):
         views = await at.each([partial(at.lookup.view, path, fresh=True) for path in paths])
@@ -53,7 +53,7 @@ class JoinLooks:
         known = self._at.headers.seen(target)
         if known is not None and known.live and known.header is not None:
             with contextlib.suppress(*OUTDATED):
-                await self._look([Snapshot(target, known.header, known.token)])
+                await self._look([known])
         try:
             self._unended([*self._parts.keys() & {target}, *sources])
         except WholeFileError:
@@ -63,7 +63,7 @@ class JoinLooks:
                 await self._seen(target)
             self._unended([*self._parts.keys() & {target}, *sources])
 
-    async def again(self, views: Sequence[Snapshot]) -> list[str]:
+    async def again(self, views: Sequence[Segment]) -> list[str]:
         """Return the paths of parts that need a line feed before the next part, as the commit joins them."""
         await self._at.each([partial(self._look, [view]) for view in views])
         return self._unended([view.path for view in views])
@@ -74,7 +74,7 @@ class JoinLooks:
     async def _seen(self, path: str) -> None:
         await seen(self._at, [path], self._look)
 
-    async def _look(self, views: Sequence[Snapshot]) -> None:
+    async def _look(self, views: Sequence[Segment]) -> None:
         (view,) = views
         incarnation = view.header.segment if view.header else None
         known, extent = self._parts.get(view.path), (view.start, view.length)
@@ -82,7 +82,7 @@ class JoinLooks:
             head, tail = await self._ends(view) if view.size else (b"", b"")
             self._parts[view.path] = Part(view.path, incarnation, extent, head, tail)
 
-    async def _ends(self, view: Snapshot) -> tuple[bytes, bytes]:
+    async def _ends(self, view: Segment) -> tuple[bytes, bytes]:
         """Return the bytes to look at; empty if the ends are damaged, because it is a file of no format then."""
         head, tail = await ends_of(self._at.fetcher, view, whole_files.HEAD_BYTES, whole_files.TAIL_BYTES) or (b"", b"")
         needed = min(whole_files.head_bytes(head), view.size)

@@ -6,7 +6,7 @@
 3. Turn the sources into tombstones.
 
 The requests of one step are under way at once. If 2 certainly did not take place, the marks and pins are taken back.
-Whoever meets a mark that a crash has left finishes or undoes the move (`rollingfs.commit.recovery`).
+Whoever meets a mark that a crash has left finishes or undoes the move (`rollingfs.segment.commit.recovery`).
 """
 
 from __future__ import annotations
@@ -18,10 +18,6 @@ import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
 from functools import partial
 
-from rollingfs.commit.attempt import Attempt
-from rollingfs.commit.header_cache import Loaded
-from rollingfs.commit.hidden_plain_file import check_passes, shadow
-from rollingfs.commit.index_pages import PageGoneError, successor
 from rollingfs.errors import AppendOutcomeUnknown, CommitTimeoutError, RollingError, if_interrupted
 from rollingfs.format import merging, names, placement
 from rollingfs.format.header import AGE_S_MAX, Header, Merge, MergeOutcome
@@ -31,8 +27,12 @@ from rollingfs.runtime.clock import Moment
 from rollingfs.runtime.concurrency import backoff_s
 from rollingfs.runtime.values import value_class
 from rollingfs.segment.at import At
+from rollingfs.segment.commit.attempt import Attempt
+from rollingfs.segment.commit.hidden_plain_file import check_passes
+from rollingfs.segment.commit.index_pages import PageGoneError, successor
 from rollingfs.segment.files.adopt import adopt
-from rollingfs.write.whole import remove_grave
+from rollingfs.segment.segment import Segment, shadow
+from rollingfs.segment.write.whole import remove_grave
 
 logger = logging.getLogger("rollingfs")
 
@@ -79,7 +79,7 @@ class Marked:
     """The incarnation of the target that the marks name."""
 
 
-Make = Callable[[Loaded, Attempt, Marked], Awaitable[Header]]
+Make = Callable[[Segment, Attempt, Marked], Awaitable[Header]]
 """Makes the header of the target from the one that is there and from the sources: see `frozen_headers`."""
 
 
@@ -167,7 +167,7 @@ async def _mark(at: At, source: Source, incarnation: str, txns: Set[str], deadli
     """Freeze a source, then pin the folders that its entries name."""
     witnessed: str | None = None
 
-    async def step(base: Loaded, attempt: Attempt) -> Header | None:
+    async def step(base: Segment, attempt: Attempt) -> Header | None:
         nonlocal witnessed
         if is_merging(base.header, source.txn):
             return None
@@ -190,7 +190,7 @@ async def _mark(at: At, source: Source, incarnation: str, txns: Set[str], deadli
     except FileNotFoundError:
         if sealed:
             await _refuse_plain(at, source.path)
-        plain = await at.lookup.plain(source.path, Loaded(None, None))
+        plain = await at.lookup.plain(Segment(source.path))
         await check_passes(at, source.path, shadow(plain), deadline_s)
         if not await adopt(at, source.path):
             raise
@@ -201,9 +201,9 @@ async def _mark(at: At, source: Source, incarnation: str, txns: Set[str], deadli
 
 async def _refuse_plain(at: At, path: str) -> None:
     """Refuse a plain file, which counts as an open segment."""
-    if await at.lookup.plain(path, Loaded(None, None)) is not None:
+    if await at.lookup.plain(Segment(path)) is not None:
         loaded = await at.headers.load(path)
-        if not loaded.live and await at.lookup.plain(path, loaded) is not None:
+        if not loaded.live and await at.lookup.plain(loaded) is not None:
             raise merging.not_sealed(path)
 
 
@@ -227,7 +227,7 @@ async def _write_pin(at: At, source: Source, incarnation: str, folder: str) -> N
     await at.backend.put(pin_path(folder, source.txn), format_pin(pin, folder))
 
 
-async def frozen_headers(at: At, target: Loaded, marked: Marked) -> Sequence[Header]:
+async def frozen_headers(at: At, target: Segment, marked: Marked) -> Sequence[Header]:
     """The sources' headers, for a commit that replaces this header of the target; all must still be marked.
 
     They are read again, unless the header was known before the first mark was sent: whoever undoes a mark first
@@ -261,7 +261,7 @@ async def commit_target(at: At, target: str, marked: Marked, make: Make, deadlin
     """
     sources, marks = marked.sources, [source.mark for source in marked.sources]
 
-    async def step(base: Loaded, attempt: Attempt) -> Header | None:
+    async def step(base: Segment, attempt: Attempt) -> Header | None:
         if marks and base.header is not None and all(mark in base.header.merges for mark in marks):
             return None
         merging.check_other(base.header, {source.txn for source in sources}, target)

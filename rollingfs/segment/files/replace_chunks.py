@@ -9,18 +9,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from rollingfs.commit.attempt import Attempt
-from rollingfs.commit.chunk_files import Stored
-from rollingfs.commit.drop_files import finish_drops
-from rollingfs.commit.header_cache import Loaded
-from rollingfs.commit.index_pages import read_map
-from rollingfs.commit.uploads import Uploads
 from rollingfs.format import merging, names, placement, transitions
 from rollingfs.format.drops import is_deletable, is_own, merge_drops
 from rollingfs.format.header import LARGE_PAGE_CHUNKS, OFFSET_MAX, Chunk, Drop, Entry, Header, Page, Phase, Tier
 from rollingfs.runtime.values import value_class
 from rollingfs.segment.at import At
+from rollingfs.segment.commit.attempt import Attempt
+from rollingfs.segment.commit.chunk_files import Stored
+from rollingfs.segment.commit.drop_files import finish_drops
+from rollingfs.segment.commit.index_pages import read_map
+from rollingfs.segment.commit.uploads import Uploads
 from rollingfs.segment.files.rewrite_plan import PARTS_MAX, size_of
+from rollingfs.segment.segment import Segment
 
 DROP_LINES_MAX = 16
 """More old chunks than this are listed in an index page of their own, which one line drops."""
@@ -61,10 +61,10 @@ async def window(at: At, path: str, segment: str, position: int, bytes_max: int,
         Its index pages change all the time.
     """
 
-    async def read(loaded: Loaded) -> Window:
+    async def read(loaded: Segment) -> Window:
         return await window_of(at, path, transitions.live(loaded.header, path, segment), position, bytes_max)
 
-    loaded = await at.headers.load(path) if known is None else Loaded(known, None)
+    loaded = await at.headers.load(path) if known is None else Segment(path, known)
     return await read_map(at.headers, path, read, loaded)
 
 
@@ -96,7 +96,7 @@ async def window_of(at: At, path: str, header: Header, position: int, bytes_max:
 async def is_there(at: At, path: str, segment: str, run: Sequence[Chunk]) -> bool:
     """Whether a segment still names the files of a run; raises what `read_map` does."""
 
-    async def read(loaded: Loaded) -> bool:
+    async def read(loaded: Segment) -> bool:
         header = loaded.header
         if header is None or header.segment != segment or header.start > run[0].start:
             return False
@@ -143,7 +143,7 @@ async def swap_chunks(
     """
     done: list[Swap] = []
 
-    async def step(base: Loaded, attempt: Attempt) -> Header | None:
+    async def step(base: Segment, attempt: Attempt) -> Header | None:
         done.clear()
         found = base.header
         if found is None or found.deleted or found.segment != segment:

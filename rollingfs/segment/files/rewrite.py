@@ -19,25 +19,25 @@ from itertools import islice
 from rollingfs.backend.contract import Part, finished
 from rollingfs.backend.tier_marks import check_marks
 from rollingfs.backend.tiers import can_copy
-from rollingfs.commit.chunk_files import Stored, TierStored
-from rollingfs.commit.uploads import Uploads
 from rollingfs.errors import CorruptChunkError, RollingError, SegmentTruncatedError, StagedExpiredError
 from rollingfs.format import names
 from rollingfs.format.crc import combined, crc32c
 from rollingfs.format.header import PIECES_MAX, Chunk, Header, Tier
 from rollingfs.format.object_metadata import Label
-from rollingfs.read.piece_checks import PieceChecks
-from rollingfs.read.read_job import too_short
-from rollingfs.read.snapshot import Snapshot
 from rollingfs.runtime.clock import Moment
 from rollingfs.runtime.concurrency import Lock
 from rollingfs.runtime.steps import Steps
 from rollingfs.segment.at import At
+from rollingfs.segment.commit.chunk_files import Stored, TierStored
+from rollingfs.segment.commit.uploads import Uploads
 from rollingfs.segment.files.copy_bytes import READ_BYTES_MAX, pass_through
 from rollingfs.segment.files.copy_plan import Piece, plan_pieces
 from rollingfs.segment.files.replace_chunks import Swap, clipped, is_there, swap_chunks, window
 from rollingfs.segment.files.rewrite_plan import Plan, Run, size_of
 from rollingfs.segment.files.tier_lines import failing, young_line
+from rollingfs.segment.read.piece_checks import PieceChecks
+from rollingfs.segment.read.read_job import too_short
+from rollingfs.segment.segment import Segment
 
 logger = logging.getLogger("rollingfs")
 
@@ -113,7 +113,7 @@ async def rewrite_all(
         position, runs = plan(header, found.chunks, at.now_ms(), is_last)
         waiting = iter(runs)
         while batch := list(islice(waiting, FILES_MAX)):
-            swaps, bad = await _rewrite(at, Snapshot(path, header, None), batch, swap, steps)
+            swaps, bad = await _rewrite(at, Segment(path, header), batch, swap, steps)
             damaged += bad
             for did in swaps:
                 chunks, files, size = chunks + len(did.run), files + 1, size + did.stored.size
@@ -124,7 +124,7 @@ async def rewrite_all(
     return (chunks, files, size, by_server), damaged
 
 
-async def _rewrite(at: At, view: Snapshot, runs: Sequence[Run], swap: Commit, steps: Steps) -> Rewritten:
+async def _rewrite(at: At, view: Segment, runs: Sequence[Run], swap: Commit, steps: Steps) -> Rewritten:
     """Rewrite runs in a commit. Of the first chunk, only the part that the snapshot retains is written."""
     await at.abilities(view.path)
     (head, *others), tier = runs[0]
@@ -142,7 +142,7 @@ async def _rewrite(at: At, view: Snapshot, runs: Sequence[Run], swap: Commit, st
     ) from expired
 
 
-async def _rewrite_once(at: At, view: Snapshot, runs: Sequence[Run], swap: Commit, steps: Steps) -> Rewritten:
+async def _rewrite_once(at: At, view: Segment, runs: Sequence[Run], swap: Commit, steps: Steps) -> Rewritten:
     path, header = view.path, view.header
     assert header is not None
     lines = {alias: await young_line(at, path, header, alias) for alias in sorted({tier for _, tier in runs} - {""})}
@@ -173,7 +173,7 @@ def _server_bytes(at: At, path: str, run: Sequence[Chunk], target: str) -> int:
 
 async def _run(
     at: At,
-    view: Snapshot,
+    view: Segment,
     run: tuple[Chunk, ...],
     line: Tier | None,
     uploads: Uploads,
@@ -227,7 +227,7 @@ def _new(at: At, path: str, run: Sequence[Chunk], line: Tier | None) -> Stored:
 
 
 async def _written(
-    at: At, view: Snapshot, run: tuple[Chunk, ...], stored: Stored, passing: Lock, steps: Steps
+    at: At, view: Segment, run: tuple[Chunk, ...], stored: Stored, passing: Lock, steps: Steps
 ) -> Stored:
     """Write the file of a run."""
     assert view.header is not None
@@ -255,7 +255,7 @@ async def _written(
 
 
 async def _assemble(
-    at: At, view: Snapshot, run: Sequence[Chunk], target: str, label: Label, passing: Lock, steps: Steps
+    at: At, view: Segment, run: Sequence[Chunk], target: str, label: Label, passing: Lock, steps: Steps
 ) -> None:
     checks = PieceChecks()
     async with finished(await at.backend.open_write(target, None, label.metadata())) as upload:
@@ -284,7 +284,7 @@ def _pieces(at: At, path: str, run: Sequence[Chunk], target: str) -> list[Piece]
 # -- checks --------------------------------------------------------------------------------------------------
 
 
-async def _checksum(at: At, view: Snapshot, chunk: Chunk) -> int:
+async def _checksum(at: At, view: Segment, chunk: Chunk) -> int:
     """Return the checksum of the part of a chunk that is used; the whole chunk is verified.
 
     Raises

@@ -12,17 +12,17 @@ from rollingfs.backend.contract import FileInfo, Listing
 from rollingfs.backend.tiers import check_aliases, list_folder
 from rollingfs.backend.torn_reads import read_fitting
 from rollingfs.backend.values import PendingUpload
-from rollingfs.commit.drop_files import dropped_files
-from rollingfs.commit.header_cache import NOTHING, Loaded
-from rollingfs.commit.index_pages import PageGoneError, successor
-from rollingfs.commit.tier_checks import check_there
 from rollingfs.format import names
 from rollingfs.format.drops import is_due
 from rollingfs.format.header import Header, Phase, Tier
 from rollingfs.format.pin_codec import Pin, parse_pin
 from rollingfs.runtime.values import value_class
 from rollingfs.segment.at import At
+from rollingfs.segment.commit.drop_files import dropped_files
+from rollingfs.segment.commit.index_pages import PageGoneError, successor
+from rollingfs.segment.commit.tier_checks import check_there
 from rollingfs.segment.files.collected import Garbage, grace_of, is_old
+from rollingfs.segment.segment import Segment
 
 logger = logging.getLogger("rollingfs")
 
@@ -72,7 +72,7 @@ class Survey:
 
     segment: str
     """Path of the folder's own segment."""
-    own: Loaded
+    own: Segment
     referrers: frozenset[Referrer]
     pins: tuple[PinFile, ...]
     files: tuple[FileInfo, ...]
@@ -187,7 +187,7 @@ async def survey_folder(at: At, folder: str) -> Survey:
     for path in paths:
         if path != segment:
             # durable, because files that it does not refer to may be deleted. The own header is committed before
-            loaded = await at.headers.load_durable(path) if path else NOTHING
+            loaded = await at.headers.load_durable(path) if path else Segment(path)
             referrers.append(await referrer_of(at, folder, path, loaded))
     files = tuple(info for info in listing.entries if _is_ours(info))
     tiers = own.header.tiers if own.header is not None else ()
@@ -224,7 +224,7 @@ async def _pin(at: At, folder: str, info: FileInfo) -> PinFile:
     return PinFile(info, pin)
 
 
-async def referrer_of(at: At, folder: str, path: str, loaded: Loaded) -> Referrer:
+async def referrer_of(at: At, folder: str, path: str, loaded: Segment) -> Referrer:
     """What a loaded header says that matters to a folder."""
     header = loaded.header
     if header is None:

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from rollingfs.backend.tier_marks import find_mark, make_mark, missing, placed
-from rollingfs.commit.attempt import Attempt
-from rollingfs.commit.header_cache import Loaded
-from rollingfs.commit.tier_checks import check_line
 from rollingfs.errors import CorruptHeaderError, NoBucketError, RollingError, TierFailedError
 from rollingfs.format import names, transitions
 from rollingfs.format.header import AGE_S_MAX, Header, Phase, Tier
 from rollingfs.segment.at import At
+from rollingfs.segment.commit.attempt import Attempt
+from rollingfs.segment.commit.tier_checks import check_line
+from rollingfs.segment.segment import Segment
 
 NEIGHBOURS_MAX = 128
 """Maximum headers of a folder that are read before the mark of a tier is made: their lines show an earlier use."""
@@ -44,7 +44,7 @@ async def young_line(at: At, path: str, header: Header, tier: str) -> Tier:
         return line
     new = Tier(tier, line.key if line is not None else names.new_tier_key(), now_ms, identity, place)
 
-    async def step(base: Loaded, attempt: Attempt) -> Header | None:
+    async def step(base: Segment, attempt: Attempt) -> Header | None:
         nonlocal new
         found = transitions.live(base.header, path, header.segment)
         if found.phase is Phase.MERGING:

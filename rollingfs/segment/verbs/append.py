@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from functools import partial
 
-from rollingfs.commit.uploads import Uploads
 from rollingfs.errors import ConflictError, if_interrupted
 from rollingfs.format import transitions
 from rollingfs.format.transitions import NO_GUARD, Attrs, Guard
 from rollingfs.runtime.meters import APPEND
 from rollingfs.segment.at import At
+from rollingfs.segment.commit.uploads import Uploads
 from rollingfs.segment.files.adopt import ADOPTIONS_MAX, adopt
 from rollingfs.segment.files.intakes import addition
 from rollingfs.segment.verbs.create import replace_content
-from rollingfs.write import ingest
-from rollingfs.write.group_commit import Append, Written, append_together
-from rollingfs.write.ingest import Data, Intake, Items
+from rollingfs.segment.write import ingest
+from rollingfs.segment.write.group_commit import Append, Written, append_together
+from rollingfs.segment.write.ingest import Data, Intake, Items
 
 
 async def append(

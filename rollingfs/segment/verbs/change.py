@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from rollingfs.commit.attempt import Attempt
-from rollingfs.commit.header_cache import Loaded
 from rollingfs.format import transitions
 from rollingfs.format.header import Header
 from rollingfs.format.transitions import NO_GUARD, Guard
 from rollingfs.segment.at import At
+from rollingfs.segment.commit.attempt import Attempt
 from rollingfs.segment.files.adopt import commit_live
+from rollingfs.segment.segment import Segment
 
 
 async def change(at: At, path: str, rule: Callable[[Header], Header], guard: Guard = NO_GUARD) -> Header:
@@ -25,7 +25,7 @@ async def change(at: At, path: str, rule: Callable[[Header], Header], guard: Gua
         The guard forbids it; nothing was written.
     """
 
-    async def step(base: Loaded, attempt: Attempt) -> Header | None:
+    async def step(base: Segment, attempt: Attempt) -> Header | None:
         found = transitions.check(base.header, guard, path)
         changed = rule(found)
         return None if changed == found and changed.policy.own == found.policy.own else changed
@@ -45,7 +45,7 @@ async def acquire(at: At, path: str, owner: str, guard: Guard = NO_GUARD) -> Hea
     if not owner:
         raise ValueError(f"{path}: an owner needs a name")
 
-    async def step(base: Loaded, attempt: Attempt) -> Header | None:
+    async def step(base: Segment, attempt: Attempt) -> Header | None:
         found = transitions.live(base.header, path)
         transitions.check(found, replace(guard, epoch=found.epoch if found.owner else None), path)
         return transitions.acquire(found, owner)

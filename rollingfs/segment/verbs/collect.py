@@ -20,20 +20,20 @@ from functools import partial
 from rollingfs.backend.contract import FileInfo
 from rollingfs.backend.tiers import check_aliases, list_folder
 from rollingfs.backend.values import PendingUpload
-from rollingfs.commit.attempt import Attempt
-from rollingfs.commit.drop_files import finish_drops
-from rollingfs.commit.header_cache import NOTHING, Loaded
-from rollingfs.commit.hidden_plain_file import delete_shadowed, is_shadowed, names_file
-from rollingfs.commit.index_pages import LOOKS_MAX, PageGoneError, successor
-from rollingfs.commit.tier_checks import check_there
 from rollingfs.errors import ConflictError
 from rollingfs.format import names, transitions
 from rollingfs.format.drops import OWN_HINT, has_protected, hinted, protects
 from rollingfs.format.header import GRACE_S, Drop, Header, Phase
 from rollingfs.runtime.concurrency import backoff_s
 from rollingfs.segment.at import At
+from rollingfs.segment.commit.attempt import Attempt
+from rollingfs.segment.commit.drop_files import finish_drops
+from rollingfs.segment.commit.hidden_plain_file import delete_shadowed
+from rollingfs.segment.commit.index_pages import LOOKS_MAX, PageGoneError, successor
+from rollingfs.segment.commit.tier_checks import check_there
 from rollingfs.segment.files.collected import DROPPED, PLAIN, TOMBSTONE, Collected, Garbage, is_old, report
 from rollingfs.segment.files.survey import Survey, dropped_infos, pending_uploads, referrer_of, survey_folder
+from rollingfs.segment.segment import Segment, is_shadowed, names_file
 
 logger = logging.getLogger("rollingfs")
 
@@ -145,7 +145,7 @@ async def settle(at: At, path: str, *, dry_run: bool = False) -> tuple[Header | 
 async def _without_done_drops(at: At, path: str) -> Header | None:
     """Commit a header without the lines whose work is done, and those of files whose time has come."""
 
-    async def step(base: Loaded, attempt: Attempt) -> Header | None:
+    async def step(base: Segment, attempt: Attempt) -> Header | None:
         if base.header is not None and base.header.phase is Phase.MERGING:
             return None  # its mover relies on the header that the mark has made
         return base.header
@@ -217,7 +217,7 @@ async def _renew(at: At, folder: str, survey: Survey, garbage: Garbage) -> bool:
     files = {info.path for info in garbage.files}
     agrees = False
 
-    async def step(base: Loaded, attempt: Attempt) -> Header | None:
+    async def step(base: Segment, attempt: Attempt) -> Header | None:
         nonlocal agrees
         now = await referrer_of(at, folder, segment, base)
         agrees = replace(now, files=frozenset()) == before and not now.files & files
@@ -316,7 +316,7 @@ async def _tombstone(at: At, path: str, grace_s: float, would_go: set[str] | Non
         return Collected()
     if any(drop.is_hint for drop in found.drops):
         return Collected()  # pins elsewhere still name it
-    plain = await at.lookup.plain(path, Loaded(None, None)) if found.adopted is not None else None
+    plain = await at.lookup.plain(Segment(path)) if found.adopted is not None else None
     if plain is not None and is_shadowed(found, plain) and path not in (would_go or ()):
         return Collected()  # the tombstone still says that this plain file is dead
     # a dry run does not probe, because a probe writes
@@ -334,7 +334,7 @@ async def _tombstone(at: At, path: str, grace_s: float, would_go: set[str] | Non
         return report([info], TOMBSTONE)
     if not await at.backend.delete_if(file, loaded.token):
         return Collected()
-    at.headers.keep(path, NOTHING, at.headers.begin())
+    at.headers.keep(path, Segment(path), at.headers.begin())
     for place in [folder] * at.backend.capability.has_folders + [names.in_tier(alias, folder) for alias in tiers]:
         await _remove_empty(at, place)
     return report([info], TOMBSTONE)

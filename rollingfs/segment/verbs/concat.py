@@ -14,8 +14,6 @@ from functools import partial
 from itertools import chain
 
 from rollingfs.backend.tier_marks import moved_lines
-from rollingfs.commit.attempt import Attempt
-from rollingfs.commit.header_cache import NOTHING, Loaded
 from rollingfs.errors import AppendInterrupted, RollingError, interrupted, partly
 from rollingfs.format import merging, names, placement, tokens, transitions
 from rollingfs.format.arrow_stream import MalformedStreamError
@@ -25,15 +23,16 @@ from rollingfs.format.joins import LINE_FEED
 from rollingfs.format.merging import ARROW_STREAM, PARQUET
 from rollingfs.format.placement import Item
 from rollingfs.format.transitions import NO_GUARD, Guard
-from rollingfs.read.revalidate import OUTDATED
-from rollingfs.read.snapshot import Snapshot
 from rollingfs.segment.at import At
+from rollingfs.segment.commit.attempt import Attempt
 from rollingfs.segment.files.adopt import adopt
 from rollingfs.segment.files.arrow_joins import ArrowJoins
 from rollingfs.segment.files.join_looks import JoinLooks, seen
 from rollingfs.segment.files.moves import Marked, MarkLostError, frozen_headers, move
-from rollingfs.write.append_to_header import grow
-from rollingfs.write.parquet_footers import one_footer
+from rollingfs.segment.read.revalidate import OUTDATED
+from rollingfs.segment.segment import Segment
+from rollingfs.segment.write.append_to_header import grow
+from rollingfs.segment.write.parquet_footers import one_footer
 
 logger = logging.getLogger("rollingfs")
 
@@ -148,7 +147,7 @@ async def _concat(
     """One commit; returns where the sources begin, and the incarnation of the target."""
     offset, fresh = -1, str(uuid.uuid4())
 
-    async def joined(base: Loaded, attempt: Attempt, marked: Marked) -> Header:
+    async def joined(base: Segment, attempt: Attempt, marked: Marked) -> Header:
         nonlocal offset
         if marked.incarnation == fresh and not base.live:
             found = await _made(at, target, base, fresh)
@@ -162,7 +161,7 @@ async def _concat(
         merging.check_marks(found, marks)
         frozen = await frozen_headers(at, base, marked)
         offset = found.length
-        views = [Snapshot(path, header, None) for path, header in zip([target, *paths], [found, *frozen], strict=True)]
+        views = [Segment(path, header) for path, header in zip([target, *paths], [found, *frozen], strict=True)]
         try:
             items, before = await _items(at, views, joins)
         except OUTDATED as error:  # of the target alone: the sources are marked
@@ -184,7 +183,7 @@ async def _concat(
     return offset, header.segment
 
 
-async def _made(at: At, target: str, base: Loaded, incarnation: str) -> Header:
+async def _made(at: At, target: str, base: Segment, incarnation: str) -> Header:
     """The empty header of a target that is missing."""
     if await at.contents.room(target, base) is not None:
         raise MarkLostError(f"{target} is a plain file now: it is to be adopted first")
@@ -200,13 +199,13 @@ async def _target(at: At, target: str, guard: Guard, fresh: str | None) -> str:
         The incarnation that the concat makes of a missing target; None refuses it.
     """
 
-    def checked(loaded: Loaded) -> str:
+    def checked(loaded: Segment) -> str:
         found = transitions.check(loaded.header, guard, target)
         transitions.check_open(found, target)
         return found.segment
 
     try:
-        return checked(at.headers.seen(target) or NOTHING)
+        return checked(at.headers.seen(target) or Segment(target))
     except (RollingError, FileNotFoundError):
         logger.debug("%s: looking at the target again", target)
     while True:
@@ -224,7 +223,7 @@ async def _target(at: At, target: str, guard: Guard, fresh: str | None) -> str:
             await at.commits.merges.resolve(target, merge.header)
 
 
-async def _items(at: At, views: Sequence[Snapshot], joins: Joins) -> tuple[list[Item], int]:
+async def _items(at: At, views: Sequence[Segment], joins: Joins) -> tuple[list[Item], int]:
     """Return what the sources, all but the first view, add to the target; and the bytes before the first of them."""
     target, *sources = views
     if isinstance(joins, ArrowJoins):
@@ -241,7 +240,7 @@ async def _items(at: At, views: Sequence[Snapshot], joins: Joins) -> tuple[list[
     return [*items, *([footer] if footer else [])], int(target.path in open_ended)
 
 
-def _parts(view: Snapshot, target: Snapshot, ranges: Sequence[tuple[int, int]]) -> Iterator[Item]:
+def _parts(view: Segment, target: Segment, ranges: Sequence[tuple[int, int]]) -> Iterator[Item]:
     """Yield ranges of a source's retained bytes as items of the target."""
     header = view.header
     assert header is not None  # it is marked
@@ -267,7 +266,7 @@ def _check_once(items: Sequence[Item], target: str) -> None:
         )
 
 
-async def _hinted(at: At, header: Header, target: str, sources: Sequence[Snapshot]) -> Header:
+async def _hinted(at: At, header: Header, target: str, sources: Sequence[Segment]) -> Header:
     """Note in a target the folders of sources of which no entry is left: collection looks there."""
     named = await at.pages.hints(target, header.entries)
     headers = [(view.path, view.header) for view in sources if view.header is not None]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from rollingfs.commit.drop_files import finish_drops
 from rollingfs.format import transitions
 from rollingfs.format.header import Header
 from rollingfs.policy import READERS_GRACE_S
 from rollingfs.runtime.steps import Progress, Steps
 from rollingfs.runtime.values import value_class
 from rollingfs.segment.at import At
+from rollingfs.segment.commit.drop_files import finish_drops
 from rollingfs.segment.files.rewrite import rewrite_all
 from rollingfs.segment.files.rewrite_plan import ASKED, BY_ITSELF, Rule, joins, may_join
 
@@ -67,7 +67,7 @@ async def consolidate(
     if grace_s < 0:
         raise ValueError(f"grace is {grace_s} s: it must be at least 0")
     loaded = await at.headers.load(path)
-    if segment is None and not loaded.live and await at.lookup.plain(path, loaded) is not None:
+    if segment is None and not loaded.live and await at.lookup.plain(loaded) is not None:
         return Consolidated()
     header = transitions.live(loaded.header, path, segment)
     return await _join(at, path, header, ASKED, grace_s, Steps(header.size, progress))

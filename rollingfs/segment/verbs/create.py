@@ -4,12 +4,6 @@ from __future__ import annotations
 
 from functools import partial
 
-from rollingfs.commit.attempt import Attempt
-from rollingfs.commit.chunk_files import Stored
-from rollingfs.commit.drop_files import try_drops
-from rollingfs.commit.header_cache import Loaded
-from rollingfs.commit.tier_checks import check_there
-from rollingfs.commit.uploads import Uploads
 from rollingfs.format import names, transitions
 from rollingfs.format.drops import with_hints
 from rollingfs.format.header import Header, Phase
@@ -17,10 +11,16 @@ from rollingfs.format.transitions import NO_GUARD, Attrs, Guard
 from rollingfs.policy import ROLLING_FIELDS, RollingPolicy
 from rollingfs.runtime.meters import OVERWRITE
 from rollingfs.segment.at import At
+from rollingfs.segment.commit.attempt import Attempt
+from rollingfs.segment.commit.chunk_files import Stored
+from rollingfs.segment.commit.drop_files import try_drops
+from rollingfs.segment.commit.tier_checks import check_there
+from rollingfs.segment.commit.uploads import Uploads
 from rollingfs.segment.files.adopt import new_header
 from rollingfs.segment.files.intakes import replacement
-from rollingfs.write.append_to_header import as_items, grow
-from rollingfs.write.ingest import Data, Intake, Items
+from rollingfs.segment.segment import Segment
+from rollingfs.segment.write.append_to_header import as_items, grow
+from rollingfs.segment.write.ingest import Data, Intake, Items
 
 
 async def create(at: At, path: str, policy: RollingPolicy | None = None) -> Header:
@@ -35,7 +35,7 @@ async def create(at: At, path: str, policy: RollingPolicy | None = None) -> Head
     """
     names.check_segment_name(path)
 
-    async def step(base: Loaded, attempt: Attempt) -> Header | None:
+    async def step(base: Segment, attempt: Attempt) -> Header | None:
         if base.header is not None and base.header.phase is Phase.MERGING:
             raise transitions.MergeFoundError(path, base.header)  # the target may have its content already
         if base.live or await at.contents.room(path, base) is not None:
@@ -50,7 +50,7 @@ async def create(at: At, path: str, policy: RollingPolicy | None = None) -> Head
 async def replace_content(
     at: At, path: str, attrs: Attrs, guard: Guard, create_only: bool, data: Items, uploads: Uploads | None
 ) -> Header:
-    async def step(base: Loaded, attempt: Attempt) -> Header | None:
+    async def step(base: Segment, attempt: Attempt) -> Header | None:
         plain = None if base.live else await at.contents.room(path, base)
         if create_only and (base.live or plain is not None):
             raise transitions.exists(path)

@@ -8,11 +8,6 @@ from dataclasses import replace
 from functools import partial
 
 from rollingfs.backend.tiers import check_tiers, list_folder
-from rollingfs.commit.attempt import Attempt
-from rollingfs.commit.drop_files import delete_dropped, due_files, finish_drops, mapped_files
-from rollingfs.commit.header_cache import Loaded
-from rollingfs.commit.hidden_plain_file import delete_shadowed, shadow, wait_for_new_date
-from rollingfs.commit.tier_checks import check_there
 from rollingfs.errors import AppendOutcomeUnknown, if_interrupted
 from rollingfs.format import names, transitions
 from rollingfs.format.drops import drop_all, with_hints
@@ -20,8 +15,13 @@ from rollingfs.format.header import Drop, Header
 from rollingfs.format.transitions import NO_GUARD, Guard
 from rollingfs.runtime.values import value_class
 from rollingfs.segment.at import At
+from rollingfs.segment.commit.attempt import Attempt
+from rollingfs.segment.commit.drop_files import delete_dropped, due_files, finish_drops, mapped_files
+from rollingfs.segment.commit.hidden_plain_file import delete_shadowed, wait_for_new_date
+from rollingfs.segment.commit.tier_checks import check_there
 from rollingfs.segment.files.adopt import remove_plain
-from rollingfs.write.whole import flush_folders, remove_grave, take_whole
+from rollingfs.segment.segment import Segment, shadow
+from rollingfs.segment.write.whole import flush_folders, remove_grave, take_whole
 
 logger = logging.getLogger("rollingfs")
 
@@ -54,7 +54,7 @@ async def _noted(call: Call, buried: list[Buried]) -> None:
         buried.append(one)
 
 
-async def bury(at: At, path: str, guard: Guard = NO_GUARD, seen: Loaded | None = None) -> Buried | None:
+async def bury(at: At, path: str, guard: Guard = NO_GUARD, seen: Segment | None = None) -> Buried | None:
     """Delete a plain file, or commit the tombstone of a segment; finish an interrupted delete.
 
     Parameters
@@ -72,7 +72,7 @@ async def bury(at: At, path: str, guard: Guard = NO_GUARD, seen: Loaded | None =
     return await at.with_room(path, partial(_buried, at, path, guard, seen))
 
 
-async def _buried(at: At, path: str, guard: Guard, seen: Loaded | None) -> Buried | None:
+async def _buried(at: At, path: str, guard: Guard, seen: Segment | None) -> Buried | None:
     seen = at.headers.recent(path, BELIEVED_S_MAX) or seen
     if seen is not None and seen.live:
         try:
@@ -94,7 +94,7 @@ async def _buried(at: At, path: str, guard: Guard, seen: Loaded | None) -> Burie
     return await _removed(at, path, guard, loaded) or await _bury(at, path, guard, None)
 
 
-async def _removed(at: At, path: str, guard: Guard, seen: Loaded) -> Buried | None:
+async def _removed(at: At, path: str, guard: Guard, seen: Segment) -> Buried | None:
     """Delete a segment that has only a header, where the store can; None if it cannot."""
     if not seen.live or not at.backend.capability.removes_whole:
         return None
@@ -112,13 +112,13 @@ async def bury_unread(at: At, path: str) -> Buried:
     return await _bury(at, path, NO_GUARD, None, is_unread=True)
 
 
-async def _bury(at: At, path: str, guard: Guard, seen: Loaded | None, *, is_unread: bool = False) -> Buried:
+async def _bury(at: At, path: str, guard: Guard, seen: Segment | None, *, is_unread: bool = False) -> Buried:
     own: list[str] = []
 
-    async def step(base: Loaded, attempt: Attempt) -> Header | None:
+    async def step(base: Segment, attempt: Attempt) -> Header | None:
         found = transitions.check(base.header, guard, path)
         await check_there(at.headers, at.pages, path, found)
-        plain = await at.lookup.plain(path, Loaded(None, None)) if found.adopted else None
+        plain = await at.lookup.plain(Segment(path)) if found.adopted else None
         known = found
         if is_unread:
             known = replace(found, entries=await at.pages.readable(path, found.entries))
@@ -164,7 +164,7 @@ async def clear_buried(at: At, buried: Sequence[Buried]) -> None:
 async def _hides(at: At, one: Buried) -> bool:
     """Whether a tombstone still hides a plain file, where tombstones need not stay."""
     is_asked = at.backend.capability.removes_whole and one.header.adopted is not None
-    return is_asked and await at.lookup.plain(one.path, Loaded(None, None)) is not None
+    return is_asked and await at.lookup.plain(Segment(one.path)) is not None
 
 
 async def bury_all(at: At, calls: Iterable[Call]) -> None:

@@ -14,14 +14,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from rollingfs.backend.contract import finished
-from rollingfs.commit.attempt import Attempt
-from rollingfs.commit.chunk_files import Stored, TierStored, checksum
-from rollingfs.commit.drop_files import finish_drops
-from rollingfs.commit.header_cache import Loaded
-from rollingfs.commit.hidden_plain_file import delete_shadowed
-from rollingfs.commit.index_pages import LOOKS_MAX, successor
-from rollingfs.commit.store import FULL
-from rollingfs.commit.uploads import Uploads
 from rollingfs.errors import (
     ConflictError,
     CorruptChunkError,
@@ -37,20 +29,27 @@ from rollingfs.format import erasing, names, transitions
 from rollingfs.format.drops import hinted, pages_to_truncate, with_hints
 from rollingfs.format.header import DROPS_MAX, Chunk, Header, Page, Phase
 from rollingfs.format.transitions import NO_GUARD, Guard
-from rollingfs.read.piece_checks import PieceChecks
-from rollingfs.read.snapshot import Snapshot
 from rollingfs.runtime.clock import Moment
 from rollingfs.runtime.steps import Steps
 from rollingfs.segment.at import At
+from rollingfs.segment.commit.attempt import Attempt
+from rollingfs.segment.commit.chunk_files import Stored, TierStored, checksum
+from rollingfs.segment.commit.drop_files import finish_drops
+from rollingfs.segment.commit.hidden_plain_file import delete_shadowed
+from rollingfs.segment.commit.index_pages import LOOKS_MAX, successor
+from rollingfs.segment.commit.store import FULL
+from rollingfs.segment.commit.uploads import Uploads
 from rollingfs.segment.files.adopt import adopt
 from rollingfs.segment.files.copy_bytes import pass_through
 from rollingfs.segment.files.erase_leftovers import kept_versions, leftovers
 from rollingfs.segment.files.erased import Erased, Remains
 from rollingfs.segment.files.replace_chunks import is_there
 from rollingfs.segment.files.tier_lines import young_line
+from rollingfs.segment.read.piece_checks import PieceChecks
+from rollingfs.segment.segment import Segment
 from rollingfs.segment.verbs.collect import collect, settle
 from rollingfs.segment.verbs.truncate import cut_head
-from rollingfs.write.append_to_header import behead
+from rollingfs.segment.write.append_to_header import behead
 
 logger = logging.getLogger("rollingfs")
 
@@ -153,7 +152,7 @@ async def _commit(at: At, run: _Run) -> tuple[Header, Header]:
 
 
 async def _commit_once(at: At, run: _Run) -> tuple[Header, Header]:
-    async def step(base: Loaded, attempt: Attempt) -> Header | None:
+    async def step(base: Segment, attempt: Attempt) -> Header | None:
         found = transitions.check(base.header, run.guard, run.path)
         cut = await behead(at, run.path, found, run.offset, is_erase=True)
         new = {part: await _new(at, run, part, attempt) for part in await _needed(at, run, cut)}
@@ -252,7 +251,7 @@ async def _target(at: At, run: _Run, header: Header, part: Chunk) -> Stored:
 
 async def _copy(at: At, run: _Run, header: Header, part: Chunk, target: str) -> int:
     """Read and write the bytes, with the whole old file verified; returns the checksum."""
-    view, checks = Snapshot(run.path, header, None), PieceChecks()
+    view, checks = Segment(run.path, header), PieceChecks()
     async with finished(await at.backend.open_write(target)) as upload:
         crc = await pass_through(at, view, part.start, part.end, upload, checks, Steps(part.length, None))
         await at.fetcher.complete(view, checks)
@@ -324,7 +323,7 @@ async def _collect_once(at: At, segment: str, seen: dict[str, int]) -> None:
 async def _note(at: At, path: str, folders: Set[str]) -> None:
     """Hint at folders where something is left, so that a later erase looks there again."""
 
-    async def step(base: Loaded, attempt: Attempt) -> Header | None:
+    async def step(base: Segment, attempt: Attempt) -> Header | None:
         found = base.header
         if found is None or found.deleted or found.phase is Phase.MERGING:
             return None

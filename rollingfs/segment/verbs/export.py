@@ -15,20 +15,19 @@ from functools import partial
 from rollingfs.backend.contract import Backend, Over, Part, Upload, finished
 from rollingfs.backend.metered import is_same
 from rollingfs.backend.tier_marks import check_marks
-from rollingfs.commit.hidden_plain_file import names_file
-from rollingfs.commit.index_pages import LOOKS_MAX
 from rollingfs.errors import ConflictError, SegmentTruncatedError, worded
 from rollingfs.format import names, placement
 from rollingfs.format.codec import parse_header
 from rollingfs.format.header import Chunk, Header
-from rollingfs.read.piece_checks import PieceChecks
-from rollingfs.read.read_job import missing_chunk
-from rollingfs.read.snapshot import Snapshot
 from rollingfs.runtime.steps import Progress, Steps
 from rollingfs.runtime.values import value_class
 from rollingfs.segment.at import At
+from rollingfs.segment.commit.index_pages import LOOKS_MAX
 from rollingfs.segment.files.copy_bytes import pass_through
 from rollingfs.segment.files.copy_plan import Piece, in_files, plan_pieces
+from rollingfs.segment.read.piece_checks import PieceChecks
+from rollingfs.segment.read.read_job import missing_chunk
+from rollingfs.segment.segment import Segment, names_file
 
 logger = logging.getLogger("rollingfs")
 
@@ -54,7 +53,7 @@ class Exported:
 
 
 async def export(
-    at: At, view: Snapshot, target: Backend, name: str, *, overwrite: bool = False, progress: Progress | None = None
+    at: At, view: Segment, target: Backend, name: str, *, overwrite: bool = False, progress: Progress | None = None
 ) -> Exported:
     """Write the bytes that a snapshot retains as a file.
 
@@ -100,7 +99,7 @@ async def export(
     raise ConflictError(f"{view.path}: its chunks were replaced {LOOKS_MAX} times; nothing was written, try again")
 
 
-async def is_exported(at: At, view: Snapshot, target: Backend, name: str) -> bool:
+async def is_exported(at: At, view: Segment, target: Backend, name: str) -> bool:
     """Return whether a file is as long as the snapshot, and not older than its last change.
 
     Raises
@@ -119,7 +118,7 @@ async def is_exported(at: At, view: Snapshot, target: Backend, name: str) -> boo
     return info.size == view.size and info.modified >= changed_s
 
 
-async def _check_target(at: At, view: Snapshot, target: Backend, name: str, overwrite: bool) -> None:
+async def _check_target(at: At, view: Segment, target: Backend, name: str, overwrite: bool) -> None:
     """Refuse a target before anything is touched."""
     names.check_segment_name(name)
     if names.is_hidden_segment(name):
@@ -161,7 +160,7 @@ async def _check_shown(target: Backend, name: str) -> None:
     raise FileExistsError(errno.EEXIST, why, name)
 
 
-async def _look_again(at: At, view: Snapshot, seen: Snapshot, error: FileNotFoundError) -> Snapshot:
+async def _look_again(at: At, view: Segment, seen: Segment, error: FileNotFoundError) -> Segment:
     """Return the present places of the snapshot's bytes, after a file was missing."""
     now = await still_there(at, view, view.start)
     if now.header is not None and now.token != seen.token:
@@ -173,7 +172,7 @@ async def _look_again(at: At, view: Snapshot, seen: Snapshot, error: FileNotFoun
     raise error
 
 
-async def _write(at: At, view: Snapshot, whole: Piece, target: Backend, name: str, upload: Upload, steps: Steps) -> int:
+async def _write(at: At, view: Segment, whole: Piece, target: Backend, name: str, upload: Upload, steps: Steps) -> int:
     """Write a range of a snapshot as a file, once; return the number of bytes that the store copied."""
     made: list[str] = []
     checks = PieceChecks()
@@ -198,7 +197,7 @@ async def _write(at: At, view: Snapshot, whole: Piece, target: Backend, name: st
     return joined
 
 
-async def _plan(at: At, view: Snapshot, whole: Piece, target: Backend) -> list[list[Piece]]:
+async def _plan(at: At, view: Segment, whole: Piece, target: Backend) -> list[list[Piece]]:
     part_min = target.capability.join_part_bytes_min
     pieces = [whole] if whole.size else []
     if is_same(target, at.backend) and target.capability.can_join and whole.size > part_min:
@@ -208,7 +207,7 @@ async def _plan(at: At, view: Snapshot, whole: Piece, target: Backend) -> list[l
     return in_files(pieces) if part_min else [pieces]
 
 
-async def _chunks(at: At, view: Snapshot, whole: Piece) -> list[Chunk]:
+async def _chunks(at: At, view: Segment, whole: Piece) -> list[Chunk]:
     """Return the parts of chunk files that hold a range; or all of a plain file."""
     if view.header is None:
         return [Chunk(0, view.length, "", None, 0)]
@@ -223,7 +222,7 @@ async def _chunks(at: At, view: Snapshot, whole: Piece) -> list[Chunk]:
 
 
 async def _fill(
-    at: At, view: Snapshot, upload: Upload, pieces: Sequence[Piece], checks: PieceChecks, steps: Steps
+    at: At, view: Segment, upload: Upload, pieces: Sequence[Piece], checks: PieceChecks, steps: Steps
 ) -> None:
     for piece in pieces:
         if piece.chunk is None:
@@ -259,7 +258,7 @@ async def clean(target: Backend, name: str) -> None:
             await target.remove_folder(folder)
 
 
-async def still_there(at: At, view: Snapshot, start: int) -> Snapshot:
+async def still_there(at: At, view: Segment, start: int) -> Segment:
     """Return the present snapshot, if it is of the same segment and retains the bytes from `start` on.
 
     Raises

@@ -12,8 +12,6 @@ from collections.abc import Callable
 from functools import partial
 
 from rollingfs.backend.tiers import check_aliases, check_tier
-from rollingfs.commit.drop_files import finish_drops
-from rollingfs.commit.index_pages import LOOKS_MAX
 from rollingfs.errors import ConflictError, CorruptChunkError, worded
 from rollingfs.format import names
 from rollingfs.format.header import Chunk, Header
@@ -21,6 +19,8 @@ from rollingfs.policy import DELETION_LAG_S
 from rollingfs.runtime.steps import Progress, Steps
 from rollingfs.runtime.values import value_class
 from rollingfs.segment.at import At
+from rollingfs.segment.commit.drop_files import finish_drops
+from rollingfs.segment.commit.index_pages import LOOKS_MAX
 from rollingfs.segment.files.replace_chunks import live
 from rollingfs.segment.files.rewrite import rewrite_all
 from rollingfs.segment.files.rewrite_plan import Asked, Chosen, is_hot, moves

@@ -17,11 +17,6 @@ from functools import partial
 from rollingfs.backend.contract import FileInfo
 from rollingfs.backend.tier_marks import find_mark
 from rollingfs.backend.tiers import check_tiers, list_folder
-from rollingfs.commit.attempt import Attempt
-from rollingfs.commit.chunk_files import Stored, read_checksum
-from rollingfs.commit.header_cache import Loaded
-from rollingfs.commit.index_pages import LOOKS_MAX
-from rollingfs.commit.uploads import Uploads
 from rollingfs.errors import ConflictError, CorruptChunkError, CorruptHeaderError, worded
 from rollingfs.format import names, transitions
 from rollingfs.format.header import Header
@@ -32,6 +27,10 @@ from rollingfs.runtime.clock import Moment
 from rollingfs.runtime.steps import Progress, Steps
 from rollingfs.runtime.values import value_class
 from rollingfs.segment.at import At
+from rollingfs.segment.commit.attempt import Attempt
+from rollingfs.segment.commit.chunk_files import Stored, read_checksum
+from rollingfs.segment.commit.index_pages import LOOKS_MAX
+from rollingfs.segment.commit.uploads import Uploads
 from rollingfs.segment.files.adopt import new_header
 from rollingfs.segment.files.copy_bytes import copy_range
 from rollingfs.segment.files.rebuild_evidence import (
@@ -52,6 +51,7 @@ from rollingfs.segment.files.rebuild_plan import (
 )
 from rollingfs.segment.files.survey import referrer_of
 from rollingfs.segment.files.tier_lines import check_unused
+from rollingfs.segment.segment import Segment
 
 logger = logging.getLogger("rollingfs")
 
@@ -313,7 +313,7 @@ async def _make(at: At, to: str, found: Plan) -> None:
 
 
 async def _commit(at: At, to: str, found: Plan, stored: Sequence[Stored], uploads: Uploads) -> None:
-    async def step(base: Loaded, attempt: Attempt) -> Header | None:
+    async def step(base: Segment, attempt: Attempt) -> Header | None:
         if base.live or await at.contents.room(to, base) is not None:
             raise transitions.exists(to)
         header = new_header(at, base.header, await at.inherited.policy(to))

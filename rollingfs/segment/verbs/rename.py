@@ -6,19 +6,18 @@ from dataclasses import replace
 from functools import partial
 
 from rollingfs.backend.tier_marks import moved_lines
-from rollingfs.commit.attempt import Attempt
-from rollingfs.commit.drop_files import try_drops
-from rollingfs.commit.header_cache import Loaded
-from rollingfs.commit.hidden_plain_file import shadow
-from rollingfs.commit.tier_checks import check_there
 from rollingfs.format import merging, names, placement, transitions
 from rollingfs.format.drops import with_hints
 from rollingfs.format.header import Header, Phase
 from rollingfs.format.plain_file import Adopted
 from rollingfs.format.transitions import NO_GUARD
 from rollingfs.segment.at import At
+from rollingfs.segment.commit.attempt import Attempt
+from rollingfs.segment.commit.drop_files import try_drops
+from rollingfs.segment.commit.tier_checks import check_there
 from rollingfs.segment.files.moves import Marked, frozen_headers, move
-from rollingfs.write.whole import take_all
+from rollingfs.segment.segment import Segment, shadow
+from rollingfs.segment.write.whole import take_all
 
 
 async def rename(at: At, path: str, target: str, *, overwrite: bool = True) -> None:
@@ -53,7 +52,7 @@ async def rename(at: At, path: str, target: str, *, overwrite: bool = True) -> N
     await try_drops(at.commits, target, header)
 
 
-async def _check_taken(at: At, target: str, base: Loaded, *, overwrite: bool) -> None:
+async def _check_taken(at: At, target: str, base: Segment, *, overwrite: bool) -> None:
     if not overwrite and base.live and not (base.header and base.header.phase is Phase.MERGING):
         raise transitions.exists(target)
     if base.live:  # a segment that is on its way elsewhere must get there first
@@ -61,7 +60,7 @@ async def _check_taken(at: At, target: str, base: Loaded, *, overwrite: bool) ->
         await check_there(at.headers, at.pages, target, there)
 
 
-async def _plain(at: At, target: str, base: Loaded, *, overwrite: bool) -> Adopted | None:
+async def _plain(at: At, target: str, base: Segment, *, overwrite: bool) -> Adopted | None:
     """The plain file that a rename's target will hide."""
     plain = None if base.live else await at.contents.room(target, base)
     if plain is not None and not overwrite:
@@ -69,7 +68,7 @@ async def _plain(at: At, target: str, base: Loaded, *, overwrite: bool) -> Adopt
     return shadow(plain)
 
 
-async def _renamed(at: At, base: Loaded, attempt: Attempt, marked: Marked, *, overwrite: bool) -> Header:
+async def _renamed(at: At, base: Segment, attempt: Attempt, marked: Marked, *, overwrite: bool) -> Header:
     (source,), now_ms = marked.sources, at.now_ms()
     path, target = source.path, source.target
     await _check_taken(at, target, base, overwrite=overwrite)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from rollingfs.commit.attempt import Attempt
-from rollingfs.commit.header_cache import Loaded
 from rollingfs.format import transitions
 from rollingfs.format.header import Header, Phase
 from rollingfs.segment.at import At
-from rollingfs.write.append_to_header import grow
+from rollingfs.segment.commit.attempt import Attempt
+from rollingfs.segment.segment import Segment
+from rollingfs.segment.write.append_to_header import grow
 
 
 async def roll(at: At, path: str, segment: str | None = None) -> int:
@@ -33,7 +33,7 @@ async def roll(at: At, path: str, segment: str | None = None) -> int:
         The commit was not confirmed. The bytes are in the segment with either outcome.
     """
 
-    async def step(base: Loaded, attempt: Attempt) -> Header | None:
+    async def step(base: Segment, attempt: Attempt) -> Header | None:
         found = transitions.check_incarnation(transitions.live(base.header, path), segment, path)
         if found.phase is Phase.MERGING:
             raise transitions.MergeFoundError(path, found)

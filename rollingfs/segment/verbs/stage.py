@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import uuid
 
-from rollingfs.commit.chunk_files import Staged, Stored
 from rollingfs.format import names
 from rollingfs.segment.at import At
+from rollingfs.segment.commit.chunk_files import Staged, Stored
 from rollingfs.segment.files.intakes import new_intake
-from rollingfs.write.ingest import Data
+from rollingfs.segment.write.ingest import Data
 
 
 async def stage(at: At, path: str, data: Data) -> Staged:

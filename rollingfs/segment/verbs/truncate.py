@@ -12,11 +12,6 @@ from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
-from rollingfs.commit.attempt import Attempt
-from rollingfs.commit.drop_files import finish_drops, try_drops
-from rollingfs.commit.header_cache import Loaded
-from rollingfs.commit.operation import Committed
-from rollingfs.commit.uploads import Uploads
 from rollingfs.errors import BadOffsetError, WholeFileError, if_interrupted, worded
 from rollingfs.format import transitions
 from rollingfs.format.header import Header
@@ -24,18 +19,22 @@ from rollingfs.format.parquet_chunks import gaps, groups_before
 from rollingfs.format.parquet_footer import MAGIC, JoinedFile, ended, join, last_groups, understood
 from rollingfs.format.thrift import MalformedFooterError
 from rollingfs.format.transitions import GONE, NO_GUARD, Guard
-from rollingfs.read.ends import ends_of, format_of
-from rollingfs.read.revalidate import OUTDATED
-from rollingfs.read.snapshot import Snapshot
 from rollingfs.runtime.concurrency import backoff_s
 from rollingfs.runtime.meters import OVERWRITE
 from rollingfs.runtime.values import value_class
 from rollingfs.segment.at import At
+from rollingfs.segment.commit.attempt import Attempt
+from rollingfs.segment.commit.drop_files import finish_drops, try_drops
+from rollingfs.segment.commit.operation import Committed
+from rollingfs.segment.commit.uploads import Uploads
 from rollingfs.segment.files.adopt import commit_live
 from rollingfs.segment.files.intakes import addition
-from rollingfs.write.append_to_header import as_items, behead, grow
-from rollingfs.write.ingest import PIECE_BYTES, Data, Intake, Items
-from rollingfs.write.parquet_footers import footer_of, is_last_of_several
+from rollingfs.segment.read.ends import ends_of, format_of
+from rollingfs.segment.read.revalidate import OUTDATED
+from rollingfs.segment.segment import Segment
+from rollingfs.segment.write.append_to_header import as_items, behead, grow
+from rollingfs.segment.write.ingest import PIECE_BYTES, Data, Intake, Items
+from rollingfs.segment.write.parquet_footers import footer_of, is_last_of_several
 
 T = TypeVar("T")
 
@@ -104,7 +103,7 @@ async def cut_groups(at: At, path: str, offset: int) -> int:
     raise AssertionError("the last look returns or raises")
 
 
-async def plan_cut(at: At, view: Snapshot, offset: int) -> Cut:
+async def plan_cut(at: At, view: Segment, offset: int) -> Cut:
     """How the bytes before an offset go, as a policy asks for it.
 
     Raises
@@ -126,7 +125,7 @@ async def plan_cut(at: At, view: Snapshot, offset: int) -> Cut:
     return Cut(offset)
 
 
-async def cut_parquet(at: At, view: Snapshot, offset: int) -> Cut:
+async def cut_parquet(at: At, view: Segment, offset: int) -> Cut:
     """How the row groups go that lie wholly before a segment offset.
 
     Raises
@@ -161,7 +160,7 @@ async def cut_parquet(at: At, view: Snapshot, offset: int) -> Cut:
     return Cut(view.length - len(MAGIC), ended(footer), (start + len(MAGIC), view.start + body - behind))
 
 
-async def commit_cut(at: At, view: Snapshot, cut: Cut, guard: Guard) -> Header:
+async def commit_cut(at: At, view: Segment, cut: Cut, guard: Guard) -> Header:
     """Commit the cut of a Parquet file, on condition that it has the very bytes that were seen.
 
     Raises
@@ -185,7 +184,7 @@ async def commit_cut(at: At, view: Snapshot, cut: Cut, guard: Guard) -> Header:
     return await renew(at, view.path, intake, guard, cut.at)
 
 
-def _bound(guard: Guard, view: Snapshot) -> Guard:
+def _bound(guard: Guard, view: Segment) -> Guard:
     """A guard that means the incarnation which was seen, where it means none."""
     seen = next(iter(view.incarnations), None)
     return guard if guard.segment is not None or seen is None else replace(guard, segment=seen)
@@ -213,7 +212,7 @@ async def cut_head(at: At, path: str, offset: int, guard: Guard = NO_GUARD) -> C
         The offset is negative or beyond the end.
     """
 
-    async def step(base: Loaded, attempt: Attempt) -> Header | None:
+    async def step(base: Segment, attempt: Attempt) -> Header | None:
         found = transitions.check(base.header, guard, path)
         changed = await behead(at, path, found, offset)
         return None if changed is found else changed
@@ -234,7 +233,7 @@ async def renew(at: At, path: str, data: Data | Intake, guard: Guard, start: int
     """
 
     async def commit(items: Items, uploads: Uploads) -> Header:
-        async def step(base: Loaded, attempt: Attempt) -> Header | None:
+        async def step(base: Segment, attempt: Attempt) -> Header | None:
             found = transitions.check(base.header, guard, path)
             transitions.check_open(found, path)
             beheaded = await behead(at, path, found, found.length if start is None else start)

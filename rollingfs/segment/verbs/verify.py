@@ -7,15 +7,15 @@ from functools import partial
 
 from rollingfs.backend.tier_marks import check_marks
 from rollingfs.backend.tiers import check_tiers
-from rollingfs.commit.index_pages import LOOKS_MAX
 from rollingfs.errors import CorruptHeaderError
 from rollingfs.format import names
 from rollingfs.format.crc import crc32c
 from rollingfs.format.header import Chunk, Entry, Header
-from rollingfs.read.snapshot import Snapshot
 from rollingfs.runtime.steps import Progress, Steps
 from rollingfs.runtime.values import value_class
 from rollingfs.segment.at import At
+from rollingfs.segment.commit.index_pages import LOOKS_MAX
+from rollingfs.segment.segment import Segment
 
 READ_BYTES_MAX = 4 * 1024 * 1024
 
@@ -85,7 +85,7 @@ async def verify(at: At, path: str, *, progress: Progress | None = None) -> list
     return rows
 
 
-async def _look(at: At, view: Snapshot, known: dict[str, Verified], steps: Steps) -> list[Verified]:
+async def _look(at: At, view: Segment, known: dict[str, Verified], steps: Steps) -> list[Verified]:
     header = view.header
     if header is None:
         return [Verified(0, view.size, view.path, view.size, view.size, None, OK)] if view.size else []
@@ -134,7 +134,7 @@ async def _read(at: At, file: str, chunk: Chunk, steps: Steps) -> tuple[int | No
     return size, OK if chunk.crc32c is None or crc == chunk.crc32c else CORRUPT
 
 
-def _version(view: Snapshot) -> tuple[str | None, int]:
+def _version(view: Segment) -> tuple[str | None, int]:
     return (view.header.segment, view.header.version) if view.header else (view.token, 0)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from rollingfs.fs.core import core
 from rollingfs.fs.filesystem import RollingFileSystem
-from rollingfs.read.snapshot import Snapshot
+from rollingfs.segment.segment import Segment
 from rollingfs.spark.source import places, segments
 from rollingfs.spark.source.formats import compression
 from rollingfs.spark.source.options import Options
@@ -45,7 +45,7 @@ class Boundaries:
         named = {path: None for position in positions if position for path in position.points}
         return places.complete(self.fs, self.options, found, filter(self._is_meant, named))
 
-    def extents(self, views: Mapping[str, Snapshot]) -> list[Extent]:
+    def extents(self, views: Mapping[str, Segment]) -> list[Extent]:
         """Return the bytes between the two positions of a batch read.
 
         Raises
@@ -63,7 +63,7 @@ class Boundaries:
         found = segments.each(self.fs, lambda view: self._extent(view, starting, ending), views.values())
         return [extent for extent in found if extent is not None]
 
-    def _extent(self, view: Snapshot, starting: Position, ending: Position) -> Extent | None:
+    def _extent(self, view: Segment, starting: Position, ending: Position) -> Extent | None:
         end = None if self._is_empty(view.path) else self._end(view, ending)
         if end is None:
             return None
@@ -79,7 +79,7 @@ class Boundaries:
         first, last = starting.points.get(path), ending.points.get(path) if ending is not None else None
         return first is not None and first == last
 
-    def check(self, position: Position, option: str, views: Mapping[str, Snapshot]) -> None:
+    def check(self, position: Position, option: str, views: Mapping[str, Segment]) -> None:
         """Refuse a cut of other segments, and log its segments that are gone.
 
         Raises
@@ -98,7 +98,7 @@ class Boundaries:
                 what = f"the segment is gone; option {option} names offset {position.points[path].offset} in it"
                 self.options.lose(f"{path}: {what}")
 
-    def start(self, view: Snapshot, position: Position, option: str) -> int:
+    def start(self, view: Segment, position: Position, option: str) -> int:
         """Return the offset at which a read from a position begins in a segment."""
         if position.name:
             return view.start if position.name == EARLIEST else self._behind(view, view.length)
@@ -108,14 +108,14 @@ class Boundaries:
             self.options.lose(f"{view.path}: {what} were truncated away")
         return view.start if offset is None else self._behind(view, offset)
 
-    def _end(self, view: Snapshot, position: Position) -> int | None:
+    def _end(self, view: Segment, position: Position) -> int | None:
         """Return the offset at which a read up to a position ends in a segment; None if the segment came later."""
         if position.name:
             return view.length
         offset = self._offset(view, position, "endingOffsets")
         return None if offset is None else self._behind(view, offset)
 
-    def _offset(self, view: Snapshot, position: Position, option: str) -> int | None:
+    def _offset(self, view: Segment, position: Position, option: str) -> int | None:
         """Return the offset of a time or a cut in a segment, perhaps within a record.
 
         It is None if the segment came later.
@@ -140,7 +140,7 @@ class Boundaries:
             raise ValueError(f"{named} {view.path}, but {view.extent}")
         return max(point.offset, view.start)
 
-    def _behind(self, view: Snapshot, offset: int) -> int:
+    def _behind(self, view: Segment, offset: int) -> int:
         """Return the end of the last whole record that ends at or before an offset; else the start of the segment."""
         if offset == view.start:
             return offset
@@ -151,6 +151,6 @@ class Boundaries:
         read = SegmentReader(self.fs, view).read
         return self.options.form.end_behind(read, extent_of(view, view.start, offset), offset, is_last=False)
 
-    def _is_same(self, view: Snapshot, point: Point) -> bool:
+    def _is_same(self, view: Segment, point: Point) -> bool:
         known = point.incarnation
         return known is None or known in view.incarnations or segments.is_same(view, known)

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from rollingfs.errors import CorruptHeaderError
-from rollingfs.read.snapshot import Snapshot
+from rollingfs.segment.segment import Segment
 from rollingfs.spark.source import folder_columns, metadata, places, rows
 from rollingfs.spark.source.formats.contract import CORRUPT
 from rollingfs.spark.source.options import Options
@@ -62,7 +62,7 @@ def with_folder_columns(schema: Any, columns: dict[str, pa.DataType]) -> Any:
     return type(schema)(fields + [one for name, one in added.items() if name not in there])
 
 
-def _inferred(options: Options, found: Sequence[Snapshot]) -> Any:
+def _inferred(options: Options, found: Sequence[Segment]) -> Any:
     """Return the columns of the format, or of the first segment with columns."""
     form = options.form
     if form.columns is not None:

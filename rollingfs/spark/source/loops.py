@@ -15,7 +15,7 @@ from contextlib import suppress
 
 from rollingfs.fs.core import core
 from rollingfs.fs.filesystem import RollingFileSystem
-from rollingfs.read.snapshot import Snapshot
+from rollingfs.segment.segment import Segment
 from rollingfs.spark.source import places
 from rollingfs.spark.source.options import Options
 
@@ -66,7 +66,7 @@ def check_target(options: Options, query: str, paths: Iterable[str]) -> None:
                 raise LoopError(_loop(found, "nothing of this batch was written"))
 
 
-def check_source(view: Snapshot, query: str | None) -> None:
+def check_source(view: Segment, query: str | None) -> None:
     """Refuse to read what the query itself has written.
 
     Raises

@@ -9,9 +9,9 @@ from typing import Any
 import pyarrow as pa
 
 from rollingfs.format.header import Chunk
-from rollingfs.read.snapshot import Snapshot
 from rollingfs.runtime.values import value_class
 from rollingfs.segment.at import At
+from rollingfs.segment.segment import Segment
 from rollingfs.spark.source import rows
 
 OFFSET, SEGMENT, COMMIT_TIME = "_offset", "_segment", "_commit_time"
@@ -46,7 +46,7 @@ def added_to(schema: Any) -> Any:
     return type(schema)([*schema, *rows.spark_schema(pa.schema(_TYPES))])
 
 
-async def commit_times(client: At, view: Snapshot, start: int, end: int) -> CommitTimes:
+async def commit_times(client: At, view: Segment, start: int, end: int) -> CommitTimes:
     """Return the commit times of the bytes ``[start, end)``, as far as the segment's map has them."""
     header = view.header
     if header is None:

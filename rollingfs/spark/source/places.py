@@ -21,9 +21,9 @@ from rollingfs.format.transitions import missing
 from rollingfs.fs.core import core
 from rollingfs.fs.filesystem import RollingFileSystem
 from rollingfs.fs.target import options_of_url
-from rollingfs.read.snapshot import Snapshot
 from rollingfs.runtime.system import HAS_OWNERS
 from rollingfs.runtime.values import value_class
+from rollingfs.segment.segment import Segment
 from rollingfs.spark.source import patterns, segments
 from rollingfs.spark.source.options import Options, parse_url
 from rollingfs.spark.source.patterns import Part
@@ -36,7 +36,7 @@ LOCAL_PREFIX = "blockmgr-"
 SHOWN_MAX = 5
 """Maximum number of damaged segments that a message names."""
 
-Looks = dict[str, Snapshot | CorruptHeaderError]
+Looks = dict[str, Segment | CorruptHeaderError]
 """By path: the segment, or why its header cannot be read."""
 Scans = Mapping[str, Scan]
 """Folders as they were listed, by path, from the top."""
@@ -91,7 +91,7 @@ def worker_folder() -> str | None:
 class FoundSegments:
     """Segments at some places now."""
 
-    views: Mapping[str, Snapshot]
+    views: Mapping[str, Segment]
     """By path, sorted."""
     corrupt: Mapping[str, CorruptHeaderError]
     """Segments whose header cannot be read."""
@@ -169,7 +169,7 @@ def complete(fs: RollingFileSystem, options: Options, found: FoundSegments, know
 def _allowed(looks: Looks, folders: frozenset[str], options: Options) -> FoundSegments:
     """Return readable segments, and unreadable segments if they are skipped."""
     ordered = sorted(looks.items())
-    views = {path: look for path, look in ordered if isinstance(look, Snapshot)}
+    views = {path: look for path, look in ordered if isinstance(look, Segment)}
     corrupt = {path: look for path, look in ordered if isinstance(look, CorruptHeaderError)}
     found = FoundSegments(views, corrupt, folders)
     if found.corrupt and not options.skips_corrupt:

@@ -13,15 +13,15 @@ from rollingfs.format.header import Chunk
 from rollingfs.fs.core import core
 from rollingfs.fs.filesystem import RollingFileSystem
 from rollingfs.fs.read_file import ReadFile
-from rollingfs.read.piece_checks import RUNS_MAX, PieceChecks
-from rollingfs.read.snapshot import Snapshot
+from rollingfs.segment.read.piece_checks import RUNS_MAX, PieceChecks
+from rollingfs.segment.segment import Segment
 from rollingfs.spark.source.partitions import Extent
 from rollingfs.spark.source.plain_files import PLAIN, PlainFile
 
 T = TypeVar("T")
 U = TypeVar("U")
 
-Look = Snapshot | CorruptHeaderError | None
+Look = Segment | CorruptHeaderError | None
 """State of a path: a segment, the error of its header, or None."""
 THREADS_MAX = 16
 """Maximum number of segments that are looked into at the same time."""
@@ -49,7 +49,7 @@ def look(fs: RollingFileSystem, paths: Sequence[str]) -> list[Look]:
     )
 
 
-def view_now(fs: RollingFileSystem, path: str) -> Snapshot | None:
+def view_now(fs: RollingFileSystem, path: str) -> Segment | None:
     """Return the segment at a path now, or None.
 
     Raises
@@ -63,7 +63,7 @@ def view_now(fs: RollingFileSystem, path: str) -> Snapshot | None:
     return found
 
 
-def identity(view: Snapshot) -> str:
+def identity(view: Segment) -> str:
     """Return the identity of a segment: another segment that gets its name later has another."""
     if view.header is not None:
         return view.header.lineage  # a rename keeps it, as it keeps the offsets
@@ -71,7 +71,7 @@ def identity(view: Snapshot) -> str:
     return str(PlainFile.of(view.plain))
 
 
-def is_same(view: Snapshot, known: str) -> bool:
+def is_same(view: Segment, known: str) -> bool:
     """Return whether offsets of a known identity are valid in this segment.
 
     They stay valid when a plain file of a disk grows, and when a plain file is adopted: the header keeps its date.
@@ -84,7 +84,7 @@ def is_same(view: Snapshot, known: str) -> bool:
     return origin_ms is not None and PlainFile.parse(known).modified_s == origin_ms // 1000
 
 
-def is_unchanged(view: Snapshot, known: str) -> bool:
+def is_unchanged(view: Segment, known: str) -> bool:
     """Return whether the bytes before the known end cannot have changed.
 
     A plain file may be overwritten in place.
@@ -94,7 +94,7 @@ def is_unchanged(view: Snapshot, known: str) -> bool:
     return view.plain is not None and PlainFile.parse(known).is_unchanged(PlainFile.of(view.plain))
 
 
-def is_kept(view: Snapshot, known: str) -> bool:
+def is_kept(view: Segment, known: str) -> bool:
     """Return whether a plain file is a known file that has at most grown.
 
     Its name may differ on a disk.
@@ -117,7 +117,7 @@ def became(fs: RollingFileSystem, path: str, known: str) -> str | None:
     return header.lineage if is_it else None
 
 
-def committed_ms(view: Snapshot, offset: int) -> float:
+def committed_ms(view: Segment, offset: int) -> float:
     """Return the commit time of a byte by the header, in milliseconds.
 
     It counts from 1970.
@@ -131,7 +131,7 @@ def committed_ms(view: Snapshot, offset: int) -> float:
     return entry.at_ms if isinstance(entry, Chunk) else header.created_ms
 
 
-def extent_of(view: Snapshot, start: int | None = None, end: int | None = None) -> Extent:
+def extent_of(view: Segment, start: int | None = None, end: int | None = None) -> Extent:
     """Return the bytes ``[start, end)`` of a segment; by default all that it retains."""
     start, end = (view.start if start is None else start), (view.length if end is None else end)
     return Extent(view.path, identity(view), start, end)
@@ -153,7 +153,7 @@ class StartMovedError(SegmentTruncatedError):
 class SegmentReader:
     """Reads a snapshot of a segment, by segment offsets."""
 
-    def __init__(self, fs: RollingFileSystem, view: Snapshot) -> None:
+    def __init__(self, fs: RollingFileSystem, view: Segment) -> None:
         self.fs = fs
         self.view = view
         self._checks = PieceChecks(RUNS_MAX)

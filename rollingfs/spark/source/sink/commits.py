@@ -17,8 +17,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 from rollingfs.errors import AppendOutcomeUnknown, AttributeMismatchError, RollingError, SegmentSealedError
 from rollingfs.format.transitions import check_attrs
-from rollingfs.read.snapshot import Snapshot
 from rollingfs.runtime.values import value_class
+from rollingfs.segment.segment import Segment
 from rollingfs.spark.source import segments
 from rollingfs.spark.source.formats import PARQUET
 from rollingfs.spark.source.loops import ATTRIBUTE_PREFIX
@@ -99,7 +99,7 @@ def commit(parts: Sequence[SegmentCommit], marker: Marker | None, *, checks_all:
     OSError
         No segment has it, or the outcome is unknown.
     """
-    looks: Sequence[Snapshot | None] = [None] * len(parts)
+    looks: Sequence[Segment | None] = [None] * len(parts)
     if marker is not None or checks_all:
         looks = look_at(parts)
         waiting = [nth for nth, look in enumerate(looks) if marker is None or not marker.is_in(attrs_of(look))]
@@ -112,18 +112,18 @@ def commit(parts: Sequence[SegmentCommit], marker: Marker | None, *, checks_all:
 
 
 def _at_once(
-    call: Callable[[SegmentCommit, Snapshot | None], None],
+    call: Callable[[SegmentCommit, Segment | None], None],
     parts: Sequence[SegmentCommit],
-    looks: Sequence[Snapshot | None],
+    looks: Sequence[Segment | None],
 ) -> None:
     """Call for each part, several at a time; raise the first error."""
     with ThreadPoolExecutor(COMMITS_MAX, "rollingfs-spark") as pool:
         list(pool.map(call, parts, looks))
 
 
-def look_at(parts: Sequence[SegmentCommit]) -> list[Snapshot | None]:
+def look_at(parts: Sequence[SegmentCommit]) -> list[Segment | None]:
     """Return the segments as they are now; the requests go out together."""
-    found: list[Snapshot | None] = []
+    found: list[Segment | None] = []
     for look in segments.look(parts[0].fs, [part.path for part in parts]) if parts else ():
         if isinstance(look, OSError):
             raise look
@@ -131,7 +131,7 @@ def look_at(parts: Sequence[SegmentCommit]) -> list[Snapshot | None]:
     return found
 
 
-def _check(part: SegmentCommit, look: Snapshot | None, marker: Marker | None, *, checks_all: bool) -> None:
+def _check(part: SegmentCommit, look: Segment | None, marker: Marker | None, *, checks_all: bool) -> None:
     if checks_all:
         part.check(look)
         if part.options.format == PARQUET:
@@ -140,11 +140,11 @@ def _check(part: SegmentCommit, look: Snapshot | None, marker: Marker | None, *,
         marker.check(attrs_of(look), False, part.path)
 
 
-def _commit_each(parts: Sequence[SegmentCommit], marker: Marker | None, looks: Sequence[Snapshot | None]) -> None:
+def _commit_each(parts: Sequence[SegmentCommit], marker: Marker | None, looks: Sequence[Segment | None]) -> None:
     """Commit to several segments at once; an error stops no other segment."""
     errors: dict[str, Exception] = {}
 
-    def one(part: SegmentCommit, look: Snapshot | None) -> None:
+    def one(part: SegmentCommit, look: Segment | None) -> None:
         try:
             _commit(part, marker, look)
         except Exception as error:  # noqa: BLE001 - raised below
@@ -164,7 +164,7 @@ def _commit_each(parts: Sequence[SegmentCommit], marker: Marker | None, looks: S
     ) from first
 
 
-def _commit(part: SegmentCommit, marker: Marker | None, look: Snapshot | None) -> None:
+def _commit(part: SegmentCommit, marker: Marker | None, look: Segment | None) -> None:
     """Commit a part, unless its segment has the marker.
 
     `look` is the segment as it was a moment ago.
@@ -195,12 +195,12 @@ def _commit(part: SegmentCommit, marker: Marker | None, look: Snapshot | None) -
     raise failure
 
 
-def version_of(look: Snapshot | None) -> Version:
+def version_of(look: Segment | None) -> Version:
     """Return the version and incarnation, which show changes of a segment."""
     return (0, None) if look is None or look.header is None else (look.version, look.header.segment)
 
 
-def attrs_of(look: Snapshot | None) -> Mapping[str, str]:
+def attrs_of(look: Segment | None) -> Mapping[str, str]:
     """Return the attributes of a segment."""
     return look.attrs if look is not None else {}
 
@@ -215,7 +215,7 @@ def shortened(shown: Sequence[str]) -> str:
 
 
 def log_outcomes(
-    parts: Sequence[SegmentCommit], looks: Sequence[Snapshot | None], marker: Marker | None, planned: Version | None
+    parts: Sequence[SegmentCommit], looks: Sequence[Segment | None], marker: Marker | None, planned: Version | None
 ) -> None:
     """Log which parts of a failed job were committed, in a line for each outcome.
 
@@ -244,7 +244,7 @@ def log_outcomes(
 
 
 def _is_committed(
-    part: SegmentCommit, look: Snapshot | None, marker: Marker | None, planned: Version | None
+    part: SegmentCommit, look: Segment | None, marker: Marker | None, planned: Version | None
 ) -> bool | None:
     """Return whether a part was committed; None if it is unknown."""
     now = version_of(look)

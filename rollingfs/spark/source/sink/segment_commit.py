@@ -16,7 +16,7 @@ from rollingfs.fs.filesystem import RollingFileSystem
 from rollingfs.parquet import files, grow
 from rollingfs.parquet.files import of_file
 from rollingfs.policy import RollingPolicy
-from rollingfs.read.snapshot import Snapshot
+from rollingfs.segment.segment import Segment
 from rollingfs.segment.verbs.append import append
 from rollingfs.segment.verbs.create import overwrite
 from rollingfs.spark.source import places, segments
@@ -53,11 +53,11 @@ class SegmentCommit:
         """Return the filesystem; all commits of a process share it."""
         return places.filesystem(self.options)
 
-    def view(self) -> Snapshot | None:
+    def view(self) -> Segment | None:
         """Return the segment as it is now, or None."""
         return segments.view_now(self.fs, self.path)
 
-    def check(self, view: Snapshot | None, *, may_be_sealed: bool = False) -> None:
+    def check(self, view: Segment | None, *, may_be_sealed: bool = False) -> None:
         """Refuse a segment to which a commit would fail.
 
         Parameters
@@ -97,7 +97,7 @@ class SegmentCommit:
                 "keeps its policy, and nothing was written. Leave the options out, or delete the segment first"
             )
 
-    def aligned(self, view: Snapshot | None) -> pa.Schema:
+    def aligned(self, view: Segment | None) -> pa.Schema:
         """Return the schema in which rows can be appended to the segment as it is: of Parquet, with its columns first.
 
         Raises
@@ -166,7 +166,7 @@ class SegmentCommit:
 
         grow.repeated(self.path, verdict, attempt)
 
-    def grown(self, view: Snapshot | None) -> list[Any]:
+    def grown(self, view: Segment | None) -> list[Any]:
         """Return the data that appends Parquet files to the segment as it is now, None if it is missing.
 
         Raises

@@ -9,8 +9,8 @@ from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxBytes, ReadMaxRow
 
 from rollingfs.fs.core import core
 from rollingfs.fs.filesystem import RollingFileSystem
-from rollingfs.read.snapshot import Snapshot
 from rollingfs.runtime.values import value_class
+from rollingfs.segment.segment import Segment
 from rollingfs.spark.source.stream import budget
 from rollingfs.spark.source.stream.budget import Run
 from rollingfs.spark.source.stream.record_ends import End, RecordEnds
@@ -25,7 +25,7 @@ GUESSES_MAX = 8
 class Backlog:
     """The bytes of a segment that a batch may read."""
 
-    view: Snapshot
+    view: Segment
     begin: int
     limit: int
 

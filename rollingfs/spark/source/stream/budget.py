@@ -9,9 +9,9 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 
-from rollingfs.read.snapshot import Snapshot
 from rollingfs.runtime.values import value_class
 from rollingfs.segment.at import At
+from rollingfs.segment.segment import Segment
 from rollingfs.spark.source.metadata import commit_times
 
 
@@ -40,7 +40,7 @@ class Run:
         return self.since_ms >= self.until_ms
 
 
-async def runs(client: At, view: Snapshot, begin: int, end: int) -> list[Run]:
+async def runs(client: At, view: Segment, begin: int, end: int) -> list[Run]:
     """Return the bytes ``[begin, end)`` of a segment by their commit times, which never go back."""
     times = await commit_times(client, view, max(view.start, begin - 1), end)
     last_ms = view.created.timestamp() * 1000

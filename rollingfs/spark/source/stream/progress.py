@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from rollingfs.read.snapshot import Snapshot
+from rollingfs.segment.segment import Segment
 from rollingfs.spark.source import segments
 from rollingfs.spark.source.plain_files import PLAIN, PlainFile
 from rollingfs.spark.source.stream.offsets import ReadMark
@@ -32,8 +32,8 @@ def has_moved(before: Mapping[str, ReadMark], after: Mapping[str, ReadMark]) -> 
 
 def moves(
     before: Mapping[str, ReadMark],
-    views: Mapping[str, Snapshot],
-    goes_on: Callable[[Snapshot, ReadMark], bool],
+    views: Mapping[str, Segment],
+    goes_on: Callable[[Segment, ReadMark], bool],
     became: Callable[[str, str], str | None],
 ) -> Moves:
     """Return the segments that a rename has given other names.
@@ -69,11 +69,11 @@ def moves(
     return found
 
 
-def _is_at(view: Snapshot | None, mark: ReadMark) -> bool:
+def _is_at(view: Segment | None, mark: ReadMark) -> bool:
     return view is not None and segments.is_same(view, mark.identity)
 
 
-def known(before: Mapping[str, ReadMark], views: Mapping[str, Snapshot], moved: Moves) -> dict[str, ReadMark | None]:
+def known(before: Mapping[str, ReadMark], views: Mapping[str, Segment], moved: Moves) -> dict[str, ReadMark | None]:
     """Return the marks of the present segments, also of renamed segments.
 
     It is None for a segment that the query does not know.
@@ -83,7 +83,7 @@ def known(before: Mapping[str, ReadMark], views: Mapping[str, Snapshot], moved: 
     return stay | {path: mark for path, (_, mark) in moved.items()}
 
 
-def lag(views: Mapping[str, Snapshot], marks: Mapping[str, ReadMark]) -> dict[str, Any]:
+def lag(views: Mapping[str, Segment], marks: Mapping[str, ReadMark]) -> dict[str, Any]:
     """Return what `reportLatestOffset` gives."""
     behind: dict[str, Any] = {}
     for path, view in views.items():

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from rollingfs.errors import SegmentTruncatedError
-from rollingfs.read.snapshot import Snapshot
 from rollingfs.runtime.values import value_class
+from rollingfs.segment.segment import Segment
 from rollingfs.spark.source import places, segments
 from rollingfs.spark.source.batch_reader import RowReader
 from rollingfs.spark.source.formats import compression, lines
@@ -46,7 +46,7 @@ class RecordEnds:
 
     # -- where a batch begins ------------------------------------------------------------------------------------
 
-    def begin(self, view: Snapshot, known: ReadMark | None) -> int:
+    def begin(self, view: Segment, known: ReadMark | None) -> int:
         """Return the offset at which the next batch begins in a segment.
 
         Raises
@@ -63,7 +63,7 @@ class RecordEnds:
             self._begins[view.path] = (key, found)
         return found
 
-    def _begin(self, view: Snapshot, known: ReadMark) -> int:
+    def _begin(self, view: Segment, known: ReadMark) -> int:
         if not self.is_same(view, known):
             what = f"the bytes of the old one behind offset {known.offset} were not read"
             if view.plain is not None and known.identity.startswith(PLAIN):
@@ -89,7 +89,7 @@ class RecordEnds:
             return self._next(view, known.offset)
         return known.offset
 
-    def is_same(self, view: Snapshot, known: ReadMark) -> bool:
+    def is_same(self, view: Segment, known: ReadMark) -> bool:
         """Return whether a segment has a mark.
 
         A changed plain file is recognised by its bytes.
@@ -105,7 +105,7 @@ class RecordEnds:
             self._sames[view.path] = (key, found)
         return found
 
-    def goes_on(self, view: Snapshot, known: ReadMark) -> bool:
+    def goes_on(self, view: Segment, known: ReadMark) -> bool:
         """Return whether the bytes before an offset are the bytes that were read."""
         if known.head is not None and not view.start and self._crc(view, 0, known.head[0]) != known.head[1]:
             return False
@@ -118,16 +118,16 @@ class RecordEnds:
             return self._read(view)(known.offset - count, known.offset) == lines.FEED
         return self._crc(view, known.offset - count, known.offset) == crc
 
-    def _crc(self, view: Snapshot, start: int, end: int) -> int | None:
+    def _crc(self, view: Segment, start: int, end: int) -> int | None:
         return zlib.crc32(self._read(view)(start, end)) if end <= view.length else None
 
-    def _next(self, view: Snapshot, offset: int) -> int:
+    def _next(self, view: Segment, offset: int) -> int:
         """Return the first record that begins at an offset or after it."""
         if self.options.has_lines(view.path):
             return lines.begin(self._read(view), view.start, offset, view.length)
         return self.end(view, view.start, view.length, view.length).offset
 
-    def first_whole(self, view: Snapshot) -> int:
+    def first_whole(self, view: Segment) -> int:
         """Return the begin of the first whole record of a truncated segment.
 
         Perhaps the rest of a record comes first.
@@ -138,7 +138,7 @@ class RecordEnds:
 
     # -- where it ends ---------------------------------------------------------------------------------------------
 
-    def end(self, view: Snapshot, begin: int, upto: int, limit: int) -> End:
+    def end(self, view: Segment, begin: int, upto: int, limit: int) -> End:
         """Return the end of the last whole record up to `upto`.
 
         Without it, that is the end of the first record after it.
@@ -163,11 +163,11 @@ class RecordEnds:
             self._ends[view.path] = (key, found)
         return found
 
-    def sums(self, view: Snapshot, end: int) -> End:
+    def sums(self, view: Segment, end: int) -> End:
         """Return an end that another has found; of a plain file, with its checksums."""
         return End(end) if view.plain is None else self._sums(view, self._read(view), end, min(CHECK_BYTES, end))
 
-    def _sums(self, view: Snapshot, read: lines.Read, end: int, count: int) -> End:
+    def _sums(self, view: Segment, read: lines.Read, end: int, count: int) -> End:
         """Return an end with its checksums, if there are bytes before it."""
         if count <= 0:
             return End(end)
@@ -189,7 +189,7 @@ class RecordEnds:
             self.rows.check_end(opened, extent, end)
         return end
 
-    def count(self, view: Snapshot, begin: int, end: int, most: int) -> tuple[int, int]:
+    def count(self, view: Segment, begin: int, end: int, most: int) -> tuple[int, int]:
         """Return how many lines are in ``[begin, end)``, at most `most`, and where the last of them ends."""
         read, found, at = self._read(view), 0, begin
         while at < end and found < most:
@@ -201,11 +201,11 @@ class RecordEnds:
             found += at == end and not data.endswith(lines.FEED)  # the last line of a sealed segment
         return found, at
 
-    def _read(self, view: Snapshot) -> lines.Read:
+    def _read(self, view: Segment) -> lines.Read:
         return SegmentReader(places.filesystem(self.options), view).read
 
 
-def _byte_before(rows: RowReader, view: Snapshot) -> bytes | None:
+def _byte_before(rows: RowReader, view: Segment) -> bytes | None:
     """Return the byte before the start of a segment, if the file of its first chunk still holds it."""
     header = view.header
     if header is None or not header.entries:

@@ -21,7 +21,7 @@ from pyspark.sql.streaming.datasource import (
 from rollingfs.errors import CorruptHeaderError
 from rollingfs.format import names
 from rollingfs.fs.filesystem import RollingFileSystem
-from rollingfs.read.snapshot import Snapshot
+from rollingfs.segment.segment import Segment
 from rollingfs.spark.source import formats, partitions, places, segments
 from rollingfs.spark.source.batch_reader import RowReader
 from rollingfs.spark.source.boundaries import Boundaries
@@ -104,7 +104,7 @@ class RollingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         views = self._found.views
         boundaries.check(position, "startingOffsets", views)
 
-        def start(view: Snapshot) -> End:
+        def start(view: Segment) -> End:
             if position.name == LATEST:
                 return self._records.end(view, view.start, view.length, view.length)
             return self._records.sums(view, boundaries.start(view, position, "startingOffsets"))
@@ -211,7 +211,7 @@ class RollingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             marks[path] = ReadMark(segments.identity(view), end.offset, begin_told, is_done, of.check, of.head)
         return marks
 
-    def _is_unborn(self, view: Snapshot) -> bool:
+    def _is_unborn(self, view: Segment) -> bool:
         """Return whether a segment does not exist yet for a subscriber.
 
         Retention may delete it when it is sealed empty.
@@ -250,14 +250,14 @@ class RollingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 logger.warning("%s; they are skipped until they can be read (onCorrupt=skip)", self._found)
         return self._found
 
-    def _limit(self, path: str, view: Snapshot) -> int:
+    def _limit(self, path: str, view: Segment) -> int:
         """Return the offset up to which a segment may be read: its end; with Trigger.AvailableNow, its first end."""
         if self._ends is None:
             return view.length
         end = self._ends.get(path)
         return end.offset if end is not None and segments.is_same(view, end.identity) else view.start
 
-    def _moves(self, before: Mapping[str, ReadMark], views: Mapping[str, Snapshot]) -> progress.Moves:
+    def _moves(self, before: Mapping[str, ReadMark], views: Mapping[str, Segment]) -> progress.Moves:
         return progress.moves(before, views, self._records.goes_on, partial(segments.became, self._fs))
 
     def _meant(self, marks: Mapping[str, ReadMark]) -> dict[str, ReadMark]:
@@ -275,7 +275,7 @@ class RollingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _check_merged(
         self,
         before: Mapping[str, ReadMark],
-        views: Mapping[str, Snapshot],
+        views: Mapping[str, Segment],
         moved: progress.Moves,
         begins: Mapping[str, int],
     ) -> None:
@@ -330,7 +330,7 @@ class RollingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _is_there(self, look: segments.Look, mark: ReadMark) -> bool:
         return isinstance(look, CorruptHeaderError) or (look is not None and self._records.is_same(look, mark))
 
-    def _left(self, extent: Extent, view: Snapshot | None, mark: ReadMark, *, is_repeated: bool) -> Extent | None:
+    def _left(self, extent: Extent, view: Segment | None, mark: ReadMark, *, is_repeated: bool) -> Extent | None:
         """Return the part of an extent that is still there, or None.
 
         Parameters

@@ -1,0 +1,10 @@
+"""The only place where a header is replaced.
+
+In: a path, and a step that makes the next header from the present header. Out: the commit, or an error that
+shows whether anything was written.
+
+`store` is the record of the backend, its caches (`header_cache`, `index_pages`) and the writer of chunk files
+(`chunk_files`). `commits` commits, and settles by `recovery` the merges that are in the way; `lost_answers` judges what
+is not confirmed.
+Must not be here: what an operation means; that is in `rollingfs.segment.write` and `rollingfs.segment`.
+"""

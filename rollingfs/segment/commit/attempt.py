@@ -1,0 +1,327 @@
+"""The change that is wanted, and the attempts to commit it."""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
+
+from rollingfs.errors import AppendOutcomeUnknown, BadOffsetError, CommitTimeoutError
+from rollingfs.format import invariants, names, records
+from rollingfs.format.codec import format_header, parse_more
+from rollingfs.format.header import AGE_S_MAX, COMMITS_MAX, OFFSET_MAX, Header
+from rollingfs.format.lost import Acknowledged
+from rollingfs.format.records import Record
+from rollingfs.format.verdict import Verdict, is_crowded
+from rollingfs.runtime.values import value_class
+from rollingfs.segment.commit.operation import NOTHING_SENT, Committed, Operation, Sent
+from rollingfs.segment.commit.store import Store
+from rollingfs.segment.commit.turns import LOOKS_MAX, Turns
+from rollingfs.segment.commit.uploads import NewFiles, Uploads
+from rollingfs.segment.segment import Segment
+
+T = TypeVar("T")
+
+logger = logging.getLogger("rollingfs")
+
+LAST_LOOK_S = 1.0
+"""A look at the header may take this long even at the deadline: it shows that a conflict has written no byte."""
+BELIEVED_S_MAX = 60.0
+"""No commit is based on a header of many writers that is older than this: too many may have committed since."""
+REQUEST_SHARE = 1 / 3
+"""Share of a commit's time for a single request; a look at the header needs the rest."""
+
+
+@value_class
+class Change:
+    """A change of a segment, before its commit."""
+
+    path: str
+    """The segment."""
+    step: Step
+    """Called once for each header that the commit may be conditioned on."""
+    deadline_s: float
+    """When the commit gives up, by the monotonic clock."""
+    fresh: bool = False
+    """Whether to load the header first, rather than to begin with the header as last seen."""
+    seen: Segment | None = None
+    """A header of the segment that the caller has seen, to begin with where the cache has lost it."""
+    uploads: Sequence[Uploads] = ()
+    """The files written for this change: each attempt notes its files here before it is sent."""
+    slow: bool = False
+    """Whether `step` is so slow that others may win every race: the commit then asks them to wait."""
+    prompt: bool = False
+    """Whether the commit never waits for a turn: while it waits, its condition can only become false."""
+    anywhere: Callable[[], int] | None = None
+    """For an append without conditions, which may follow on bytes that its writer does not know of: gives its size."""
+
+
+@dataclass(eq=False, repr=False)
+class Attempt:
+    """The attempts to commit an operation, in their order.
+
+    It refers neither to the change nor to the slot: a step that keeps its attempt must not keep these from being freed.
+    """
+
+    operation: Operation
+    store: Store
+    files: NewFiles
+    turns: Turns
+    timeout_s: float
+    prompt: bool = False
+    """Whether it never waits for a turn."""
+    sent: Sent = NOTHING_SENT
+    """The requests sent so far."""
+    fresh: bool = False
+    """Whether the base that `step` is given was read for this commit."""
+    record: Record | None = None
+    """Record that the next attempt appends to its base in place; None if it replaces the header."""
+    anywhere: Callable[[], int] | None = None
+    """Size of the record's bytes, if it may follow other records that came after its base."""
+    adapted: tuple[bytes, Record] | None = None
+    """These records, and the record after them."""
+    may_lose: bool = False
+    """Whether the store may lose what it acknowledges: it is no kernel of this machine that decides who wins."""
+    has_turns: bool = False
+    """Whether the store lets it look and change the header before anybody else changes that."""
+    took_turn: bool = False
+    """Whether it has asked for that, so that its turn may have to be given up."""
+    count: int = 0
+    """The number of requests to replace the header that were sent."""
+    request_s: float = 0.0
+    """Duration of the newest confirmed request."""
+    gone: int = 0
+    """The number of times that an index page was missing although the header was fresh."""
+
+    @property
+    def path(self) -> str:
+        """The segment."""
+        return self.operation.path
+
+    @property
+    def is_out(self) -> bool:
+        """Whether an attempt was sent that took place, or that may still take place."""
+        return self.sent.is_open
+
+    def judge(self, current: Segment, *, may_be_gone: bool = True) -> Verdict:
+        """Return the verdict of a look at the header on the newest attempt.
+
+        Parameters
+        ----------
+        may_be_gone
+            Whether the attempt may have made a header that was moved or deleted whole since, where the store does that.
+        """
+        may_be_gone = may_be_gone and self.store.backend.capability.removes_whole
+        return self.sent.judge(self.operation, current, may_be_gone=may_be_gone)
+
+    def in_place(self, base: Segment, wanted: Header) -> Header | None:
+        """Return the header that `base` and a `record` make; None if a step wants another."""
+        self.record = None
+        header, operation = base.header, self.operation
+        if not base.room or header is None or not self.store.backend.capability.can_extend:
+            return None
+        found = records.record_of(header, wanted, operation.writer, operation.number)
+        if found is None:
+            return None
+        self._checked(found[1], partial(invariants.check, known=header))
+        self.record, wanted = found
+        return wanted
+
+    def content(self, wanted: Header) -> bytes:
+        """The file to replace the header by."""
+        return self._checked(wanted, format_header)
+
+    def _checked(self, wanted: Header, check: Callable[[Header], T]) -> T:
+        try:
+            return check(wanted)
+        except ValueError as error:
+            is_long = wanted.length > OFFSET_MAX
+            raise BadOffsetError(f"{self.path}: {error}; nothing was written") if is_long else error from None
+
+    def fits(self, base: Segment) -> bool:
+        """Return whether a record after `base`, or after other records there, is enough."""
+        return self.anywhere is not None and base.room > 0 and self.anywhere() <= _tail_bytes_left(base.header)
+
+    def adapt(self, base: Segment, others: bytes) -> bytes | None:
+        """Return the record after later records on `base`; None if the step must judge it again."""
+        header = base.header
+        assert header is not None
+        assert self.record is not None
+        if header.policy.max_age is not None and not header.tail:
+            return None  # the tail that others have begun may be too old
+        adapted = records.behind(self.record, others, header.segment, base.room, _tail_bytes_left(header))
+        if adapted is None:
+            return None
+        self.adapted = others, adapted
+        return adapted.encode(header.segment)
+
+    def made(self, base: Segment, wanted: Header) -> tuple[Segment, Header]:
+        """Return the base and the result of the newest attempt; other records before its own belong to the base."""
+        if self.adapted is None or base.header is None:
+            return base, wanted
+        others, record = self.adapted
+        header, room = parse_more(base.header, base.room, others, self.path)
+        return Segment(self.path, header, base.token, room=room), records.fold(header, [record])
+
+    def result(self) -> Committed:
+        """Return the commit that a look has shown; other writers may have gone on from it before the look."""
+        assert self.sent.base is not None
+        assert self.sent.wanted is not None
+        base, wanted = self.made(self.sent.base, self.sent.wanted)
+        return Committed(base.header, wanted)
+
+    def left_s(self) -> float:
+        """The seconds that are left for the commit."""
+        if self.operation.began.age_s(self.store.clock) > AGE_S_MAX:
+            return 0.0
+        return self.operation.deadline_s - time.monotonic()
+
+    def share_s(self) -> float:
+        """Return the seconds for a request; the first may take its whole share, however slow its chunks were."""
+        share_s = self.timeout_s * REQUEST_SHARE
+        is_first = self.count == 1 and self.operation.began.age_s(self.store.clock) <= AGE_S_MAX
+        return share_s if is_first else min(self.left_s(), share_s)
+
+    async def load(self) -> Segment:
+        """The header to begin with, read within the time that is left."""
+        try:
+            load = self.store.headers.load(self.path)
+            return await self.store.runtime.limit(load, max(self.left_s(), LAST_LOOK_S))
+        except TimeoutError as error:
+            raise CommitTimeoutError(
+                f"{self.path}: the store did not give its header in time ({error!r}); nothing was written"
+            ) from error
+
+    # -- what it is based on -----------------------------------------------------------------------------
+
+    def believed(self, given: Segment | None) -> Segment | None:
+        """The header as last seen, unless that was long ago, or many writers commit here.
+
+        An attempt on an old header of many writers would fail anyway, and its commit line could be evicted. Then the
+        client could not tell that it failed. A segment that was collected and made again is such a case, too.
+        """
+        headers, path = self.store.headers, self.operation.path
+        seen = headers.seen(path) or given
+        if seen is None or seen.header is None or self.store.backend.capability.conflicts_are_final:
+            return seen
+        if seen is not given and headers.recent(path, AGE_S_MAX) is None:
+            return None
+        is_alone = all(line.writer == self.operation.writer for line in seen.header.commits)
+        is_first = seen is given and self.turns.believed_s == math.inf  # none of its own lines can go
+        if not (is_alone or is_first) and headers.recent(path, self.turns.believed_s) is None:
+            return None
+        if len(seen.header.commits) <= COMMITS_MAX // 2:
+            return seen
+        is_old = headers.recent(path, BELIEVED_S_MAX) is None
+        return None if is_old or is_crowded(seen.header) else seen
+
+    async def in_turn(self, base: Segment) -> Segment:
+        """The header to base an attempt on, once it is this writer's turn."""
+        turns, sleep = self.turns, self.store.runtime.sleep
+        if base.header is not None and base.header.turn == self.operation.writer:
+            return base
+        if self.has_turns:
+            base = await self._ahead(base)
+        while turns.is_claimed(base.header) and self.left_s() > self.timeout_s * (1 - REQUEST_SHARE):
+            self.end_turn()
+            await sleep(turns.claimed_pause_s)
+            base, self.fresh = await self.load(), True
+            if self.has_turns:
+                base = await self._ahead(base)
+        if self.has_turns:
+            return base
+        for _ in range(LOOKS_MAX):
+            turn_wait_s = turns.turn_wait_s(base.header, fresh=self.fresh, prompt=self.prompt)
+            if turn_wait_s is None or self.left_s() <= turn_wait_s:
+                break
+            await sleep(turn_wait_s)
+            began = time.monotonic()
+            now = await self.load()
+            turns.looked(base.header, now.header, time.monotonic() - began)
+            base, self.fresh = now, True
+        return base
+
+    async def _ahead(self, base: Segment) -> Segment:
+        """Return the header to base an attempt on; with other writers, the present header in our turn.
+
+        A commit that ends without a change gives its turn up in `Commits.commit_held`.
+        """
+        turns, store = self.turns, self.store
+        if not self.count and (not (turns.is_racing or turns.is_stale(base.header)) or self.fits(base)):
+            return base
+        began, self.took_turn = time.monotonic(), True
+        try:
+            turn = store.backend.take_turn(names.header_path(self.path))
+            await store.runtime.limit(turn, self.share_s())
+        except OSError as error:  # the attempt meets it, too, and has it judged
+            logger.debug("%s: it takes no turn: %s", self.path, error)
+            return base
+        now, self.fresh = await self.load(), True
+        turns.looked(base.header, now.header, time.monotonic() - began)
+        return now
+
+    def end_turn(self) -> None:
+        """Let others change the header, if this commit's turn still keeps them out."""
+        self.store.backend.end_turn(names.header_path(self.path))
+
+
+Step = Callable[[Segment, Attempt], Awaitable[Header | None]]
+"""Makes the wanted header (not stamped) from the present header; None if that is as wanted already."""
+
+
+def acknowledged(attempt: Attempt, base: Header | None, made: Header) -> Acknowledged:
+    """The operation of an attempt that has replaced `base`, as the client remembers it."""
+    return Acknowledged.of(base, made, attempt.operation.writer, attempt.operation.number, time.monotonic())
+
+
+def _tail_bytes_left(header: Header | None) -> int:
+    """Bytes that still fit the inline tail."""
+    if header is None:
+        return 0
+    return min(header.policy.inline_bytes, header.policy.max_bytes) - len(header.tail)
+
+
+def check_time(attempt: Attempt, *, is_void: bool, cause: Exception | None = None) -> None:
+    """Raise the error for the caller if there is no time for another request.
+
+    Parameters
+    ----------
+    is_void
+        Whether no request sent so far can still take effect.
+
+    Raises
+    ------
+    CommitTimeoutError
+        No request can.
+    AppendOutcomeUnknown
+        A request may.
+    """
+    if attempt.left_s() > 0:
+        return
+    path, timeout_s = attempt.path, attempt.timeout_s
+    if not is_void:
+        why = (
+            f"{attempt.count} requests in {timeout_s} s were not confirmed, the last: {cause!r}; "
+            "the header has not changed so far, but one of them may still arrive"
+        )
+        raise unknown(path, why) from cause
+    raced = f"other writers were faster {attempt.count} times"
+    raise CommitTimeoutError(f"{path}: {cause or raced}; nothing was written within {timeout_s} s") from cause
+
+
+def untold(path: str, current: Header | None) -> AppendOutcomeUnknown:
+    """Return the error for a commit that the present header does not decide."""
+    if current is None:
+        return unknown(path, "no header is there any more: the segment, or a folder above it, was moved or deleted")
+    return unknown(path, "the header was replaced so often, or was made anew, that no trace is left")
+
+
+def unknown(path: str, why: str) -> AppendOutcomeUnknown:
+    """The error for a commit with an unknown outcome."""
+    return AppendOutcomeUnknown(
+        f"{path}: whether the commit took place is unknown ({why}); read the segment before repeating it"
+    )

@@ -1,0 +1,362 @@
+"""`Commits`: the only way in which a header is replaced.
+
+Load the header, compute the next, replace it on condition that no other writer replaced it first. If that is not
+confirmed, `lost_answers` judges what the header shows. Specified in ``docs/protocol/commit.md`` (P5); checked by
+explicit-state model checking.
+
+A commit that finds a merge in its way has it settled (`recovery`), and begins again.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Awaitable, Sequence
+from dataclasses import replace
+from functools import partial
+from time import perf_counter_ns
+
+from rollingfs.errors import (
+    TELLING,
+    AppendOutcomeUnknown,
+    CommitTimeoutError,
+    CorruptHeaderError,
+    RollingError,
+    UnflushedError,
+    if_interrupted,
+    not_committed,
+)
+from rollingfs.format import names, placement, transitions
+from rollingfs.format.codec import format_header, is_surely_short
+from rollingfs.format.header import AGE_S_MAX, FILE, RECORDS_MAX, Header
+from rollingfs.format.transitions import MarksFullError, MergeFoundError
+from rollingfs.format.verdict import Verdict
+from rollingfs.runtime.clock import Moment, boot_s
+from rollingfs.runtime.meters import COMMIT, CONFLICT, UNKNOWN
+from rollingfs.segment.commit.attempt import Attempt, Change, Step, acknowledged, check_time
+from rollingfs.segment.commit.index_pages import PageGoneError, names_page
+from rollingfs.segment.commit.lost_answers import LostAnswers, after_error, after_interrupt
+from rollingfs.segment.commit.operation import Committed, Operation, Sent
+from rollingfs.segment.commit.recovery import Merges
+from rollingfs.segment.commit.store import Store
+from rollingfs.segment.commit.turns import Slot, Slots
+from rollingfs.segment.commit.uploads import NewFiles, Uploads
+from rollingfs.segment.segment import Segment
+
+logger = logging.getLogger("rollingfs")
+
+GONE_MAX = 3
+"""Maximum reloads when an index page that a header names is missing: its segment may be about to be replaced."""
+LOSSES_BEFORE_CLAIM = 2
+"""After this many requests without success, a slow commit claims the next turn."""
+
+
+IN_THE_WAY = (MergeFoundError, MarksFullError)
+"""A step raises such an error to have merges settled first."""
+
+
+class Commits:
+    """Replaces headers, a single commit in flight per segment; settles the merges that are found under way.
+
+    Parameters
+    ----------
+    timeout_s
+        A commit gives up after this many seconds.
+    """
+
+    def __init__(self, store: Store, timeout_s: float) -> None:
+        self.store = store
+        self.timeout_s = min(timeout_s, AGE_S_MAX)
+        self.slots = Slots(store.runtime)
+        self.interval_s = store.backend.capability.commit_interval_s
+        self.merges = Merges(store, self.slots, self.commit)
+
+    def after_fork(self) -> None:
+        """Begin again in a child process, as a new writer without locks."""
+        self.slots.after_fork()
+
+    def deadline_s(self) -> float:
+        """When an operation that begins now gives up, by the monotonic clock."""
+        return time.monotonic() + self.timeout_s
+
+    async def commit(
+        self,
+        path: str,
+        step: Step,
+        *,
+        fresh: bool = False,
+        seen: Segment | None = None,
+        uploads: Sequence[Uploads] = (),
+        slow: bool = False,
+        deadline_s: float | None = None,
+    ) -> Committed:
+        """Commit the header that `step` makes; the other arguments are as of `Change`.
+
+        Parameters
+        ----------
+        deadline_s
+            By default, the time for a commit begins now.
+
+        Raises
+        ------
+        AppendOutcomeUnknown
+            It is not known whether the commit took place.
+        CommitTimeoutError
+            It did not take place within the time allowed.
+        """
+        deadline_s = self.deadline_s() if deadline_s is None else deadline_s
+        return await self.store.runtime.shield(self._commit(Change(path, step, deadline_s, fresh, seen, uploads, slow)))
+
+    async def _commit(self, change: Change) -> Committed:
+        while True:
+            try:
+                slot = self.slots.of(change.path)
+                return await slot.lock.run(partial(self._in_time, slot, change, time.monotonic()))
+            except IN_THE_WAY as found:
+                await self.settle(change.path, found, change.deadline_s)
+                change = replace(change, fresh=True)
+
+    async def settle(self, path: str, found: MergeFoundError | MarksFullError, deadline_s: float) -> None:
+        """Settle the merges that a step has found in the way of a commit, whose caller does not hold the slot.
+
+        Raises
+        ------
+        CommitTimeoutError
+            There are more and more of them.
+        """
+        if isinstance(found, MarksFullError) and time.monotonic() >= deadline_s:
+            within = f"nothing was written within {self.timeout_s} s"
+            raise CommitTimeoutError(f"{path}: {found}; {within}") from found
+        with if_interrupted(path, "not committed"):
+            try:
+                if isinstance(found, MergeFoundError):
+                    await self.merges.resolve(path, found.header)
+                else:
+                    await self.merges.settle(path)
+            except UnflushedError as error:  # of a look at another header
+                raise not_committed(error, path) from error
+
+    async def _in_time(self, slot: Slot, change: Change, queued_s: float) -> Committed:
+        """Commit, unless the time has passed while it waited for the slot: the times of many that wait would add up."""
+        if queued_s < change.deadline_s <= time.monotonic():
+            others = f"other commits of this client took all of its {self.timeout_s} s"
+            raise CommitTimeoutError(f"{change.path}: {others}; nothing was written")
+        if self.interval_s:
+            await self.wait_for_store(slot, change.deadline_s)
+        return await self.commit_held(slot, change, self.attempt(slot, change))
+
+    async def wait_for_store(self, slot: Slot, deadline_s: float) -> None:
+        """Wait until the store takes another commit of this client, unless that is too late, with the slot."""
+        pause_s = slot.free_s - time.monotonic()
+        if pause_s > 0 and slot.free_s < deadline_s:
+            await self.store.runtime.sleep(pause_s)
+
+    async def commit_held(self, slot: Slot, change: Change, attempt: Attempt) -> Committed:
+        """Commit a change, by a caller that holds the slot, is not cancelled, and settles what is in the way.
+
+        Raises
+        ------
+        MergeFoundError, MarksFullError
+            The step asks for merges to be settled first.
+        """
+        slot.turns.begin()
+        try:
+            try:
+                if not self.store.backend.capability.has_folders:
+                    await self.store.abilities(change.path)  # it is the first to say that a bucket is missing
+                return await self._counted(self._loop(slot, change, attempt))
+            except BaseException:
+                if attempt.is_out:
+                    self.store.headers.forget(change.path)  # a read that follows must show what is there
+                raise
+            finally:
+                if attempt.took_turn:
+                    attempt.end_turn()
+                if attempt.files.own is not None:
+                    await attempt.files.own.discard()
+        except KeyboardInterrupt as interrupt:
+            attempt.end_turn()  # it may have come before the turn was given up
+            raise await after_interrupt(attempt) from interrupt
+        except UnflushedError as error:  # of what a look has shown: that of an own record is judged
+            raise not_committed(error, change.path) from error
+        except OSError as error:
+            if attempt.count or isinstance(error, TELLING):
+                raise
+            raise not_committed(error, change.path) from error
+        except Exception as error:  # noqa: BLE001 - no answer of the store, but out of memory or a bug: it is judged
+            return await after_error(attempt, error)
+
+    async def _counted(self, call: Awaitable[Committed]) -> Committed:
+        meters, began_ns = self.store.meters, perf_counter_ns()
+        try:
+            committed = await call
+        except AppendOutcomeUnknown:
+            meters.count(UNKNOWN, began_ns)
+            raise
+        except BaseException as error:
+            meters.failed(COMMIT, began_ns, error)
+            raise
+        if committed.header is not committed.base:
+            meters.count(COMMIT, began_ns)
+        return committed
+
+    def attempt(self, slot: Slot, change: Change, began: Moment | None = None) -> Attempt:
+        """Return the state of a commit before its first request."""
+        path, writer, began = change.path, self.slots.writer, began or Moment(self.store.clock(), boot_s())
+        operation = Operation(path, writer.id, next(writer.numbers), change.deadline_s, began)
+        files = NewFiles(self.store, path, change.uploads)
+        attempt = Attempt(operation, self.store, files, slot.turns, self.timeout_s, change.prompt)
+        attempt.has_turns = self.store.backend.capability.has_turns and not (self.store.runtime.is_async or change.slow)
+        attempt.anywhere = change.anywhere
+        if slot.may_lose is None:
+            backend = self.store.backend
+            slot.may_lose = backend.capability.must_race or backend.may_tear(names.header_path(path))
+        attempt.may_lose = slot.may_lose
+        return attempt
+
+    async def _loop(self, slot: Slot, change: Change, attempt: Attempt) -> Committed:
+        path, headers = attempt.operation.path, self.store.headers
+        seen = None if change.fresh else attempt.believed(change.seen)
+        attempt.fresh = seen is None
+        base = await attempt.load() if seen is None else seen
+        while True:
+            base = await attempt.in_turn(base)
+            try:
+                wanted = await change.step(slot.cleared(base), attempt)
+                if wanted is not None:
+                    made, data, named = attempt.in_place(base, wanted), None, set()
+                    if made is None:
+                        made = await self._finished(base, wanted, attempt)
+                        # folding hides chunks in index pages; drops name pages that list dropped chunks
+                        named = set(map(FILE, (*wanted.entries, *made.entries, *made.drops)))
+                        data = attempt.content(made)  # before anything is sent: it may be refused
+                    wanted = made
+            except PageGoneError as gone:
+                base, attempt.fresh = await self._without_page(base, attempt, gone), True
+                continue
+            except (RollingError, FileNotFoundError, FileExistsError, ValueError):
+                if attempt.fresh:
+                    await headers.secure(path, base)  # it may say that an earlier commit took place
+                    raise
+                wanted = None
+            if wanted is None and attempt.fresh:
+                await headers.secure(path, base)
+                return Committed(base.header, base.header)
+            if wanted is None:
+                # errors and "nothing to do" are judged by a fresh header only
+                base, attempt.fresh = await headers.load(path), True
+                continue
+            await self.store.verdicts.abilities(path)  # not before: a refusal leaves none of the probe's folders
+            attempt.files.name(named)
+            attempt.sent = Sent(base, wanted, True)
+            found = await self._try(base, wanted, data, attempt)
+            if isinstance(found, Committed):
+                if slot.done_drops or slot.settled:
+                    self.slots.committed(slot, wanted)
+                if self.interval_s:
+                    slot.free_s = time.monotonic() + self.interval_s
+                return found
+            self.store.meters.note(CONFLICT)
+            attempt.sent = replace(attempt.sent, is_open=False)
+            attempt.files.lose()
+            check_time(attempt, is_void=True)
+            base, attempt.fresh = found, True
+            if change.slow and attempt.count >= LOSSES_BEFORE_CLAIM and base.live:
+                base = await self._claim_turn(slot, attempt)
+
+    async def _claim_turn(self, slot: Slot, attempt: Attempt) -> Segment:
+        """Commit the claim that others wait for this writer; returns the header that its own commit may replace now.
+
+        This is a quick commit, which wins its race as often as other commits do. It never decides anything:
+        what comes after it is conditional as usual.
+        """
+
+        async def step(found: Segment, claim: Attempt) -> Header | None:
+            is_free = found.live and found.header is not None and found.header.merge is None
+            return replace(found.header, turn=claim.operation.writer) if is_free and found.header is not None else None
+
+        change = Change(attempt.operation.path, step, attempt.operation.deadline_s)
+        claim = self.attempt(slot, change, attempt.operation.began)
+        # the judge takes a line with a higher number as unknown
+        attempt.operation = replace(attempt.operation, number=next(self.slots.writer.numbers))
+        try:
+            await self._loop(slot, change, claim)
+        except (AppendOutcomeUnknown, CommitTimeoutError) as error:
+            logger.debug("%s: the turn could not be claimed: %s", attempt.operation.path, error)
+        finally:
+            if claim.took_turn:
+                claim.end_turn()  # a claim that changed nothing still has it
+        await self.wait_for_store(slot, attempt.operation.deadline_s)
+        check_time(attempt, is_void=True)
+        return self.store.headers.seen(attempt.operation.path) or await attempt.load()
+
+    async def _without_page(self, base: Segment, attempt: Attempt, gone: PageGoneError) -> Segment:
+        """Return a header that names no lost page."""
+        path = attempt.operation.path
+        current = await self.store.headers.load(path)
+        is_named = current.token == base.token or names_page(path, current.header, gone.filename)
+        attempt.gone += attempt.fresh and is_named
+        if attempt.gone >= GONE_MAX:
+            raise CorruptHeaderError(f"{path}: an index page that a header names is missing: {gone.filename}") from gone
+        check_time(attempt, is_void=True)
+        return current
+
+    async def _finished(self, base: Segment, wanted: Header, attempt: Attempt) -> Header:
+        """A step's header with all that every commit adds: entries folded where it must be, then stamped."""
+        now_ms, room = self.store.now_ms(), transitions.STAMP_BYTES_MAX
+        is_grown = base.header is None or wanted.entries is not base.header.entries
+        is_short = not (is_grown and placement.plan_fold(wanted.entries)) and is_surely_short(wanted, room)
+        if not is_short:
+            wanted = await self.store.pages.fold(attempt.operation.path, wanted, attempt.files.page, now_ms, room)
+        number, writer = attempt.operation.number, attempt.operation.writer
+        return transitions.stamp(wanted, base.header, writer, number, now_ms, is_short=is_short)
+
+    async def _try(self, base: Segment, wanted: Header, data: bytes | None, attempt: Attempt) -> Segment | Committed:
+        """Replace `base`, or extend it; returns what was committed, or the header that is there instead."""
+        headers, lost = self.store.headers, None
+        while True:
+            attempt.count += 1
+            began = headers.begin()
+            try:
+                token = await self._send(base, wanted, data, attempt)
+            except (OSError, TimeoutError) as error:
+                lost = lost or LostAnswers(attempt)
+                verdict, current = await lost.judge(error)
+                if verdict is Verdict.NOT_MINE:
+                    return current
+                if verdict is Verdict.MINE:
+                    return self._shown(attempt)
+            else:
+                if attempt.adapted is not None:
+                    base, wanted = attempt.made(base, wanted)
+                attempt.turns.took(attempt.request_s, wanted)
+                room = RECORDS_MAX if attempt.record is None else base.room - 1
+                mine = acknowledged(attempt, base.header, wanted) if attempt.may_lose else None
+                done = Segment(attempt.path, wanted, token, room=room)
+                headers.keep(attempt.path, done, began, is_own=True, mine=mine)
+                return Committed(base.header, wanted)
+
+    def _shown(self, attempt: Attempt) -> Committed:
+        """The result of a commit that a look has shown."""
+        done = attempt.result()
+        if attempt.may_lose and done.header is not None:
+            mine = acknowledged(attempt, done.base, done.header)
+            self.store.headers.acknowledge(attempt.path, mine, done.header)
+        return done
+
+    async def _send(self, base: Segment, wanted: Header, data: bytes | None, attempt: Attempt) -> str:
+        """Send the request, and note how long it took."""
+        path, backend, limit = names.header_path(attempt.operation.path), self.store.backend, self.store.runtime.limit
+        began_s, token = time.monotonic(), None
+        if attempt.record is not None and base.header is not None and base.token is not None:
+            record, attempt.adapted = attempt.record.encode(base.header.segment), None
+            call = backend.extend(path, record, base.token, partial(attempt.adapt, base) if attempt.anywhere else None)
+            token = await limit(call, attempt.share_s())
+            attempt.record = attempt.record if token is not None else None
+        if token is None:
+            attempt.adapted = None
+            data = format_header(wanted) if data is None else data
+            call = backend.create(path, data) if base.token is None else backend.replace(path, data, base.token)
+            token = await limit(call, attempt.share_s())
+        attempt.request_s = time.monotonic() - began_s
+        return token

@@ -1,0 +1,156 @@
+"""`Segment`: all that is known of a path at a moment: a header, a plain file that is read in place, or no file."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from rollingfs.backend.contract import FileInfo
+from rollingfs.format.header import Header, Phase
+from rollingfs.format.plain_file import Adopted
+from rollingfs.policy import RollingPolicy
+from rollingfs.runtime.values import value_class
+
+
+@value_class
+class Segment:
+    """A segment, or a plain file (a segment of a single chunk), as it was at a moment."""
+
+    path: str
+    header: Header | None = None
+    """None for a plain file, an empty header file (which has a token), or no file."""
+    token: str | None = None
+    plain: FileInfo | None = None
+    room: int = 0
+    """The number of records that the header file can still take; 0 if it is not known."""
+
+    @staticmethod
+    def of_plain(plain: FileInfo) -> Segment:
+        """Return a plain file, as the store describes it."""
+        return Segment(plain.path, None, plain.token, plain)
+
+    @property
+    def live(self) -> bool:
+        """Whether it is the header of a segment that exists."""
+        return self.header is not None and self.header.phase is not Phase.DELETED
+
+    @property
+    def start(self) -> int:
+        """Segment offset of the first retained byte."""
+        return self.header.start if self.header else 0
+
+    @property
+    def length(self) -> int:
+        """Segment offset of the end."""
+        return self.header.length if self.header else self._file.size
+
+    @property
+    def size(self) -> int:
+        """Return bytes retained: length - start."""
+        return self.length - self.start
+
+    def inline(self, start: int, end: int) -> bytes | None:
+        """Return the bytes ``[start, end)``, in segment offsets, if all of them are inline in the header, else None."""
+        header = self.header
+        if header is None:
+            return None
+        first = header.tail_start
+        if not first <= start <= end <= first + len(header.tail):
+            return None
+        return header.tail[start - first : end - first]
+
+    @property
+    def extent(self) -> str:
+        """Return the retained range, in the words of errors."""
+        return f"it holds bytes {self.start} to {self.length}"
+
+    @property
+    def sealed(self) -> bool:
+        """Return whether the segment takes no more bytes."""
+        return self.header is not None and self.header.sealed
+
+    @property
+    def state(self) -> str:
+        """``"open"``, ``"sealed"``, or ``"merging"`` while the segment becomes part of another segment."""
+        return str(self.header.phase) if self.header else "open"
+
+    @property
+    def version(self) -> int:
+        """Return the number of the last commit, which grows with every commit; 0 for a plain file."""
+        return self.header.version if self.header else 0
+
+    @property
+    def epoch(self) -> int:
+        """Return the number of the last exclusive owner; 0 for a plain file."""
+        return self.header.epoch if self.header else 0
+
+    @property
+    def owner(self) -> str | None:
+        """Return the writer that holds the segment exclusively; or None."""
+        return self.header.owner if self.header else None
+
+    @property
+    def attrs(self) -> dict[str, str]:
+        """Return the segment's attributes."""
+        return dict(self.header.attrs) if self.header else {}
+
+    @property
+    def policy(self) -> RollingPolicy | None:
+        """When the segment rolls to a new chunk; None for a plain file."""
+        return self.header.policy if self.header else None
+
+    @property
+    def created(self) -> datetime:
+        """When this incarnation was created (UTC); for a plain file, when it was last changed."""
+        return _date(self.header.created_ms if self.header else modified_ms(self._file))
+
+    @property
+    def modified(self) -> datetime:
+        """When it was last changed (UTC)."""
+        return _date(self.header.modified_ms if self.header else modified_ms(self._file))
+
+    @property
+    def incarnations(self) -> tuple[str, ...]:
+        """Return the ids that distinguish this file from later files of its name.
+
+        The present id comes first.
+
+        A plain file has a single id, which the segment that adopts it keeps; without a token of the store it has no id.
+        """
+        if self.header is not None:
+            return self.header.incarnations
+        adopted = shadow(self.plain)
+        return (adopted.incarnation,) if adopted is not None and adopted.token else ()
+
+    @property
+    def _file(self) -> FileInfo:
+        assert self.plain is not None
+        return self.plain
+
+
+def _date(at_ms: int) -> datetime:
+    return datetime.fromtimestamp(at_ms / 1000, UTC)
+
+
+def modified_ms(info: FileInfo) -> int:
+    """A file's date as headers write it: milliseconds since 1970."""
+    return round(info.modified * 1000)
+
+
+def shadow(plain: FileInfo | None) -> Adopted | None:
+    """The line by which a header hides this plain file, and no other."""
+    return Adopted(plain.token or "", modified_ms(plain)) if plain is not None else None
+
+
+def is_shadowed(header: Header | None, info: FileInfo) -> bool:
+    """Return whether a header hides a plain file: a live header hides any, a tombstone only the file that it names."""
+    if header is None:
+        return False
+    return not header.deleted or names_file(header, info)
+
+
+def names_file(header: Header, info: FileInfo) -> bool:
+    """Return whether this plain file belongs to the segment, which has adopted or overwritten it.
+
+    Token *and* date: on S3 the token is a hash of the bytes, so another tool's file of the same bytes has the same.
+    """
+    return header.adopted is not None and header.adopted == shadow(info)

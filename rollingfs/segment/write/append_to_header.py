@@ -1,0 +1,144 @@
+"""What a header retains: bytes and chunk files come at its end, as entries and an inline tail, and its head may go."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from functools import partial
+
+from rollingfs.errors import CorruptHeaderError
+from rollingfs.format import placement, transitions
+from rollingfs.format.drops import pages_to_truncate
+from rollingfs.format.header import Chunk, Entry, Header
+from rollingfs.format.object_metadata import Last
+from rollingfs.format.placement import Item, Spill
+from rollingfs.segment.commit.chunk_files import Stored
+from rollingfs.segment.commit.store import Store
+from rollingfs.segment.commit.tier_checks import check_there
+from rollingfs.segment.commit.uploads import NewFiles
+
+UPLOADS_MAX = 8
+"""Maximum chunks of one commit that are written at once."""
+
+
+async def as_items(data: Sequence[bytes | Stored], files: NewFiles) -> list[Item]:
+    """Bytes as they are; stored chunks as entries, written again where the age rule asks for it."""
+    items: list[Item] = []
+    store_now = None
+    for item in data:
+        if isinstance(item, bytes):
+            items += [item] if item else []
+            continue
+        if item.staged and store_now is None:
+            store_now = await files.store.backend.now(files.path)
+        items.append((await files.young(item, store_now)).chunk(files.path, 0))
+    return items
+
+
+async def grow(
+    header: Header, items: Sequence[Item], files: NewFiles, *, joint: bool = False, spill_all: bool = False
+) -> Header:
+    """Put items behind a header's content, writing as chunks what does not stay inline; with `spill_all`, nothing does.
+
+    Several pieces that are shorter than a chunk share a file. They lie between entries, as the tails of a concat's
+    sources, or few bytes between staged chunks; each would cost a request. With `joint`, long pieces share one too.
+    """
+    now_ms = files.store.now_ms()
+    policy = header.policy
+    spill_all = spill_all or (policy.max_age is not None and is_aged(header, now_ms))
+    placed, tail = placement.arrange(header.tail, items, policy, spill_all=spill_all)
+    if not placed:
+        return transitions.extend(header, (), tail, now_ms)
+    spills = [item.data for item in placed if isinstance(item, Spill)]
+    if len(spills) > 1 and (joint or sum(len(data) < policy.max_bytes for data in spills) > 1):
+        written = iter(await _joint(spills, policy.max_bytes, files))
+    else:
+        written = iter(await _each(header, placed, files))
+    entries: list[Entry] = [next(written) if isinstance(item, Spill) else item for item in placed]
+    return transitions.extend(header, placement.place(entries, header.tail_start), tail, now_ms)
+
+
+async def behead(store: Store, path: str, header: Header, offset: int, *, is_erase: bool = False) -> Header:
+    """Return a header without the bytes before an offset; refuse if a tier is not there that loses files.
+
+    Parameters
+    ----------
+    is_erase
+        No tier of the segment may be missing: it may have files that the header does not name.
+    """
+    if header.tiers:
+        aliases = None if is_erase else await _losing(store, path, header, offset)
+        await check_there(store.headers, store.pages, path, header, aliases)
+    pages = {page: await store.pages.chunks(path, page) for page in pages_to_truncate(header, offset)}
+    return transitions.truncate(header, offset, store.now_ms(), pages, path)
+
+
+async def _losing(store: Store, path: str, header: Header, offset: int) -> set[str] | None:
+    """Return the tiers with files that a truncation drops; None if an index page that lists some cannot be read."""
+    entries = [entry for entry in header.entries if header.start < offset and entry.start < offset]
+    try:
+        chunks = await store.pages.unfold(path, entries)
+    except (FileNotFoundError, CorruptHeaderError):
+        return None
+    return {chunk.tier for chunk in chunks if header.start < chunk.end <= offset}
+
+
+def is_aged(header: Header, now_ms: int) -> bool:
+    """Whether the inline tail is older than the policy allows, so that it becomes a chunk.
+
+    A wrong clock began a tail that is dated further ahead than this: its age is not known.
+    """
+    max_age = header.policy.max_age
+    return max_age is not None and bool(header.tail) and abs(now_ms - header.tail_at_ms) > max_age * 1000
+
+
+async def _each(header: Header, placed: Sequence[Spill | Entry], files: NewFiles) -> list[Chunk]:
+    """Write each spill as a chunk of its own, several at a time."""
+    seen: Counter[bytes] = Counter()
+    start, incarnation = header.tail_start, _incarnation(header, files)
+    last = Last.of(header) if incarnation is not None else None
+    calls: list[Callable[[], Awaitable[Chunk]]] = []
+    for item in placed:
+        if isinstance(item, Spill):
+            seen[item.data] += 1
+            calls.append(partial(_written, item.data, seen[item.data], start, files, incarnation, last))
+        start += len(item.data) if isinstance(item, Spill) else item.length
+    return await files.store.runtime.gather(calls, UPLOADS_MAX)
+
+
+async def _joint(spills: Sequence[bytes], size_max: int, files: NewFiles) -> list[Chunk]:
+    """Write pieces into as few files as `size_max` allows; one entry for each piece, to be placed."""
+    entries: list[Chunk] = []
+    groups: list[list[bytes]] = [[]]
+    for data in spills:
+        if groups[-1] and sum(map(len, groups[-1])) + len(data) > size_max:
+            groups.append([])
+        groups[-1].append(data)
+    for nth, group in enumerate(groups):
+        data = b"".join(group)
+        stored = await files.once(data, -nth - 1, partial(files.store.chunks.write_shared, files.path, data))
+        whole, offset = stored.chunk(files.path, 0), 0
+        for piece in group:
+            entries.append(replace(whole, length=len(piece), offset=offset, size=stored.size))
+            offset += len(piece)
+    return entries
+
+
+def _incarnation(header: Header, files: NewFiles) -> str | None:
+    """The incarnation, if it is there already: each attempt of an overwrite has a new one."""
+    seen = files.store.headers.seen(files.path)
+    is_there = seen is not None and seen.header is not None and seen.header.segment == header.segment
+    return header.segment if is_there else None
+
+
+async def _written(
+    data: bytes, nth: int, start: int, files: NewFiles, incarnation: str | None, last: Last | None
+) -> Chunk:
+    """Write bytes as a chunk.
+
+    Equal bytes that come twice are two chunks (`nth`): one file must not be named by two entries, because the
+    truncation of one would delete the other's bytes.
+    """
+    write = partial(files.store.chunks.write, files.path, data, start, incarnation, last)
+    return (await files.once(data, nth, write)).chunk(files.path, start)

@@ -1,0 +1,133 @@
+"""The footers of Parquet files in segments: the one that is there, and the one that makes one file of several."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from rollingfs.format.parquet_chunks import check_within, gaps, live_bytes
+from rollingfs.format.parquet_footer import (
+    MAGIC,
+    TAIL_BYTES,
+    JoinedFile,
+    body_size,
+    check_same,
+    columns,
+    ended,
+    join,
+    understood,
+)
+from rollingfs.format.thrift import MalformedFooterError
+from rollingfs.segment.read.ranges import Fetcher
+from rollingfs.segment.segment import Segment
+
+FOOTER_READ_BYTES = 512 * 1024
+"""Maximum bytes of the first read for the footer of a Parquet file. A second request takes longer than these bytes."""
+
+
+WASTED_PART_MAX = 0.1
+"""The part of a file that old footers may take, before an append or upkeep writes the file anew."""
+WASTED_BYTES_MIN = 64 * 1024
+"""Old footers up to this size are not a reason to rewrite."""
+
+
+def is_much(wasted: int, size: int) -> bool:
+    """Whether a file of some size is to be written anew for its old footers."""
+    return wasted > max(WASTED_BYTES_MIN, WASTED_PART_MAX * size)
+
+
+def is_one_file(footer: bytes, size: int) -> bool:
+    """Whether old footers explain what is wasted of a file: they lie between row groups, and at most one behind them.
+
+    Where whole Parquet files lie behind each other, as records of a log, the last footer names bytes of its own file
+    only, and reads as if they were those of the first. Then all that lies before the last file is a gap behind them.
+    """
+    return gaps(footer, size - len(ended(footer)))[0] > 0 and not is_last_of_several(footer, size)
+
+
+def is_last_of_several(footer: bytes, size: int) -> bool:
+    """Whether more bytes lie behind the last row group than an old footer has, as where other files lie before."""
+    behind = gaps(footer, size - len(ended(footer)))[1]
+    return behind > max(WASTED_BYTES_MIN, WASTED_PART_MAX * size, 2 * len(footer))
+
+
+async def is_worn(fetcher: Fetcher, view: Segment) -> bool:
+    """Whether a segment is an open Parquet file, without an owner, that is to be written anew for its old footers."""
+    if view.sealed or view.header is None or view.header.owner is not None or view.size <= WASTED_BYTES_MIN:
+        return False
+    if await fetcher.read(view, view.length - len(MAGIC), view.length) != MAGIC:
+        return False
+    try:
+        footer = await footer_of(fetcher, view)
+        with understood():
+            return is_much(view.size - live_bytes(footer), view.size) and is_one_file(footer, view.size)
+    except MalformedFooterError:
+        return False  # it only ends as one does
+
+
+async def footer_of(fetcher: Fetcher, view: Segment) -> bytes:
+    """The footer of the file that a segment is, without its length and the magic.
+
+    Raises
+    ------
+    MalformedFooterError
+        The segment does not end as a Parquet file does, or its head was truncated.
+    """
+    near = _near(view)
+    return await _cut_out(fetcher, view, await fetcher.read(view, near, view.length), near)
+
+
+def _near(view: Segment) -> int:
+    """Where the first read for a footer begins."""
+    return max(view.start, view.length - FOOTER_READ_BYTES, min(_last_run(view), view.length - TAIL_BYTES))
+
+
+async def _cut_out(fetcher: Fetcher, view: Segment, last: bytes, near: int) -> bytes:
+    """The footer in the last bytes of a file, which begin at `near`; what is missing of it is read."""
+    first, stop = (view.start + offset for offset in body_size(last[-TAIL_BYTES:], view.size))
+    if first < near:
+        last, near = await fetcher.read(view, first, near) + last, first
+    footer = last[first - near : stop - near]
+    check_within(footer, first - view.start)
+    return footer
+
+
+def _last_run(view: Segment) -> int:
+    """Where the bytes begin that one request gives: those of the tail, else those of the last chunk."""
+    header = view.header
+    if header is None or header.tail or not header.entries:
+        return view.start if header is None else header.tail_start
+    return header.entries[-1].start
+
+
+async def one_footer(fetcher: Fetcher, files: Sequence[Segment]) -> bytes:
+    """The bytes behind some Parquet files that make one file of all; a segment without bytes is none of them.
+
+    Raises
+    ------
+    MalformedFooterError
+        A segment is not Parquet, or has other columns than the first; the message names it.
+    """
+    parts: list[JoinedFile] = []
+    at = 0
+    views = [view for view in files if view.size]
+    ends = await fetcher.read_many([(view, _near(view), view.length) for view in views])
+    for view, last in zip(views, ends, strict=True):
+        if isinstance(last, Exception):
+            raise last
+        with _refused(view.path):
+            parts.append(JoinedFile(await _cut_out(fetcher, view, last, _near(view)), at))
+            with understood():
+                check_same(columns(parts[0].footer), columns(parts[-1].footer))
+        at += view.size
+    with _refused(files[0].path), understood():
+        return ended(join(parts)) if len(parts) > 1 else b""
+
+
+@contextmanager
+def _refused(path: str) -> Iterator[None]:
+    """Name the file whose footer does not fit."""
+    try:
+        yield
+    except MalformedFooterError as error:
+        raise MalformedFooterError(f"{path}: it cannot be joined as Parquet: {error}; nothing was joined") from error
