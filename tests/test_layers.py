@@ -51,7 +51,7 @@ def test_a_package_imports_only_what_stands_above_it_in_the_picture(layer: str) 
 
 
 @pytest.mark.parametrize("room", ROOMS)
-def test_a_room_of_segments_imports_only_the_rooms_above_it(room: str) -> None:
+def test_a_room_of_segments_imports_only_higher_rooms(room: str) -> None:
     parts = {module: module.split(".") for module in _graph()}
     found = {
         (module, name)

@@ -23,9 +23,9 @@ from rollingfs.fs.core import Core
 from rollingfs.fs.progress import begin
 from rollingfs.fs.target import adapt
 from rollingfs.runtime.bridge import Bridge
-from rollingfs.runtime.steps import Progress
 
 if TYPE_CHECKING:
+    from rollingfs.runtime.steps import Progress
     from rollingfs.segment.verbs.export import Exported
     from rollingfs.segment.verbs.rebuild import Rebuilt
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from fsspec.callbacks import Callback
 
-from rollingfs.runtime.steps import Progress
+if TYPE_CHECKING:
+    from rollingfs.runtime.steps import Progress
 
 
 def begin(callback: Callback, total: int | None, progress: Progress | None = None) -> Progress:

@@ -161,6 +161,7 @@ def in_order(method: Verb[T], *order: str) -> Verb[T]:
 
 def name_for_users(cls: type, name: str) -> None:
     """Let Python's messages about wrong arguments, and tools that read docstrings, name the class that users know."""
+    cls.__name__ = name
     for method in vars(cls).values():
         if inspect.isfunction(method):
             method.__module__ = cls.__module__

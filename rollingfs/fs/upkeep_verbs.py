@@ -10,9 +10,9 @@ from rollingfs.format import names
 from rollingfs.fs.binding import Binding
 from rollingfs.fs.progress import begin
 from rollingfs.policy import BLOCK_BYTES, DELETION_LAG_S, READERS_GRACE_S, TIER_DEFAULT, parse_bytes, parse_seconds
-from rollingfs.runtime.steps import Progress
 
 if TYPE_CHECKING:
+    from rollingfs.runtime.steps import Progress
     from rollingfs.segment.files.collected import Collected
     from rollingfs.segment.verbs.consolidate import Consolidated
     from rollingfs.segment.verbs.offload import Offloaded

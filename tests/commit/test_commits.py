@@ -129,7 +129,9 @@ def test_an_unclosed_file_that_is_found_as_garbage_under_a_lock_may_be_told_of_b
         file.itself = file  # type: ignore[attr-defined]
 
     def append() -> None:
-        with at_line(nth, gc.collect, "commit/header_cache.py", "write/group_commit.py"):
+        with at_line(
+            nth, gc.collect, "rollingfs/segment/commit/header_cache.py", "rollingfs/segment/write/group_commit.py"
+        ):
             site.append(b"mine")
 
     gc.collect()

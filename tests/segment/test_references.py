@@ -9,8 +9,8 @@ from rollingfs import RollingPolicy
 from rollingfs.folders.collect_tree import TreeCollector
 from rollingfs.format import line_codec, names
 from rollingfs.runtime.concurrency import drive
+from rollingfs.segment.commit import references
 from rollingfs.segment.commit.references import References
-from rollingfs.segment.files import references
 from tests.support.backends import Scripted, private_memory
 from tests.support.examples import slowly
 from tests.support.life import World

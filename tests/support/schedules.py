@@ -19,8 +19,11 @@ HELD_S_MAX = 20.0
 """Only a broken test holds a lock so long."""
 SOON_S_MAX = 120.0
 PARTS = (
-    *(f"commit/{name}" for name in ("commits", "operation", "attempt", "lost_answers", "turns", "store", "uploads")),
-    *("write/group_commit", "write/append_to_header"),
+    *(
+        f"segment/commit/{name}"
+        for name in ("commits", "operation", "attempt", "lost_answers", "turns", "store", "uploads")
+    ),
+    *("segment/write/group_commit", "segment/write/append_to_header"),
 )
 APPENDING = tuple(f"rollingfs/{part}.py" for part in PARTS)
 """The files that an append and its commit are written in."""

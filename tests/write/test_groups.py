@@ -57,7 +57,9 @@ class Follower(Caller):
             self.queued.set()
             assert self.may_go_on.wait(WAIT_S)
 
-        with at_line(1, pause, "write/group_commit.py", "runtime/concurrency.py", when=is_queued):
+        with at_line(
+            1, pause, "rollingfs/segment/write/group_commit.py", "rollingfs/runtime/concurrency.py", when=is_queued
+        ):
             return site.append(data)
 
 

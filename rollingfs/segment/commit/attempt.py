@@ -164,8 +164,8 @@ class Attempt:
         if self.adapted is None or base.header is None:
             return base, wanted
         others, record = self.adapted
-        header, room = parse_more(base.header, base.room, others, self.path)
-        return Segment(self.path, header, base.token, room=room), records.fold(header, [record])
+        header, room = parse_more(base.header, base.room, others, self.operation.path)
+        return Segment(self.operation.path, header, base.token, room=room), records.fold(header, [record])
 
     def result(self) -> Committed:
         """Return the commit that a look has shown; other writers may have gone on from it before the look."""
@@ -204,7 +204,7 @@ class Attempt:
         An attempt on an old header of many writers would fail anyway, and its commit line could be evicted. Then the
         client could not tell that it failed. A segment that was collected and made again is such a case, too.
         """
-        headers, path = self.store.headers, self.operation.path
+        headers, path = self.store.headers, self.path
         seen = headers.seen(path) or given
         if seen is None or seen.header is None or self.store.backend.capability.conflicts_are_final:
             return seen
@@ -302,7 +302,7 @@ def check_time(attempt: Attempt, *, is_void: bool, cause: Exception | None = Non
     """
     if attempt.left_s() > 0:
         return
-    path, timeout_s = attempt.path, attempt.timeout_s
+    path, timeout_s = attempt.operation.path, attempt.timeout_s
     if not is_void:
         why = (
             f"{attempt.count} requests in {timeout_s} s were not confirmed, the last: {cause!r}; "

@@ -275,14 +275,14 @@ class Commits:
             is_free = found.live and found.header is not None and found.header.merge is None
             return replace(found.header, turn=claim.operation.writer) if is_free and found.header is not None else None
 
-        change = Change(attempt.operation.path, step, attempt.operation.deadline_s)
+        change = Change(attempt.path, step, attempt.operation.deadline_s)
         claim = self.attempt(slot, change, attempt.operation.began)
         # the judge takes a line with a higher number as unknown
         attempt.operation = replace(attempt.operation, number=next(self.slots.writer.numbers))
         try:
             await self._loop(slot, change, claim)
         except (AppendOutcomeUnknown, CommitTimeoutError) as error:
-            logger.debug("%s: the turn could not be claimed: %s", attempt.operation.path, error)
+            logger.debug("%s: the turn could not be claimed: %s", attempt.path, error)
         finally:
             if claim.took_turn:
                 claim.end_turn()  # a claim that changed nothing still has it
@@ -292,7 +292,7 @@ class Commits:
 
     async def _without_page(self, base: Segment, attempt: Attempt, gone: PageGoneError) -> Segment:
         """Return a header that names no lost page."""
-        path = attempt.operation.path
+        path = attempt.path
         current = await self.store.headers.load(path)
         is_named = current.token == base.token or names_page(path, current.header, gone.filename)
         attempt.gone += attempt.fresh and is_named
@@ -332,8 +332,8 @@ class Commits:
                 attempt.turns.took(attempt.request_s, wanted)
                 room = RECORDS_MAX if attempt.record is None else base.room - 1
                 mine = acknowledged(attempt, base.header, wanted) if attempt.may_lose else None
-                done = Segment(attempt.path, wanted, token, room=room)
-                headers.keep(attempt.path, done, began, is_own=True, mine=mine)
+                done = Segment(attempt.operation.path, wanted, token, room=room)
+                headers.keep(attempt.operation.path, done, began, is_own=True, mine=mine)
                 return Committed(base.header, wanted)
 
     def _shown(self, attempt: Attempt) -> Committed:
@@ -341,7 +341,7 @@ class Commits:
         done = attempt.result()
         if attempt.may_lose and done.header is not None:
             mine = acknowledged(attempt, done.base, done.header)
-            self.store.headers.acknowledge(attempt.path, mine, done.header)
+            self.store.headers.acknowledge(attempt.operation.path, mine, done.header)
         return done
 
     async def _send(self, base: Segment, wanted: Header, data: bytes | None, attempt: Attempt) -> str:
