@@ -13,6 +13,7 @@ import os
 import socket
 import time
 import uuid
+import weakref
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
@@ -59,12 +60,16 @@ class _Writer:
     number: int = 0
     connection: socket.socket | None = None
 
-    def __del__(self) -> None:
-        self.close()
+    def connect(self, family: int) -> socket.socket:
+        """Make a connection, which is closed with its writer, also where both are garbage that refers to itself."""
+        self.connection = socket.socket(family)  # a stream that ends in a child deafens the parent's loop
+        self.connection.setblocking(False)
+        self._closing = weakref.finalize(self, self.connection.close)
+        return self.connection
 
     def close(self) -> None:
         if self.connection is not None:
-            self.connection.close()
+            self._closing()
         self.connection = None
 
 
@@ -196,19 +201,18 @@ class Via:
     async def _answer(self, writer: _Writer, request: bytes) -> tuple[int, Mapping[str, Any]]:
         """Send a request once; returns the status, and the fields of the JSON."""
         loop, got = asyncio.get_running_loop(), b""
-        if writer.connection is not None and _has_ended(writer.connection):
-            writer.close()  # while it was idle, so nothing is in doubt
-        if writer.connection is None:
-            writer.connection = socket.socket(self._family)  # a stream that ends in a child deafens the parent's loop
-            writer.connection.setblocking(False)
-            await loop.sock_connect(writer.connection, self._address)
-        await loop.sock_sendall(writer.connection, request)
+        connection = writer.connection
+        if connection is None or _has_ended(connection):  # while it was idle, so nothing is in doubt
+            writer.close()
+            connection = writer.connect(self._family)
+            await loop.sock_connect(connection, self._address)
+        await loop.sock_sendall(connection, request)
         while True:
             head, is_whole, body = got.partition(b"\r\n\r\n")
             size = head.lower().partition(b"content-length: ")[2].partition(b"\r")[0]
             if is_whole and len(body) >= int(size):
                 return int(head.split(b" ", 2)[1]), json.loads(body)
-            part = await loop.sock_recv(writer.connection, RECEIVE_BYTES)
+            part = await loop.sock_recv(connection, RECEIVE_BYTES)
             if not part:
                 raise EOFError("the server ended the connection")
             got += part

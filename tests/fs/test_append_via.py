@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gc
 import json
 import logging
 import os
@@ -9,6 +10,7 @@ import signal
 import socket
 import threading
 import uuid
+import warnings
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -21,7 +23,7 @@ import pytest
 from rollingfs import AppendInterrupted, AppendOutcomeUnknown, CommitTimeoutError, RollingFileSystem, SegmentSealedError
 from rollingfs.errors import UnsafeBackendError, lost_commit
 from rollingfs.format.append_keys import WRITERS
-from rollingfs.fs.append_via import VIA_BYTES_MAX
+from rollingfs.fs.append_via import VIA_BYTES_MAX, _Writer
 from rollingfs.logging import RollingHandler
 from rollingfs.server.problems import problem_fields, status_of
 from tests.server.conftest import Process, serving
@@ -333,3 +335,18 @@ def test_a_disk_refuses_the_option(tmp_path: Path):
         RollingFileSystem("file", append_via="http://127.0.0.1:1/x")
     with pytest.raises(ValueError, match="option of the filesystem"):
         RollingHandler(f"{tmp_path}/log", fs=RollingFileSystem("file"), append_via="http://127.0.0.1:1/x")
+
+
+def test_a_forgotten_writer_closes_its_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    gc.collect()
+    made = [socket.socket()]  # the collector meets it before the writer
+    writer = _Writer()
+    with monkeypatch.context() as patched, warnings.catch_warnings(record=True) as caught:
+        patched.setattr(socket, "socket", lambda family: made.pop())
+        writer.connect(socket.AF_INET)
+        writer.name = [writer]  # type: ignore[assignment]
+        warnings.simplefilter("always")
+        del writer
+        patched.undo()
+        gc.collect()
+    assert [str(warning.message) for warning in caught] == []
