@@ -237,7 +237,7 @@ async def _joins(bench: _Bench) -> bool:
         await upload.finish()
     finally:
         await upload.abort()
-    return (await bench.backend.read(target)).data == b"oined"
+    return (await bench.backend.read(target)).data == b"oined" and bench.backend.capability.can_join
 
 
 async def _deletes(bench: _Bench) -> bool:

@@ -21,6 +21,7 @@ from fsspec.asyn import sync
 from s3fs import S3FileSystem
 from s3fs.utils import ParamKwargsHelper
 
+from rollingfs.backend.contract import Part, finished
 from rollingfs.backend.objects import backend as objects_backend, open_s3
 from rollingfs.backend.objects.s3 import backend as s3_backend, bucket as s3_bucket, parts as s3_parts
 from rollingfs.backend.objects.s3.backend import S3Backend
@@ -31,7 +32,7 @@ from rollingfs.testing import run
 from tests.backend.conftest import proxied
 from tests.support.driven import Driven
 from tests.support.forks import is_so_in_child, needs_fork
-from tests.support.proxy import DROP_BEFORE, Proxy
+from tests.support.proxy import DROP_BEFORE, Proxy, Seen
 from tests.support.s3 import driven_s3
 from tests.support.schedules import count_at_once
 from tests.support.servers import count_requests, shared_backend
@@ -391,6 +392,37 @@ def test_a_copy_beyond_the_limit_is_done_in_parts(wired, bucket, wire, monkeypat
             "CompleteMultipartUpload": 1,
         }
     assert wired.read(f"{bucket}/target").data == data
+
+
+@pytest.mark.parametrize("answer", [(411, "MissingContentLength"), (501, "NotImplemented"), (200, b"")])
+def test_the_bytes_pass_through_here_where_a_store_copies_no_parts(wired, bucket, wire, monkeypatch, answer):
+    """gofakes3 1.2.0 answers 411; moves to a tier and exports failed for ever."""
+    source, data = f"{bucket}/source", os.urandom(6 * MIB)
+    wired.write(source, [data])
+    copies = list[str]()
+
+    def refuse(seen: Seen) -> tuple[int, str | bytes] | None:
+        if "x-amz-copy-source" not in seen.headers:
+            return None
+        copies.append("part" if "uploadId" in seen.path else "file")
+        return answer if copies[-1] == "part" else (400, "InvalidRequest")
+
+    async def join() -> None:
+        async with finished(await wired.backend.open_write(f"{bucket}/target")) as upload:
+            await upload.copy(Part(source, 1, len(data)))
+            await upload.copy(Part(source, 2, 4))
+            await upload.write(b"more")
+            await upload.copy(Part(source, 0, len(data)))
+
+    wire.fault = refuse
+    run(wired.backend, join())
+    assert wired.read(f"{bucket}/target").data == data[1:] + data[2:4] + b"more" + data
+    assert (copies, wired.backend.capability.can_join) == (["part"], False)
+    monkeypatch.setattr(s3_bucket, "COPY_OBJECT_BYTES_MAX", 0)
+    wired.backend.buckets[bucket].can_join = None
+    wired.copy(source, f"{bucket}/copy", wired.stat(source).token)
+    assert wired.read(f"{bucket}/copy").data == data
+    assert copies == ["part", "file", "part"]
 
 
 # -- folders and names ---------------------------------------------------------------------------------------

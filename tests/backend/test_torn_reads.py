@@ -3,9 +3,6 @@
 Rules of the protocol: P7.17.
 """
 
-import threading
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
@@ -18,6 +15,7 @@ from rollingfs.errors import CorruptHeaderError
 from rollingfs.format import names
 from rollingfs.format.header import LOOSE_CHUNKS_MAX
 from rollingfs.segment.at import At
+from tests.ground.beside import live_beside
 from tests.support.backends import LOOKS, Scripted, private_memory
 from tests.support.disks import mounted
 from tests.support.segment_verbs import append
@@ -25,7 +23,7 @@ from tests.support.servers import new_bucket, rclone_server
 from tests.support.site import Site
 from tests.support.small import SMALL
 
-APPENDS = 150
+APPENDS = 300
 CHUNK = b"0123456789" * 2
 """An append that becomes a chunk."""
 TORN = {
@@ -118,44 +116,16 @@ def test_a_header_that_fits_costs_one_read(site):
     assert site.backend.verbs == ["read"]
 
 
-def live_beside(make: Callable[[], RollingFileSystem], path: str) -> None:
-    """Read a segment again and again while others append: no call fails, and each answer is whole."""
-    make().create(path, policy=RollingPolicy(inline_bytes=8192))
-    record, is_over = b"<" + b"x" * 200 + b">", threading.Event()
-
-    def write() -> None:
-        fs = make()
-        for _ in range(APPENDS):
-            fs.append(path, record)
-
-    def read() -> int:
-        fs, size, count = make(), 0, 0
-        while not is_over.is_set():
-            data = fs.cat_file(path)
-            assert data == record * (len(data) // len(record))
-            assert len(data) >= size
-            size, count = len(data), count + 1
-        return count
-
-    with ThreadPoolExecutor(4) as pool:
-        readers = [pool.submit(read) for _ in range(2)]
-        try:
-            for writer in [pool.submit(write) for _ in range(2)]:
-                writer.result()
-        finally:
-            is_over.set()
-        assert all(reader.result() for reader in readers)
-    assert make().cat_file(path) == record * 2 * APPENDS
-
-
 @pytest.mark.slow
 def test_nobody_fails_beside_a_server_that_writes_in_place():
     with rclone_server() as options:
         bucket = new_bucket(options)
-        live_beside(lambda: RollingFileSystem("s3", skip_instance_cache=True, **options), f"{bucket}/log")
+        live_beside(lambda: RollingFileSystem("s3", skip_instance_cache=True, **options), f"{bucket}/data/log", APPENDS)
 
 
 @pytest.mark.slow
 def test_nobody_fails_on_a_disk_with_stale_pages(tmp_path):
     with mounted("gocryptfs", tmp_path) as disk:
-        live_beside(lambda: RollingFileSystem("file", sync=False, skip_instance_cache=True), f"{disk}/log")
+        live_beside(
+            lambda: RollingFileSystem("file", sync=False, skip_instance_cache=True), f"{disk}/data/log", APPENDS
+        )

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from rollingfs import RollingFileSystem
+from tests.ground.beside import live_beside
 from tests.ground.facts import Ground, create, replace
 from tests.ground.life import lived
 from tests.ground.measure import measured, verdict
@@ -21,6 +23,8 @@ from tests.soak.plan import Place
 from tests.support.disks import DISKS, KERNEL_DISKS, mounted
 
 SOAK_S = 60
+APPENDS = READS = 10_000
+WHOLE_EVERY = 100
 SAMPLE_ROUNDS, SAMPLE_STEPS = 4, 60
 BY_CHANCE = {"create", "replace", "delete", "complete", "copy", "reads", "crash", "doctor"}
 """Facts of which a short run may miss what hurts."""
@@ -73,6 +77,34 @@ def test_processes_that_are_killed_break_no_promise_on_a_disk(kind, _, tmp_path)
     with mounted(kind, tmp_path) as disk:
         (notes := Path(tmp_path, "notes")).mkdir()
         _soaked(Place("file", f"{disk}/data", {}, str(notes)))
+
+
+@pytest.mark.parametrize("name", ["rclone"])
+@pytest.mark.parametrize("_", [pytest.param("", marks=nightly)])
+def test_no_read_fails_beside_appends_on_a_server_that_tears(name, _):
+    server = SERVERS[name]
+    with server.start() as options:
+        path = f"{server.new_bucket(options)}/data/log"
+        live_beside(
+            lambda: RollingFileSystem(server.protocol, skip_instance_cache=True, **options),
+            path,
+            APPENDS,
+            READS,
+            WHOLE_EVERY,
+        )
+
+
+@pytest.mark.parametrize("kind", DISKS)
+@pytest.mark.parametrize("_", [pytest.param("", marks=nightly)])
+def test_no_read_fails_beside_appends_on_a_disk_by_fuse(kind, _, tmp_path):
+    with mounted(kind, tmp_path) as disk:
+        live_beside(
+            lambda: RollingFileSystem("file", sync=False, skip_instance_cache=True),
+            f"{disk}/data/log",
+            APPENDS,
+            READS,
+            WHOLE_EVERY,
+        )
 
 
 def test_a_life_is_that_of_the_model(tmp_path, monkeypatch):

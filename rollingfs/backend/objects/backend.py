@@ -20,11 +20,12 @@ from rollingfs.backend.contract import (
     ListingPage,
     Metadata,
     Over,
+    Part,
     PendingUpload,
     Upload,
     finished,
 )
-from rollingfs.backend.objects.bucket import Bucket, Listed
+from rollingfs.backend.objects.bucket import Bucket, Listed, NoJoinsError
 from rollingfs.backend.objects.errors import Refusal, answer_of, errors_of, is_conflict, is_gone, only_of, retrying
 from rollingfs.backend.objects.upload import PART_BYTES, PARTS_MAX, ObjectUpload, put
 from rollingfs.format import names
@@ -257,7 +258,7 @@ class ObjectBackend(Backend):
         return self._upload(path, over, metadata, PART_BYTES)
 
     def _upload(self, path: str, over: Over | None, metadata: Metadata, part_bytes: int) -> ObjectUpload:
-        return ObjectUpload(*self._place(path), path, over, metadata, self.split, part_bytes)
+        return ObjectUpload(*self._place(path), path, over, metadata, self, self.split, part_bytes)
 
     async def copy(self, source: str, target: str, token: str | None = None, metadata: Metadata = None) -> None:
         """Copy on the server; between buckets perhaps through this process."""
@@ -266,16 +267,17 @@ class ObjectBackend(Backend):
             await self._copy_through(source, target, token, metadata)
             return
         with errors_of("copying", source), only_of(source, token):
-            await retrying(partial(bucket.copy, origin.name, key, target_key, token, metadata))
+            try:
+                await retrying(partial(bucket.copy, origin.name, key, target_key, token, metadata))
+            except NoJoinsError:  # of a file that needs parts
+                await self._copy_through(source, target, token, metadata)
 
     async def _copy_through(self, source: str, target: str, token: str | None, metadata: Metadata) -> None:
         info = await self.stat(source)
         if token is not None:
             shared_errors.check_token(source, info.token, token)
-        async with finished(await self.open_write(target, None, metadata)) as upload:
-            for start in range(0, info.size, PART_BYTES):
-                end = min(start + PART_BYTES, info.size)
-                await upload.write(await self.read_range(source, start, end, info.token))
+        async with finished(upload := self._upload(target, None, metadata, PART_BYTES)):
+            await upload.copy_through(Part(source, 0, info.size, info.token))
 
     # -- removing and folders ------------------------------------------------------------------------------
 

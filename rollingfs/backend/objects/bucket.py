@@ -51,6 +51,10 @@ class Listed:
         return bool(self.files or self.folders)
 
 
+class NoJoinsError(Exception):
+    """The store copies no ranges of files to the parts of an upload: the bytes must pass through this client."""
+
+
 class Parts(abc.ABC):
     """A new file that is sent in parts, invisible before it is complete. It sends no request before the first part."""
 
@@ -67,6 +71,11 @@ class Parts(abc.ABC):
         """Send a range of another file on the server, or begin to, if that file has the part's token.
 
         The errors, here or in a later call, are of the contract, and name the other file.
+
+        Raises
+        ------
+        NoJoinsError
+            The store does not know the request, by its first answer; nothing of this range was copied.
         """
         raise NotImplementedError(f"{type(self).__name__} cannot copy on the server")
 
@@ -92,6 +101,8 @@ class Bucket(abc.ABC):
     name: str
     deletes_max = 1000
     """The files of a `delete`."""
+    can_join: bool | None = None
+    """Whether the store does `Parts.copy`; None until its first answer."""
 
     @abc.abstractmethod
     async def get(self, key: str, span: Span = None, *, if_token: str = "", unless_token: str = "") -> Answer | None:

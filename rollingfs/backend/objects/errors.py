@@ -27,6 +27,8 @@ REFUSED_CODES = frozenset(
     {"AccessDenied", "ExpiredToken", "InvalidToken", "TokenRefreshRequired", "AuthorizationHeaderMalformed"}
 )
 UNSUPPORTED_STATUSES = frozenset({405, 501})
+NO_JOIN_STATUSES = UNSUPPORTED_STATUSES | {411}
+"""Answers to an UploadPartCopy: gofakes3 misses the body of a plain part."""
 CONFLICT_CODES = frozenset(
     {"BlobAlreadyExists", "ConditionalRequestConflict", "OperationAborted", "PreconditionFailed"}
 )

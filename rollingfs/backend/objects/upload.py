@@ -6,13 +6,13 @@ import asyncio
 import errno
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeVar
 
 from rollingfs.backend import shared_errors
-from rollingfs.backend.contract import Buffer, Metadata, Over, Part, Upload, frozen
-from rollingfs.backend.objects.bucket import Bucket, Parts
+from rollingfs.backend.contract import Backend, Buffer, Metadata, Over, Part, Upload, frozen
+from rollingfs.backend.objects.bucket import Bucket, NoJoinsError, Parts
 from rollingfs.backend.objects.errors import (
     NO_UPLOAD_CODE,
     UNSUPPORTED_STATUSES,
@@ -43,6 +43,8 @@ class ObjectUpload(Upload):
     path: str
     over: Over | None
     metadata: Metadata
+    backend: Backend
+    """Has read_range for copies that the store does not do."""
     split: Callable[[str], tuple[str, str]]
     """Finds the bucket and the key of a path that is copied."""
     part_bytes: int
@@ -72,6 +74,24 @@ class ObjectUpload(Upload):
 
     async def copy(self, part: Part) -> None:
         self._check_open()
+        if self.bucket.can_join is not False:
+            try:
+                await self._copy(part)
+                return
+            except NoJoinsError:
+                self.backend.capability = replace(self.backend.capability, can_join=False)
+        await self.copy_through(part)
+
+    async def copy_through(self, part: Part) -> None:
+        """Read a range of another file, and append it."""
+        for start in range(part.start, part.end, PART_BYTES):
+            end = min(start + PART_BYTES, part.end)
+            data = await self.backend.read_range(part.path, start, end, part.token)
+            if len(data) < end - start:
+                raise OSError(errno.EINVAL, f"copying {part.path!r}: the file ends before byte {end}")
+            await self.write(data)
+
+    async def _copy(self, part: Part) -> None:
         if self._pieces:
             if self._pieces_bytes < JOIN_PART_BYTES_MIN:
                 raise ValueError(

@@ -11,8 +11,16 @@ from itertools import pairwise
 from typing import Any
 
 from rollingfs.backend.contract import Metadata, Over, Part
-from rollingfs.backend.objects.bucket import Bucket, Parts
-from rollingfs.backend.objects.errors import ERRORS, NO_UPLOAD_CODE, Refusal, errors_of, only_of, retrying
+from rollingfs.backend.objects.bucket import Bucket, NoJoinsError, Parts
+from rollingfs.backend.objects.errors import (
+    ERRORS,
+    NO_JOIN_STATUSES,
+    NO_UPLOAD_CODE,
+    Refusal,
+    errors_of,
+    only_of,
+    retrying,
+)
 from rollingfs.backend.objects.upload import PART_BYTES, PARTS_IN_FLIGHT_MAX, PARTS_MAX, make_over
 
 COPY_PART_BYTES_MAX = 2**30
@@ -56,6 +64,8 @@ class S3Parts(Parts):
         for start, end in _bounds(part.start, part.end):
             piece = Part(part.path, start, end, part.token)
             await self._send(partial(self._copy, piece, {"Bucket": bucket, "Key": key}), self.copies_max)
+            if not self.bucket.can_join:
+                await self._wait(0)
 
     async def rest(self, last: bytes) -> bytes:
         if last:
@@ -118,9 +128,18 @@ class S3Parts(Parts):
         except ERRORS as error:
             if isinstance(error, Refusal) and error.code == NO_UPLOAD_CODE:
                 raise
+            if not self.bucket.can_join and isinstance(error, Refusal) and error.status in NO_JOIN_STATUSES:
+                raise self._no_joins(str(error)) from error
             with errors_of("copying", part.path), only_of(part.path, part.token):
                 raise
-        self._tokens[number] = answer["CopyPartResult"]["ETag"]
+        if not (copied := answer.get("CopyPartResult")):
+            raise self._no_joins("the store took the copy for a part without bytes")
+        self.bucket.can_join = True
+        self._tokens[number] = copied["ETag"]
+
+    def _no_joins(self, why: str) -> NoJoinsError:
+        self.bucket.can_join = False
+        return NoJoinsError(why)
 
     async def _send(self, request: Callable[[int], Coroutine[Any, Any, None]], in_flight_max: int) -> None:
         if self._count == PARTS_MAX:
