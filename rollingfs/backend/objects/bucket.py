@@ -102,7 +102,7 @@ class Bucket(abc.ABC):
     deletes_max = 1000
     """The files of a `delete`."""
     can_join: bool | None = None
-    """Whether the store does `Parts.copy`; None until its first answer."""
+    """The store does `Parts.copy`. Its first answer decides."""
 
     @abc.abstractmethod
     async def get(self, key: str, span: Span = None, *, if_token: str = "", unless_token: str = "") -> Answer | None:
