@@ -75,7 +75,7 @@ class Parts(abc.ABC):
         Raises
         ------
         NoJoinsError
-            The store does not know the request, by its first answer; nothing of this range was copied.
+            The store does not know the request, by its first answer. No byte of this range was copied.
         """
         raise NotImplementedError(f"{type(self).__name__} cannot copy on the server")
 
