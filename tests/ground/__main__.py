@@ -7,33 +7,30 @@ from pathlib import Path
 import pytest
 
 from tests.ground.disks import measured_disk
-from tests.ground.measure import measured, survived
+from tests.ground.measure import SOAK_S, measured, survived
 from tests.ground.page import record_disk, recorded, results, write_page
 from tests.ground.servers import SERVERS
 from tests.support.disks import DISKS, KERNEL_DISKS
 
-DISK_SOAK_S, SERVER_SOAK_S = 20.0, 30.0
-
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.ground", description=__doc__)
-    parser.add_argument("names", nargs="*", help="servers; all by default", metavar="NAME")
+    parser.add_argument("names", nargs="*", help="servers, or disks; all by default", metavar="NAME")
     parser.add_argument("--page", action="store_true", help="measure nothing")
     parser.add_argument("--disks", action="store_true", help="measure disks, not servers")
     parser.add_argument("--survive", action="store_true", help="a life and killed processes, where doctor is content")
     given = parser.parse_args()
-    if given.disks:
-        for kind in given.names or [*KERNEL_DISKS, *DISKS]:
-            with tempfile.TemporaryDirectory() as folder:
-                record_disk(kind, measured_disk(kind, Path(folder), DISK_SOAK_S))
-        write_page()
-        return
-    for name in [] if given.page else given.names or SERVERS:
+    for name in [] if given.page else given.names or ([*KERNEL_DISKS, *DISKS] if given.disks else SERVERS):
         try:
-            if not given.survive:
+            if given.disks:
+                with tempfile.TemporaryDirectory() as folder:
+                    record_disk(name, found := measured_disk(name, Path(folder), SOAK_S))
+            elif not given.survive:
                 recorded(name, found := measured(SERVERS[name]))
             elif results()[name]["doctor"] == "safe":
-                recorded(name, found := survived(SERVERS[name], SERVER_SOAK_S), "day of kill -9")
+                recorded(name, found := survived(SERVERS[name], SOAK_S), "day of kill -9")
+            else:
+                continue
         except pytest.skip.Exception as skipped:
             print(f"{name}: {skipped}", flush=True)
         else:

@@ -11,6 +11,7 @@ from tests.soak.check import Told, broken
 from tests.soak.plan import Place
 from tests.support.cli import Run
 
+SOAK_S = 30.0
 VERDICTS = {0: "safe", 3: "refused"}
 
 
@@ -32,8 +33,9 @@ def verdict(server: Server, options: dict[str, Any], bucket: str) -> str:
 def soaked(place: Place, seconds: float) -> str:
     """Kill processes at random for so long; the number of acknowledged appends, or a broken promise."""
     soak(place, seconds, seed=1)
-    found = [*broken(place)]
-    return f"**{found[0]}**" if found else f"kept ({len(Told(place).acked)})"
+    acked = len(Told(place).acked)
+    found = [*broken(place)] if acked else ["no append was acknowledged"]
+    return f"**{found[0]}**" if found else f"kept ({acked})"
 
 
 def survived(server: Server, seconds: float) -> dict[str, str]:

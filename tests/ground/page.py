@@ -60,7 +60,7 @@ def results() -> Results:
 def recorded(name: str, found: dict[str, str], day_of: str = "day") -> None:
     """Store what was found today, and the day."""
     known = results() | {
-        name: results().get(name, {}) | found | {"day": datetime.datetime.now(datetime.UTC).date().isoformat()}
+        name: results().get(name, {}) | found | {day_of: datetime.datetime.now(datetime.UTC).date().isoformat()}
     }
     text = json.dumps({name: known[name] for name in SERVERS if name in known}, indent=1, ensure_ascii=False)
     RESULTS.write_text(text + "\n")

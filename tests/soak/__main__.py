@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from benchmarks.servers import LATENCY_MS, post, toxiproxy
 from rollingfs import OffloadPolicy
 from tests.soak.check import Told, broken, growth
 from tests.soak.plan import Place, read_notes
@@ -34,9 +35,23 @@ OFFLOAD, TAIL_S_MAX = OffloadPolicy("cold", after_bytes="256KiB"), 60.0
 """What a round of upkeep finds to do in the logs."""
 START_S_MAX = END_S_MAX = 180
 SHOWN_MAX = 20
+RESET_SHARE, RESET_AFTER_MS = 0.1, 200
+"""Connections of the far store that end without an answer, and when."""
+
+
+@contextlib.contextmanager
+def far_server() -> Iterator[dict[str, Any]]:
+    """MinIO behind a proxy with the latency of S3, which breaks some connections; gives the storage options for it."""
+    with servers.minio_server() as options, toxiproxy(options["endpoint_url"], LATENCY_MS) as (url, settings_url):
+        reset = {"type": "reset_peer", "toxicity": RESET_SHARE, "attributes": {"timeout": RESET_AFTER_MS}}
+        post(f"{settings_url}/toxics", reset)
+        yield options | {"endpoint_url": url}
+
+
 STORES: dict[str, tuple[str, Callable[[Any], str], Callable[[], contextlib.AbstractContextManager[Any]]]] = {
     "seaweed": ("s3", servers.new_bucket, seaweed.seaweed_server),
     "minio": ("s3", servers.new_bucket, servers.minio_server),
+    "far": ("s3", servers.new_bucket, far_server),
     "azurite": ("az", clouds.new_container, clouds.azurite_server),
     "fake_google": ("gs", clouds.new_google_bucket, clouds.fake_google_server),
 }
