@@ -395,7 +395,7 @@ def test_a_copy_beyond_the_limit_is_done_in_parts(wired, bucket, wire, monkeypat
 
 
 @pytest.mark.parametrize("answer", [(411, "MissingContentLength"), (501, "NotImplemented"), (200, b"")])
-def test_the_bytes_pass_through_here_where_a_store_copies_no_parts(wired, bucket, wire, monkeypatch, answer):
+def test_uncopied_parts_pass_through_the_client(wired, bucket, wire, monkeypatch, answer):
     """gofakes3 1.2.0 answers 411; moves to a tier and exports failed for ever."""
     source, data = f"{bucket}/source", os.urandom(6 * MIB)
     wired.write(source, [data])

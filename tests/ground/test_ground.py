@@ -71,7 +71,7 @@ def test_a_disk_does_what_the_page_on_stores_says(kind, _, tmp_path):
 
 @pytest.mark.parametrize("name", ["rclone"])
 @pytest.mark.parametrize("_", [pytest.param("", marks=nightly)])
-def test_no_read_fails_beside_appends_on_a_server_that_tears(name, _):
+def test_no_read_fails_beside_appends_on_a_server(name, _):
     server = SERVERS[name]
     with server.start() as options:
         path = f"{server.new_bucket(options)}/data/log"
@@ -86,7 +86,7 @@ def test_no_read_fails_beside_appends_on_a_server_that_tears(name, _):
 
 @pytest.mark.parametrize("kind", DISKS)
 @pytest.mark.parametrize("_", [pytest.param("", marks=nightly)])
-def test_no_read_fails_beside_appends_on_a_disk_by_fuse(kind, _, tmp_path):
+def test_no_read_fails_beside_appends_on_a_disk(kind, _, tmp_path):
     with mounted(kind, tmp_path) as disk:
         live_beside(
             lambda: RollingFileSystem("file", sync=False, skip_instance_cache=True),
