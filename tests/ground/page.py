@@ -46,7 +46,6 @@ SHORT = {
     r"first byte of an empty file": "empty",
     r"no `a/b` beside `a` \((\d+)\)": r"\1",
     r"^.*, new for each write$": "new",
-    r"^\*\*look .* answered (\d+) .*\*\*$": r"**\1**",
 }
 """Texts as the page has them: it explains the signs."""
 Results = dict[str, dict[str, str]]
