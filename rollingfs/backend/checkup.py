@@ -176,7 +176,7 @@ def _abilities(able: Abilities | None) -> list[Finding]:
             "whole reads beside a replace",
             None if able is None else able.reads_whole,
             "a reader sees a header before or after a commit",
-            "a reader may see a mixture of two headers, and reads again",
+            "a reader may see two headers mixed, or old bytes with a new token, and reads again",
         ),
     ]
 

@@ -96,7 +96,8 @@ async def race_in_rounds(backend: Backend, path: str, rounds: int = ROUNDS) -> b
     Returns
     -------
     bool
-        Whether the reader saw whole files only. A torn file is no broken promise: readers of headers read it again.
+        Whether the reader saw whole files only, and no bytes that did not fit their ETag. Neither is a broken promise:
+        readers of headers, and the adapter, read again.
 
     Raises
     ------
@@ -152,8 +153,10 @@ async def _settle(
 
 def _judge_read(seen: Outcome | Blob, bodies: Mapping[str, bytes]) -> bool:
     """Return whether a read during writes returned a whole file, or no answer."""
-    if not isinstance(seen, Blob) or bodies.get(seen.token, seen.data) == seen.data:
+    if not isinstance(seen, Blob):
         return True
+    if bodies.get(seen.token, seen.data) == seen.data:
+        return not seen.was_unfit
     if seen.data in bodies.values():
         raise BrokenPromise("read", "returned the bytes of an older file with the token of a newer one")
     return False

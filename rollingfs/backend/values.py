@@ -71,6 +71,8 @@ class Blob:
     """Seconds since 1970 by the store's clock."""
     is_rest: bool = False
     """Whether `data` is only what was put after the content whose token the reader has given."""
+    was_unfit: bool = False
+    """The store first gave other bytes with this token, or a token of other bytes."""
 
 
 @value_class

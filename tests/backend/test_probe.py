@@ -8,6 +8,7 @@ import errno
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -310,9 +311,17 @@ def test_a_store_that_reads_an_old_file_with_a_new_token_is_refused_though_each_
         run(backend, probe(backend, FOLDER))
 
 
-def test_a_torn_read_beside_writes_is_noticed_and_no_danger():
+@pytest.mark.parametrize(
+    "mixed",
+    [
+        lambda old, new: replace(new, data=new.data[:9] + old.data[9:]),
+        lambda old, new: replace(new, was_unfit=True),
+    ],
+    ids=["torn", "mended by the adapter"],
+)
+def test_a_torn_read_beside_writes_is_noticed_and_no_danger(mixed):
     backend = Scripted(private_memory(), suspends=True, must_race=True)
-    beside_writes(backend, lambda old, new: Blob(new.data[:9] + old.data[9:], new.token, new.modified))
+    beside_writes(backend, mixed)
     assert run(backend, probe(backend, FOLDER)) == Abilities(delete_if=True, reads_whole=False)
 
 

@@ -89,8 +89,11 @@ def _program(
             yield _options(url, *keys)
 
 
-def _go(name: str, package: str) -> Callable[[], Path]:
-    return lambda: installed(name, partial(go_program, name, package), "go")
+def _go(name: str, package: str) -> Path:
+    try:
+        return installed(name, partial(go_program, name, package), "go")
+    except subprocess.SubprocessError as error:
+        pytest.skip(f"{name} does not build here: {error}")
 
 
 def _built(folder: Path, command: Callable[[str], list[str]], tool: str, **settings: str) -> Path:
@@ -220,15 +223,15 @@ SERVERS = {
     "rclone": Server("rclone 1.76.0 `serve s3`", servers.rclone_server),
     "versitygw": Server(
         "versitygw 1.8.0 `posix`",
-        partial(_program, "versitygw", _go("versitygw", VERSITYGW), partial(_versitygw, sidecar=False)),
+        partial(_program, "versitygw", partial(_go, "versitygw", VERSITYGW), partial(_versitygw, sidecar=False)),
     ),
     "versitygw-sidecar": Server(
         "versitygw 1.8.0 `posix --sidecar`",
-        partial(_program, "versitygw", _go("versitygw", VERSITYGW), partial(_versitygw, sidecar=True)),
+        partial(_program, "versitygw", partial(_go, "versitygw", VERSITYGW), partial(_versitygw, sidecar=True)),
     ),
     "gofakes3": Server(
         "gofakes3 1.2.0",
-        partial(_program, "gofakes3", _go("gofakes3", GOFAKES3), partial(_gofakes3, backend="memory")),
+        partial(_program, "gofakes3", partial(_go, "gofakes3", GOFAKES3), partial(_gofakes3, backend="memory")),
     ),
     "s3proxy": Server(
         "S3Proxy 4.1.0 `filesystem-nio2`",

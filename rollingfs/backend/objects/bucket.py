@@ -26,10 +26,12 @@ class Answer:
     """Token of the whole file; "" if a range came without it, as without a condition."""
     modified: float
     """Seconds since 1970 by the store's clock; unknown for a range."""
+    was_unfit: bool = False
+    """As of `Blob`."""
 
     def blob(self) -> Blob:
         """Return the same as callers of the contract take it."""
-        return Blob(bytes(self.data), self.token, self.modified)
+        return Blob(bytes(self.data), self.token, self.modified, was_unfit=self.was_unfit)
 
 
 @value_class

@@ -12,6 +12,7 @@ import itertools
 import re
 import time
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 
 from rollingfs.backend.contract import Buffer
 from rollingfs.backend.objects.bucket import Answer
@@ -49,8 +50,10 @@ class Etags:
         began_s = time.monotonic()
         for count in itertools.count():
             again = await ask()
-            if again is None or self.fits(again):
-                return again
+            if again is None:
+                return None
+            if self.fits(again):
+                return replace(again, was_unfit=True)
             is_same = (again.token, bytes(again.data)) == (answer.token, bytes(answer.data))
             if (is_same and not self.is_proved) or time.monotonic() - began_s > SETTLE_S_MAX:
                 break
