@@ -8,14 +8,13 @@ import errno
 import itertools
 import time
 import uuid
-from collections.abc import Callable, Coroutine, Sequence
-from functools import partial
+from collections.abc import Coroutine, Sequence
 from typing import Any
 
 from rollingfs.backend import shared_errors
 from rollingfs.backend.contract import Backend, Blob
 from rollingfs.backend.patience import wanted_s
-from rollingfs.backend.race import BrokenPromise, Write, let_rest, race, race_in_rounds, race_to_create
+from rollingfs.backend.race import BrokenPromise, Write, let_rest, race_in_rounds, race_to_create
 from rollingfs.errors import ConflictError, UnsafeBackendError
 from rollingfs.format import names
 from rollingfs.runtime.concurrency import Runtime, backoff_s
@@ -23,12 +22,11 @@ from rollingfs.runtime.values import value_class
 
 PROBE_VERSION = 3
 """A verdict of another version is not believed. Version 2 races, version 3 in rounds."""
-PAIRS = 16
-"""Races of two, which create a file, during each race of 16."""
+PAIRS = 24
+"""Races of two, which create a file, for each race in rounds."""
 PROBES_MAX = 5
 _MENDABLE = {errno.EBUSY, errno.ETIMEDOUT}
 """A busy store, a slow answer, a race without a verdict."""
-Trial = Callable[[], Coroutine[Any, Any, object]]
 _STAYS = {errno.ENOENT, errno.ENOTEMPTY, errno.EEXIST}
 """Not every backend makes a folder for a lock; and a disk may keep a file in it for a while that has no name."""
 _NOT_IMPLEMENTED = {errno.ENOTSUP, errno.ENOSYS}
@@ -77,8 +75,8 @@ async def probe(backend: Backend, folder: str, races: int = 1) -> Abilities:
     folder : str
         A ``$chunks`` folder, so that no listing shows the files. The folder stays.
     races : int
-        The number of races: each of 48 rounds of three that replace one file, of 16 creates and 16 replaces, and of 16
-        pairs that create. It is missing where `Capability.must_race` is false.
+        The number of races: each of 52 rounds of three that replace one file, and of 24 pairs that create. It is
+        missing where `Capability.must_race` is false.
 
     Raises
     ------
@@ -92,16 +90,13 @@ async def probe(backend: Backend, folder: str, races: int = 1) -> Abilities:
         raise shared_errors.not_atomic(names.segment_of_folder(folder))
     races *= backend.capability.must_race
     paths = [
-        names.header_path(f"{folder}/{names.PROBE_PREFIX}{uuid.uuid4().hex}") for _ in range(1 + races * (2 + PAIRS))
+        names.header_path(f"{folder}/{names.PROBE_PREFIX}{uuid.uuid4().hex}") for _ in range(1 + races * (1 + PAIRS))
     ]
     try:
-        # the first is the one whose error says most
         delete_if = await _try(backend, paths[0])  # its errors say most
         # before the races: over few connections, requests of racers for one file meet more often
         reads_whole = [await race_in_rounds(backend, path) for path in paths[1 : 1 + races]]
-        races_of_many = [partial(race, backend, path) for path in paths[1 + races : 1 + 2 * races]]
-        pairs = [partial(race_to_create, backend, path, 2) for path in paths[1 + 2 * races :]]
-        await _side_by_side(backend, races_of_many, pairs)
+        await _race_pairs(backend, paths[1 + races :])
     except BrokenPromise as broken:
         await _clean_if_possible(backend, paths)
         raise await _unsafe(backend, paths[0], broken) from broken
@@ -112,30 +107,22 @@ async def probe(backend: Backend, folder: str, races: int = 1) -> Abilities:
     return Abilities(delete_if, all(reads_whole))
 
 
-async def _side_by_side(backend: Backend, races: Sequence[Trial], pairs: Sequence[Trial]) -> None:
-    """Run all races to their end, so that no byte is written after the cleaning.
+async def _race_pairs(backend: Backend, paths: Sequence[str]) -> None:
+    """Let a pair create each file, and run all races to their end, so that no byte is written after the cleaning.
 
     A pair without a result, because the store is busy, is not a failure while half of the pairs have a result.
     """
-    if backend.is_async:
-        results = await asyncio.gather(*(trial() for trial in (*races, *pairs)), return_exceptions=True)
-    else:
-        results = [await _result(trial) for trial in (*races, *pairs)]
+    pairs = [_result(race_to_create(backend, path, 2)) for path in paths]
+    results = await asyncio.gather(*pairs) if backend.is_async else [await pair for pair in pairs]
     errors = [result for result in results if isinstance(result, BaseException)]
-    broken = [error for error in errors if isinstance(error, BrokenPromise)]
-    if broken:
-        raise min(broken, key=lambda error: error.verb)  # "create" comes first
-    failed = [result for result in results[: len(races)] if isinstance(result, BaseException)]
-    if failed or 2 * len(errors) > len(pairs):
-        raise (failed or errors)[0]
-    for error in errors:
-        if not isinstance(error, OSError):
-            raise error
+    fatal = [error for error in errors if not isinstance(error, OSError)]
+    if fatal or 2 * len(errors) > len(pairs):
+        raise (fatal or errors)[0]
 
 
-async def _result(trial: Trial) -> object:
+async def _result(race: Coroutine[Any, Any, Blob]) -> Blob | Exception:
     try:
-        return await trial()
+        return await race
     except Exception as error:  # noqa: BLE001 - the caller raises it
         return error
 

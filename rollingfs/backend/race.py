@@ -24,17 +24,18 @@ from rollingfs.runtime.concurrency import drive
 
 RACERS = 16
 RIVALS = 3
-ROUNDS = 48
+ROUNDS = 52
 """Rounds of `race_in_rounds`. Per request, few racers for a single file met more often than many, or than at several
 files: docs/stores.md has the figures."""
 ROUNDS_S_MAX = 1.5
-"""No round begins after this time: a store whose answers take long has long windows as well."""
+"""No round begins after this time, and the last ends as a race to replace does after `REPLACE_S_MAX`. A store whose
+answers take long has long windows as well."""
 ANSWERED_MIN = 0.5
 """A race in which a smaller share of the racers gets an answer has no result."""
 REPLACE_S_MAX = 2.0
 """Time after which a race to replace waits only for a winner and `REPLACED_MIN` racers in all. SeaweedFS 4.48 admits
-16 writers of a file one after another, at intervals of a second."""
-REPLACED_MIN = RIVALS + 1
+writers of a file one after another, at intervals of a second."""
+REPLACED_MIN = 2
 BODY_BYTES = 1024
 START_S_MAX = 10.0
 """Time for which a thread waits for the others."""
@@ -84,7 +85,7 @@ async def race_to_create(backend: Backend, path: str, racers: int) -> Blob:
 
 
 async def race_in_rounds(backend: Backend, path: str, rounds: int = ROUNDS) -> bool:
-    """Let a pair create a file, and rivals replace it in rounds during reads.
+    """Let rivals replace a new file in rounds during reads.
 
     Parameters
     ----------
@@ -108,7 +109,7 @@ async def race_in_rounds(backend: Backend, path: str, rounds: int = ROUNDS) -> b
         As `race`.
     """
     began_s = time.monotonic()
-    now = await race_to_create(backend, path, 2)
+    now = await race_to_create(backend, path, 1)
     bodies, is_whole = {now.token: now.data}, True
     undecided: list[Sequence[Outcome]] = []
     for number in range(1 if backend.capability.commit_interval_s else rounds):
@@ -118,7 +119,8 @@ async def race_in_rounds(backend: Backend, path: str, rounds: int = ROUNDS) -> b
         await let_rest(backend)
         fresh = [_body(f"replace {number}", rival) for rival in range(RIVALS)]
         writes = [partial(backend.replace, path, body, now.token) for body in fresh]
-        *outcomes, seen = await _at_once(backend, [*writes, partial(backend.read, path)])
+        left_s = began_s + ROUNDS_S_MAX - time.monotonic()
+        *outcomes, seen = await _until_decided(backend, writes, left_s, partial(backend.read, path))
         won = {outcome: body for outcome, body in zip(outcomes, fresh, strict=True) if isinstance(outcome, str)}
         bodies |= won
         if len(won) == 1:  # the next round, or the last read, shows whether this is the file
@@ -181,16 +183,14 @@ async def _round(
     refusal: type[Exception],
 ) -> Blob:
     bodies = [_body(verb, number) for number in range(racers)]
+    writes = [partial(write, path, body) for body in bodies]
     # a late create would make the file again that the probe deletes; a late replace finds no file with its token
-    at_once = _until_decided if verb == "replace" and backend.is_async else partial(_at_once, backend)
-    outcomes = await at_once([partial(write, path, body) for body in bodies])
-    raced = [number for number, outcome in enumerate(outcomes) if not isinstance(outcome, asyncio.CancelledError)]
+    waits_for_all = verb == "create"
+    outcomes = await (_at_once(backend, writes) if waits_for_all else _until_decided(backend, writes, REPLACE_S_MAX))
     found = await _found(backend, path)
     # a store that limits the rate of writes refuses losers for their number: one winner is all that it can show
     answered_min = 0.0 if backend.capability.commit_interval_s else ANSWERED_MIN
-    return judge(
-        path, verb, refusal, [bodies[one] for one in raced], [outcomes[one] for one in raced], found, answered_min
-    )
+    return judge(path, verb, refusal, bodies, outcomes, found, answered_min)
 
 
 def _body(what: str, racer: int) -> bytes:
@@ -214,7 +214,8 @@ def judge(
 ) -> Blob:
     """Judge a race; return the winner's file.
 
-    A racer without an answer (an `OSError` that is not a refusal) counts neither for the store nor against it.
+    A racer without an answer (an `OSError` that is not a refusal) counts neither for the store nor against it. A racer
+    that the race has ended (`CancelledError`) was not in it.
 
     Parameters
     ----------
@@ -230,6 +231,8 @@ def judge(
     BrokenPromise, OSError
         As `race`.
     """
+    raced = [number for number, outcome in enumerate(outcomes) if not isinstance(outcome, asyncio.CancelledError)]
+    bodies, outcomes = [bodies[number] for number in raced], [outcomes[number] for number in raced]
     winners = [number for number, outcome in enumerate(outcomes) if isinstance(outcome, str)]
     failures = _failures(outcomes, refusal)
     if len(winners) > 1:
@@ -277,19 +280,25 @@ async def _at_once(backend: Backend, writes: Sequence[Racer]) -> Sequence[Any]:
     return [one.result() for one in running]
 
 
-async def _until_decided(writes: Sequence[Racer]) -> Sequence[Outcome]:
-    """Send all requests at once. After `REPLACE_S_MAX`, end those that a result does not need: `CancelledError`."""
-    tasks = [asyncio.ensure_future(write()) for write in writes]
+async def _until_decided(backend: Backend, writes: Sequence[Racer], wait_s: float, *others: Racer) -> Sequence[Any]:
+    """Send all requests at once. After `wait_s`, end those that a result does not need: `CancelledError`."""
+    if not backend.is_async:
+        return await _at_once(backend, [*writes, *others])
+    tasks = [asyncio.ensure_future(request()) for request in (*writes, *others)]
+    rivals = tasks[: len(writes)]
     try:
-        done, late = await asyncio.wait(tasks, timeout=REPLACE_S_MAX)
-        while late and (len(done) < REPLACED_MIN or all(task.exception() for task in done)):
-            more, late = await asyncio.wait(late, return_when=asyncio.FIRST_COMPLETED)
-            done |= more
+        _, late = await asyncio.wait(tasks, timeout=max(wait_s, 0.0))
+        while late and not _is_decided([task for task in rivals if task.done()]):
+            _, late = await asyncio.wait(late, return_when=asyncio.FIRST_COMPLETED)
     finally:
         for task in tasks:
             task.cancel()
         outcomes = await asyncio.gather(*tasks, return_exceptions=True)
     return outcomes
+
+
+def _is_decided(answered: Sequence[asyncio.Future[Any]]) -> bool:
+    return len(answered) >= REPLACED_MIN and not all(task.exception() for task in answered)
 
 
 def _in_thread(start: threading.Barrier, write: Racer) -> Any:
