@@ -55,16 +55,20 @@ def test_a_changed_source_is_looked_at_again(index: int) -> None:
     assert fs.cat_file("/all").endswith((TEXT + b"new", TEXT * 4 + b"new"))
 
 
-def test_no_old_header_refuses_a_source() -> None:
+@pytest.mark.parametrize("was_sealed", [False, True])
+def test_no_old_header_refuses_a_source(was_sealed: bool) -> None:
     store = private_memory()
     fs, other = RollingFileSystem(backend=store, header_cache_s=60), RollingFileSystem(backend=store)
     other.create("/all")
     other.create("/log")
     other.append("/log", PARQUET)
+    if was_sealed:
+        other.seal("/log")
     assert fs.cat_file("/log") == PARQUET
+    fs.append("/all", TEXT)
     other.overwrite("/log", TEXT)
     other.seal("/log")
-    assert fs.concat("/all", ["/log"]) == 0
+    assert fs.concat("/all", ["/log"]) == len(TEXT)
 
 
 @pytest.mark.parametrize("before", [b"rows\n", PARQUET, b""])

@@ -45,22 +45,28 @@ class JoinLooks:
         self._parts: dict[str, Part] = {}
 
     async def first(self, target: str, sources: Sequence[str]) -> None:
-        """Look at the sources, and at the target as last seen; raise `WholeFileError` if they do not join.
+        """Look at the target and sealed sources as last seen, and at other sources now.
 
-        The commit looks again at a target that this client has not seen, or that has changed.
+        The commit looks again at a target that this client has not seen, and at what has changed.
+
+        Raises
+        ------
+        WholeFileError
+            They do not join.
         """
-        await self._at.each([partial(self._seen, path) for path in sources])
-        known = self._at.headers.seen(target)
-        if known is not None and known.live and known.header is not None:
-            with contextlib.suppress(*OUTDATED):
-                await self._look([known])
+        await self._at.each([partial(self._known, path, path == target) for path in (target, *sources)])
+        known = list(self._parts)
+        await self._at.each([partial(self._seen, path) for path in sources if path not in known])
         try:
             self._unended([*self._parts.keys() & {target}, *sources])
         except WholeFileError:
-            if self._parts.pop(target, None) is None:
+            if not known:
                 raise
-            with contextlib.suppress(FileNotFoundError):
-                await self._seen(target)
+            self._parts.pop(target, None)
+            await self._at.each([partial(self._seen, path) for path in known if path != target])
+            if target in known:
+                with contextlib.suppress(FileNotFoundError):
+                    await self._seen(target)
             self._unended([*self._parts.keys() & {target}, *sources])
 
     async def again(self, views: Sequence[Segment]) -> list[str]:
@@ -70,6 +76,13 @@ class JoinLooks:
 
     def _unended(self, paths: Sequence[str]) -> list[str]:
         return joins.unended([self._parts[path] for path in paths], adds_line_feeds=self._adds_line_feeds)
+
+    async def _known(self, path: str, is_target: bool) -> None:
+        """Look at a segment as this client knows it. Others may append to a source that is open."""
+        known = self._at.headers.seen(path)
+        if known is not None and known.live and known.header is not None and (is_target or known.header.sealed):
+            with contextlib.suppress(*OUTDATED):
+                await self._look([known])
 
     async def _seen(self, path: str) -> None:
         await seen(self._at, [path], self._look)
