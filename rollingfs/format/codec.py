@@ -57,7 +57,7 @@ def _known_text(entries: tuple[Entry, ...]) -> tuple[str, bool]:
 PLAIN_LINES_BYTES_MAX = 2048
 """All lines of a header that come once, without the words that users choose."""
 PLAIN_LINE_BYTES_MAX = 128
-"""A line of an attribute or a commit, without such words."""
+"""A line of an attribute, a commit or a merge mark, without such words."""
 QUOTED_BYTES_MAX = 8
 """Maximum bytes of a character: ``%10ffff``, or four bytes."""
 
@@ -67,13 +67,17 @@ def is_surely_short(header: Header, room: int) -> bool:
 
     False: only the text itself shows it.
     """
-    if header.merge or header.merges or header.aborts or header.drops or header.unknown:
+    if header.drops or header.unknown:
         return False
     entries = _known_text(header.entries)[0] if header.entries else ""
     words = [header.owner or "", header.turn or "", header.merged or "", *header.attrs, *header.attrs.values()]
     if header.adopted is not None:
         words.append(header.adopted.token)
-    count = len(header.attrs) + len(header.commits) + len(header.tiers)
+    if header.merge is not None:
+        words.append(header.merge.target)
+    marks = header.merges + header.aborts
+    words += [mark.source for mark in marks]
+    count = len(header.attrs) + len(header.commits) + len(header.tiers) + len(marks)
     writers = "".join(map(WRITER, header.commits))
     lines = PLAIN_LINE_BYTES_MAX * count + PLAIN_LINES_BYTES_MAX
     lines += len(writers) * (1 if writers.isascii() and writers.isalnum() else QUOTED_BYTES_MAX)

@@ -63,7 +63,9 @@ def test_a_text_of_long_words_and_numbers_is_not_called_short():
     commits = tuple(Commit(word + str(n), OFFSET_MAX, OFFSET_MAX - n) for n in range(64))
     header = Header(str(uuid.uuid4()), OFFSET_MAX, epoch=OFFSET_MAX, owner=word, start=OFFSET_MAX, evicted=OFFSET_MAX)
     header = dataclasses.replace(header, attrs={word + str(n): word for n in range(64)}, commits=commits, turn=word)
-    assert not is_surely_short(header, TEXT_BYTES_MAX - len(format_text(header)) + 1)
+    marks = tuple(MergeOutcome(str(uuid.uuid4()), word.replace("\n", "")) for _ in range(64))
+    for one in (header, dataclasses.replace(EMPTY, merges=marks, aborts=marks)):
+        assert not is_surely_short(one, TEXT_BYTES_MAX - len(format_text(one)) + 1)
 
 
 @given(headers())
@@ -306,7 +308,7 @@ def test_what_could_not_be_read_again_is_not_written(header):
 @settings(max_examples=examples(200))
 def test_a_text_is_called_short_only_where_it_has_the_room(header, letters):
     words = {"".join(letters) * number: "".join(letters) * 99 for number in range(1, 5)}
-    for one in (header, dataclasses.replace(header, drops=(), unknown=(), merges=(), aborts=(), attrs=words)):
+    for one in (header, dataclasses.replace(header, drops=(), unknown=(), attrs=words)):
         assert not is_surely_short(one, TEXT_BYTES_MAX - len(format_text(one)) + 1)
 
 
