@@ -6,7 +6,9 @@ import errno
 import os
 import re
 import stat
+import zlib
 from collections.abc import Iterator
+from lzma import LZMAError
 from typing import BinaryIO, cast
 
 from fsspec.compression import compr
@@ -44,11 +46,10 @@ class Generation:
         """Return whether it is compressed."""
         return os.path.splitext(self.path)[1] in PACKERS
 
-    def is_after(self, mtime_ns: int) -> bool:
-        """Return whether it was written after a time; some programs that compress keep only whole seconds of it."""
-        if self.is_packed and not self.mtime_ns % 10**9:
-            return self.mtime_ns // 10**9 > mtime_ns // 10**9
-        return self.mtime_ns > mtime_ns
+    def may_be_after(self, mtime_ns: int) -> bool:
+        """Return whether it was perhaps written after a time; disks and programs may keep only whole seconds of it."""
+        unit_ns = 1 if self.mtime_ns % 10**9 else 10**9
+        return self.mtime_ns // unit_ns >= mtime_ns // unit_ns
 
 
 class File:
@@ -89,17 +90,20 @@ class PackedFile(File):
 
     def __init__(self, path: str) -> None:
         super().__init__(path)
-        self._packed = os.fdopen(os.dup(self.fd), "rb")
-        self._unpacked = cast(BinaryIO, compr[PACKERS[os.path.splitext(path)[1]]](self._packed, mode="rb"))
+        packed = os.fdopen(self.fd, "rb", closefd=False)
+        self._unpacked = cast(BinaryIO, compr[PACKERS[os.path.splitext(path)[1]]](packed, mode="rb"))
         self._size = self._end()
 
     def _end(self) -> int:
-        while self._unpacked.read(BLOCK_BYTES):
-            pass
+        try:
+            while self._unpacked.read(BLOCK_BYTES):
+                pass
+        except (OSError, EOFError, LZMAError, zlib.error) as error:
+            self.close()
+            raise OSError(
+                errno.EIO, f"It cannot be decompressed, so nothing of it was shipped: {error}", self.path
+            ) from error
         return self._unpacked.tell()
-
-    def begin(self) -> int:
-        return 0
 
     def status(self) -> tuple[int, int]:
         return self._size, super().status()[1]
@@ -110,7 +114,6 @@ class PackedFile(File):
 
     def close(self) -> None:
         self._unpacked.close()
-        self._packed.close()
         super().close()
 
 
@@ -184,7 +187,7 @@ class Log:
 
 
 def _bare(name: str) -> str:
-    """Return a name without that of a compression."""
+    """Return a name without the ending of a compression."""
     return re.sub(rf"{_PACKED.pattern[:-1]}$", "", name)
 
 
@@ -198,5 +201,15 @@ def _seen(path: str, is_current: bool) -> Iterator[Generation]:
 
 
 def opened(generation: Generation) -> File:
-    """Return the file, open; that which has its name now."""
-    return PackedFile(generation.path) if generation.is_packed else File(generation.path)
+    """Return the file, open.
+
+    Raises
+    ------
+    FileNotFoundError
+        Another file has its name now.
+    """
+    file = PackedFile(generation.path) if generation.is_packed else File(generation.path)
+    if file.inode != generation.inode:
+        file.close()
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), generation.path)
+    return file

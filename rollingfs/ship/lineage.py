@@ -8,11 +8,12 @@ import platform
 import stat
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 
 from rollingfs.format.crc import crc32c
 from rollingfs.ship.generations import BLOCK_BYTES, File, Generation, Log, opened
-from rollingfs.ship.position import HEAD_BYTES_MAX, Position
+from rollingfs.ship.position import HEAD_BYTES_MAX, Position, Read
 
 PART_BYTES = 8 * 1024 * 1024
 """A longer line is shipped in parts."""
@@ -95,7 +96,7 @@ class Lineage:
         """The position in the segment: the condition of the next commit."""
         self.file: File | None = None
         self.position: Position | None = None
-        """Where the next bytes are; in a later file than that of `text` when that is left."""
+        """Where the next bytes are: perhaps in a later file than `text`."""
         self.size = 0
         """Bytes of the file at the last look."""
         self.is_pending = False
@@ -105,6 +106,8 @@ class Lineage:
         self._seen: object = None
         self._seen_s = self._rest_s = 0.0
         self._missing_s: float | None = None
+        self._asked: object = None
+        self._answer: list[Generation] = []
 
     def close(self) -> None:
         """Close the file."""
@@ -133,6 +136,12 @@ class Lineage:
         self._seen_s = time.monotonic()
 
     @property
+    def _at(self) -> tuple[File, Position]:
+        assert self.file is not None
+        assert self.position is not None
+        return self.file, self.position
+
+    @property
     def lag_bytes(self) -> int:
         """Return the bytes of the present file that are not committed."""
         return max(0, self.size - (self.position.offset if self.position is not None else 0))
@@ -145,24 +154,25 @@ class Lineage:
         Raises
         ------
         OSError
-            A file cannot be read, or the position is that of another host.
+            A file cannot be read, or another host has set the position.
         """
         if not self._has_changed() and time.monotonic() - self._seen_s > IDLE_S and not self.is_pending:
             return self._waiting
         self.is_pending, self._waiting = False, None
-        if self.file is None:
-            self._find()
-        while self.file is not None:
-            self._waiting = self._piece()
-            if self._waiting is not None:
-                break
-            later = self._later()
-            if later is None:
-                break
-            if self.lag_bytes:
-                self._waiting = self._piece_to(self.size, self.file.status()[1], is_last=True)
-                break
-            self._open(later)
+        try:
+            if self.file is None:
+                self._find()
+            while self.file is not None and self._waiting is None:
+                self._waiting = self._piece()
+                later = self._later() if self._waiting is None else None
+                if later is None:
+                    break
+                if self.lag_bytes:
+                    self._waiting = self._piece_to(self.size, self.file.status()[1], is_last=True)
+                else:
+                    self._open(later)
+        except FileNotFoundError:  # it was renamed since the folder was listed
+            self.is_pending = True
         return self._waiting
 
     def _has_changed(self) -> bool:
@@ -187,11 +197,9 @@ class Lineage:
 
     def _is_same(self, size: int) -> bool:
         """Return whether the file still has what was shipped, or seen, of it."""
-        assert self.file is not None
-        assert self.position is not None
-        if size < (self.position.offset or self.size):
-            return False
-        return self.file.read(0, len(self._head)) == self._head and self.position.holds(self.file.read)
+        file, position = self._at
+        is_whole = size >= (position.offset or self.size)
+        return is_whole and file.read(0, len(self._head)) == self._head and position.holds(file.read)
 
     def begin_again(self) -> None:
         """Find the place of the committed position."""
@@ -200,9 +208,7 @@ class Lineage:
 
     def _piece(self) -> Piece | None:
         """Return the whole lines of the file that wait; or a part, of a long line, or of a line that waits for long."""
-        assert self.file is not None
-        assert self.position is not None
-        file, start = self.file, self.position.offset
+        file, start = self._at[0], self._at[1].offset
         self.size, mtime_ns = file.status()
         if len(self._head) < HEAD_BYTES_MAX:
             self._head = file.read(0, HEAD_BYTES_MAX)
@@ -213,27 +219,24 @@ class Lineage:
         return self._piece_to(end, mtime_ns) if end > start or self.text is None else None
 
     def _piece_to(self, end: int, mtime_ns: int, *, is_last: bool = False) -> Piece:
-        assert self.file is not None
-        assert self.position is not None
-        after = Position.of(self.file.read, self.file.inode, end, mtime_ns, HOST)
-        return Piece(self.file, self.position, after, is_last)
+        file, position = self._at
+        after = Position.of(file.read, file.inode, end, mtime_ns, HOST, position.before)
+        return Piece(file, position, after, is_last)
 
     # -- which file ----------------------------------------------------------------------------------------
 
     def _find(self) -> None:
         """Open the file of the position, or that which came after it."""
         there, position = self.log.generations(), self.position
-        current = [one for one in there if one.is_current]
         if position is None:
             for one in there[:1]:
                 self._open(one)
             return
         if position.offset:
             for one in sorted(there, key=lambda one: one.inode != position.inode):
-                is_old = one.mtime_ns // 10**9 < position.mtime_ns // 10**9
-                if (one.inode == position.inode or not is_old) and one.size and self._open(one, position):
+                if _may_be(one, position) and self._open(one, position):
                     return
-        later = [one for one in there if self._is_later(one, position)] or current
+        later = self._after(there, position)
         if later and not position.offset and later[0].inode == position.inode:
             self._open(later[0])
             return
@@ -254,21 +257,29 @@ class Lineage:
                 f"it had after that, if anything, is lost; {later[0].path} comes next"
             )
 
-    def _is_later(self, one: Generation, position: Position) -> bool:
-        """Return whether a file was begun after that of the position; a copy of a part of that was not."""
-        if not position.offset and one.inode == position.inode:
-            return True
-        if one.is_current or one.is_packed or not one.is_after(position.mtime_ns):
-            return one.is_after(position.mtime_ns)
-        file = File(one.path)
-        try:
-            head = file.read(0, HEAD_BYTES_MAX)
-            is_short_copy = (
-                one.size < position.offset and 0 < len(head) < HEAD_BYTES_MAX and self._head.startswith(head)
-            )
-            return not is_short_copy and not position.may_begin_with(one.size, file.read)
-        finally:
-            file.close()
+    def _after(self, there: list[Generation], position: Position) -> list[Generation]:
+        """Return the files that come after a position: by its bytes, by those of the file before it, or by their times.
+
+        A file of the same time counts as later, because a doubt must not skip lines.
+        """
+        if self._asked != (there, position):
+            own = [one for one in there if _may_be(one, position) and _read(one, position.holds)]
+            before = own[-1:] or [one for one in there if _read(one, position.follows)]
+            later = [one for one in there if one.is_current or one.may_be_after(position.mtime_ns)]
+            later = there[there.index(before[0]) + 1 :] if before else later
+            self._asked = there, position
+            self._answer = [one for one in later if one.is_current or not self._is_short_copy(one, position)]
+        return self._answer
+
+    def _is_short_copy(self, one: Generation, position: Position) -> bool:
+        """Return whether another file is a copy of the begin of the one shipped."""
+
+        def is_copy(read: Read) -> bool:
+            head = read(0, HEAD_BYTES_MAX)
+            is_alike = crc32c(head) == position.head if len(head) == HEAD_BYTES_MAX else self._head.startswith(head)
+            return bool(head) and is_alike and not read(max(0, position.offset - 1), 1)
+
+        return one.inode != position.inode and _read(one, is_copy)
 
     def _open(self, generation: Generation, position: Position | None = None) -> bool:
         """Open a file at a position that it must hold, or at its begin."""
@@ -276,7 +287,7 @@ class Lineage:
             file = opened(generation)
         except FileNotFoundError:
             return False
-        if file.inode != generation.inode or (position is not None and not position.holds(file.read)):
+        if position is not None and not position.holds(file.read):
             file.close()
             return False
         self.close()
@@ -284,24 +295,40 @@ class Lineage:
         if begin:
             self.say(f"{generation.path}: skipped a hole of {begin:,} bytes: its writer does not append")
         self.file = file
-        self.position = position or Position.of(file.read, file.inode, begin, generation.mtime_ns, HOST)
+        if position is None:
+            before = "0" if self.position is None else self.position.mark
+            position = Position.of(file.read, file.inode, begin, generation.mtime_ns, HOST, before)
+        self.position = position
         self.size, self._head, self._missing_s, self._rest_s = 0, b"", None, time.monotonic()
         return True
 
     def _later(self) -> Generation | None:
         """Return the next file with bytes, once nobody writes to this one."""
-        assert self.file is not None
-        if self._inode == self.file.inode:
+        file, position = self._at
+        if self._inode == file.inode:
             return None
         there = self.log.generations()
-        size, mtime_ns = self.file.status()
-        at = max((number for number, one in enumerate(there) if one.inode == self.file.inode), default=None)
-        after = there[at + 1 :] if at is not None else [one for one in there if one.is_after(mtime_ns)]
-        later = next((one for one in after if one.size), None)
-        if later is None or size != self.size:
+        size, mtime_ns = file.status()
+        at = max((number for number, one in enumerate(there) if one.inode == file.inode), default=-1)
+        if size != self.size or not any(one.size for one in there[at + 1 :]):
             return None
         self.is_pending = time.time() - mtime_ns / 1e9 < LEAVE_S and time.monotonic() - self._rest_s < LEAVE_S
-        return None if self.is_pending else later
+        if self.is_pending:
+            return None
+        after = there[at + 1 :] if at >= 0 else self._after(there, position)
+        return next((one for one in after if one.size), None)
+
+
+def _may_be(one: Generation, position: Position) -> bool:
+    """Return whether a file may have the bytes before a position; an older one may only be alike."""
+    is_new = one.mtime_ns // 10**9 >= position.mtime_ns // 10**9
+    return bool(position.offset and one.size) and (is_new or one.inode == position.inode)
+
+
+def _read(one: Generation, question: Callable[[Read], bool]) -> bool:
+    """Return the answer that the bytes of a file give."""
+    with closing(opened(one)) as file:
+        return question(file.read)
 
 
 def _end_of_lines(file: File, start: int, end: int) -> int:

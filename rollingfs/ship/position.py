@@ -26,9 +26,11 @@ class Position:
     mtime_ns: int
     """When the file was last written, as far as it was read."""
     host: str
+    before: str = "0"
+    """The mark of the file before it: a rotated file that has it is older, whatever the times of the files."""
 
     @classmethod
-    def of(cls, read: Read, inode: int, offset: int, mtime_ns: int, host: str) -> Position:
+    def of(cls, read: Read, inode: int, offset: int, mtime_ns: int, host: str, before: str = "0") -> Position:
         """Return the position at an offset of a file.
 
         Parameters
@@ -37,20 +39,24 @@ class Position:
             The time of the last write that was seen before the bytes were read.
         """
         head, tail = min(offset, HEAD_BYTES_MAX), min(offset, TAIL_BYTES_MAX)
-        return cls(inode, offset, crc32c(read(0, head)), crc32c(read(offset - tail, tail)), mtime_ns, host)
+        return cls(inode, offset, crc32c(read(0, head)), crc32c(read(offset - tail, tail)), mtime_ns, host, before)
 
     def holds(self, read: Read) -> bool:
         """Return whether a file has the bytes before the offset."""
-        found = Position.of(read, self.inode, self.offset, self.mtime_ns, self.host)
-        tail = min(self.offset, TAIL_BYTES_MAX)
-        return found == self and len(read(self.offset - tail, tail)) == tail
+        return not self.offset or _has(self.mark, read)
 
-    def may_begin_with(self, size: int, read: Read) -> bool:
-        """Return whether a shorter file is the begin of this one: a copy that was made before its last bytes came."""
-        return HEAD_BYTES_MAX <= size < self.offset and crc32c(read(0, HEAD_BYTES_MAX)) == self.head
+    @property
+    def mark(self) -> str:
+        """Return the offset and its checksums; at the begin of a file, those of the file before it."""
+        return f"{self.offset:x}.{self.head:x}.{self.tail:x}" if self.offset else self.before
+
+    def follows(self, read: Read) -> bool:
+        """Return whether it is the file before."""
+        return _has(self.before, read)
 
     def __str__(self) -> str:
-        return f"{self.inode:x} {self.offset:x} {self.head:08x} {self.tail:08x} {self.mtime_ns:x} {self.host}"
+        here = f"{self.inode:x} {self.offset:x} {self.head:08x} {self.tail:08x}"
+        return f"{here} {self.mtime_ns:x} {self.host} {self.before}"
 
     @classmethod
     def parse(cls, text: str) -> Position:
@@ -61,5 +67,11 @@ class Position:
         ValueError
             It is none; another program may have the attribute.
         """
-        inode, offset, head, tail, mtime_ns, host = text.split(" ")
-        return cls(int(inode, 16), int(offset, 16), int(head, 16), int(tail, 16), int(mtime_ns, 16), host)
+        inode, offset, head, tail, mtime_ns, host, *before = text.split(" ")
+        return cls(int(inode, 16), int(offset, 16), int(head, 16), int(tail, 16), int(mtime_ns, 16), host, *before)
+
+
+def _has(mark: str, read: Read) -> bool:
+    """Return whether a file has the bytes before the offset of a mark."""
+    offset = int(mark.split(".")[0], 16)
+    return offset > 0 and len(read(offset - 1, 1)) == 1 and Position.of(read, 0, offset, 0, "").mark == mark

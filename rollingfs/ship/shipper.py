@@ -27,7 +27,7 @@ COMMIT_ON = ("1s", "8MiB")
 POLL_S = 0.1
 FIND_S = 1.0
 """Time between two looks for new files of patterns."""
-SOURCES_MAX = 48
+SOURCES_MAX = 36
 """Maximum logs of one segment: the attributes of a segment have room for so many positions."""
 
 
@@ -127,17 +127,14 @@ class Shipper:
         self.target, self.is_segment = target.rstrip("/"), into or is_one
         self.commits = self.bytes = 0
         """Commits of this object, and the bytes of files that they have."""
-        self._say = say
+        self.say: Callable[[str], None] = lambda text: say(visible(text))
+        """Report a line."""
         self._stop: Callable[[], bool] = bool
         self._routes: dict[str, Route] = {}
         self._logs: dict[str, Log] = {}
         self._found_s: float | None = None
         for path in self.files:
             Log(path)
-
-    def say(self, text: str) -> None:
-        """Report a line."""
-        self._say(visible(text))
 
     # -- runs ----------------------------------------------------------------------------------------------
 
@@ -306,7 +303,7 @@ class Shipper:
         path = self.core.to_write(path)
         route = self._routes.get(path)
         if route is None:
-            route = self._routes[path] = Route(Sender(self.core, path, self._is_stopped, self.say))
+            route = self._routes[path] = Route(Sender(self.core, path, lambda: self._stop(), self.say))
         key = f"ship-{crc32c(f'{self.source or str()}:{log.path}'.encode()):08x}"
         if not self.into and route.sources:
             other = next(iter(route.sources.values())).lineage.log.path
@@ -317,9 +314,6 @@ class Shipper:
             lineage = Lineage(log, self.say, any_host=self.source is not None, partial_after_s=self.partial_after_s)
             prefix = self.prefix.format(host=platform.node(), file=log.name, path=log.path)
             route.sources[key] = Source(lineage, key, prefix.encode())
-
-    def _is_stopped(self) -> bool:
-        return self._stop()
 
 
 def _is_rotated(path: str, other: str) -> bool:

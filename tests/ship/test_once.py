@@ -39,6 +39,73 @@ def test_a_first_run_begins_with_the_oldest_file(tmp_path: Path) -> None:
     assert fs.cat_file(f"{tmp_path}/segment") == b"one\ntwo\nthree\n"
 
 
+@pytest.mark.parametrize("unit_ns", [1, 10**9], ids=["nanoseconds", "seconds"])
+@pytest.mark.parametrize("older", [0, 1])
+def test_a_file_compressed_within_a_second_is_shipped(
+    unit_ns: int, older: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its time is that of the position or less: its place after the file before it counts, and then a doubt."""
+    monkeypatch.setattr(lineage, "GONE_S", 0.0)
+    monkeypatch.setattr(lineage, "LEAVE_S", 0.0)
+    log, fs, said = tmp_path / "app.log", RollingFileSystem("file"), []
+
+    def write(name: str, data: bytes, at_ns: int) -> None:
+        path = tmp_path / name
+        path.write_bytes(gzip.compress(data) if name.endswith("gz") else data)
+        at_ns = at_ns // 10**9 * 10**9 if name.endswith("gz") else at_ns // unit_ns * unit_ns
+        os.utime(path, ns=(at_ns, at_ns))
+
+    def ship() -> bytes:
+        Shipper(fs, [str(log)], f"{tmp_path}/segment", say=said.append).once()
+        return fs.cat_file(f"{tmp_path}/segment")
+
+    if older:
+        write("app.log.2.gz", b"zero\n", 100_100_000_000)
+    write("app.log", b"one\n", 100_300_000_000)
+    begin = b"zero\n" * older + b"one\n"
+    assert ship() == begin
+    write("app.log.1.gz", b"two\n", 100_600_000_000)
+    log.unlink()
+    write("app.log", b"three\n", 101_000_000_000)
+    assert ship() == begin + b"two\nthree\n"
+    assert "was cut or is gone" in said[0]
+
+
+def test_a_file_after_a_deleted_log_is_shipped(tmp_path: Path, monkeypatch) -> None:
+    """A shipper that runs has the file open; the file after it is compressed with the same second."""
+    monkeypatch.setattr(lineage, "LEAVE_S", 0.0)
+    log, fs = tmp_path / "app.log", RollingFileSystem("file")
+    shipper = Shipper(fs, [str(log)], f"{tmp_path}/segment", say=lambda line: None)
+    log.write_bytes(b"one\n")
+    os.utime(log, ns=(100_300_000_000,) * 2)
+    shipper.step(flush=True)
+    log.unlink()
+    for name, data in (("app.log.2.gz", b"one\n"), ("app.log.1.gz", b"two\n")):
+        (tmp_path / name).write_bytes(gzip.compress(data))
+        os.utime(tmp_path / name, ns=(100_000_000_000,) * 2)
+    log.write_bytes(b"three\n")
+    shipper.once()
+    assert fs.cat_file(f"{tmp_path}/segment") == b"one\ntwo\nthree\n"
+
+
+@pytest.mark.parametrize("pad", [0, 2000])
+@pytest.mark.parametrize("is_packed", [False, True])
+def test_a_copy_of_the_first_lines_is_not_shipped(
+    pad: int, is_packed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lineage, "GONE_S", 0.0)
+    log, fs, one = tmp_path / "app.log", RollingFileSystem("file"), b"one" + b"." * pad + b"\n"
+    shipper = Shipper(fs, [str(log)], f"{tmp_path}/segment", say=lambda line: None)
+    log.write_bytes(one + b"two\n")
+    shipper.step(flush=True)
+    copy = tmp_path / f"app.log.1{'.gz' * is_packed}"
+    copy.write_bytes(gzip.compress(one) if is_packed else one)
+    log.write_bytes(b"three\n")
+    shipper.step(flush=True)
+    shipper.once()
+    assert fs.cat_file(f"{tmp_path}/segment") == one + b"two\nthree\n"
+
+
 @pytest.mark.slow
 def test_killed_shippers_leave_each_line_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log, segment, chance = tmp_path / "app.log", f"{tmp_path}/segment", random.Random(54)
@@ -58,7 +125,7 @@ def test_killed_shippers_leave_each_line_once(tmp_path: Path, monkeypatch: pytes
     assert fs.cat_file(segment) == log.read_bytes()
 
 
-@pytest.mark.parametrize("what", ["folder", "pipe", "unreadable"])
+@pytest.mark.parametrize("what", ["folder", "pipe", "unreadable", "torn"])
 def test_an_unreadable_file_is_named(what: str, tmp_path: Path, monkeypatch) -> None:
     good, bad = tmp_path / "good.log", tmp_path / "bad.log"
     good.write_bytes(b"line\n")
@@ -66,6 +133,9 @@ def test_an_unreadable_file_is_named(what: str, tmp_path: Path, monkeypatch) -> 
         bad.mkdir()
     elif what == "pipe":
         os.mkfifo(bad)
+    elif what == "torn":
+        bad = tmp_path / "bad.log.1.gz"
+        bad.write_bytes(gzip.compress(b"line\n")[:-9])
     else:
         bad.write_bytes(b"secret\n")
         refuse = os.open
@@ -78,8 +148,8 @@ def test_an_unreadable_file_is_named(what: str, tmp_path: Path, monkeypatch) -> 
         monkeypatch.setattr(os, "open", opened)
     said = []
     fs = RollingFileSystem("file")
-    with pytest.raises(OSError, match=r"bad\.log: .*"):
-        Shipper(fs, [str(bad), str(good)], f"{tmp_path}/to/", say=said.append).once()
+    with pytest.raises(OSError, match=r"bad\.log.*: .*"):
+        Shipper(fs, [str(tmp_path / "bad.log"), str(good)], f"{tmp_path}/to/", say=said.append).once()
     assert fs.cat_file(f"{tmp_path}/to/good.log") == b"line\n"
     assert len(said) == 1
     assert "bad.log" in said[0]
