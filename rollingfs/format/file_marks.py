@@ -255,6 +255,9 @@ INSIDE = (
     (0, re.compile(rb"(\x5c\x01\0\0|\0\0\x01\x5c).{34}r", re.DOTALL), "Analyze"),
     *((at, re.compile(rb"\x89HDF\r\n\x1a\n"), "HDF5") for at in (512, 1024, 2048, 4096)),
     (0, re.compile(rb"GDF [12]\.\d\d"), "GDF"),
+    *((at, re.compile(rb"\x89HDF\r\n\x1a\n"), "HDF5") for at in (8192, 16384, 32768)),
+    (32769, re.compile(rb"CD001\x01"), "ISO 9660"),
+    (0, re.compile(rb"\xff\n[^\x08-\x0a\x0d\x12\x1a]"), "JPEG XL"),  # a Protobuf record may begin with this size
     (0, re.compile(rb"(RIFF|RIFX|RF64|BW64)....(WAVE|AVI |WEBP|RMID|ACON)", re.DOTALL), "RIFF (WAV, AVI, WebP)"),
     (0, re.compile(rb"FORM....(AIF[FC]|ILBM|8SVX|16SV)", re.DOTALL), "AIFF"),
     (0, re.compile(rb"BM.{4}\0{4}..\0{2}[\x0c\x28\x34\x38\x40\x6c\x7c]\0{3}", re.DOTALL), "BMP"),

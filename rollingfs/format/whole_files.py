@@ -13,6 +13,7 @@ from importlib import import_module
 from io import BytesIO
 from typing import Any
 
+from rollingfs.format import lz4_frame
 from rollingfs.format.file_marks import BEGINNINGS, ENDS, INSIDE, TAILS, TEXTS, TEXTS_INSIDE
 
 AVRO, AVRO_MARKER_BYTES = "Avro", 16
@@ -20,6 +21,15 @@ AVRO, AVRO_MARKER_BYTES = "Avro", 16
 ARROW_STREAM = "Arrow stream"
 NOT_JOINED = (
     (0, re.compile(rb"\xff{4}..\0\0", re.DOTALL), ARROW_STREAM),
+    (0, re.compile(rb"(\xef\xbb\xbf)?<\?xml (?!.*<\?xml )", re.DOTALL), "XML document"),
+    (
+        0,
+        re.compile(
+            rb"[\x01-\x7f]([\x01-\x1f][A-Za-z_][\w.]*)+[\x03-\x1f](Nullable\(|Array\(|LowCardinality\()*"
+            rb"(U?Int\d+|Float\d+|String|FixedString|Date|UUID|Decimal|Bool|Enum)"
+        ),
+        "ClickHouse RowBinaryWithNamesAndTypes",
+    ),
     (0, re.compile(rb"\x80[\x02-\x05][\x95c}\]K\x8c\x58(\x8a]|[}\])]q\0|\([dl]p0\n"), "pickle"),
 )
 """Formats of records in a row, whose usual readers end after the first. Their heads may be cut off at a record."""
@@ -28,11 +38,14 @@ ORC, ZIP_END, ZIP_END_BYTES = b"ORC", b"PK\x05\x06", 22
 TAR, TAR_AT, TAR_BLOCK_BYTES = b"ustar", 257, 512
 HEAD_BYTES = 4096 + 8
 """HDF5 begins after 0, 512, 1024, 2048, 4096 bytes or more, which users own; the marks of others come sooner."""
+DEEP_BYTES = 32 * 1024 + 8
+"""The mark of ISO 9660 comes after 32 KiB that are empty or boot a machine, and that of HDF5 may."""
+BOOT, BOOT_AT = b"\x55\xaa", 510
 TAIL_BYTES = 2 * TAR_BLOCK_BYTES
 """A tar ends with two empty blocks, of 512 bytes each; the ends of all others are shorter, but for a comment in a
 zip."""
 ZLIB = (b"x\x01", b"x\x9c", b"x\xda")
-GZIP, BZIP2, XZ, ZSTD = b"\x1f\x8b", b"BZh", b"\xfd7zXZ\0", b"\x28\xb5\x2f\xfd"
+GZIP, BZIP2, XZ, ZSTD, LZ4 = b"\x1f\x8b", b"BZh", b"\xfd7zXZ\0", b"\x28\xb5\x2f\xfd", b"\x04\x22\x4d\x18"
 BLOCKED_BYTES = {BZIP2: 1024 * 1024, ZSTD: 160 * 1024}
 """Bytes that a compressed file may take before it gives the first byte: a block of 900,000 bytes; or of 128 KiB."""
 
@@ -73,6 +86,8 @@ def unjoinable(head: bytes, tail: bytes) -> str | None:
 
 def head_bytes(head: bytes) -> int:
     """Return the number of bytes that `unjoinable` needs of a file that begins with `head`."""
+    if head[BOOT_AT:].startswith(BOOT) or head == bytes(HEAD_BYTES):
+        return DEEP_BYTES
     return next((size for mark, size in BLOCKED_BYTES.items() if head.startswith(mark)), HEAD_BYTES)
 
 
@@ -90,6 +105,8 @@ def decompressed(head: bytes) -> bytes:
             return bz2.BZ2Decompressor().decompress(head, HEAD_BYTES)
         if head.startswith(XZ):
             return lzma.LZMADecompressor().decompress(head, HEAD_BYTES)
+        if head.startswith(LZ4):
+            return lz4_frame.first_bytes(head, HEAD_BYTES)
     except (zlib.error, OSError, lzma.LZMAError, EOFError):
         return b""  # it only begins like one
     return _of_zstd(head) if head.startswith(ZSTD) else b""

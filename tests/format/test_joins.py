@@ -12,6 +12,7 @@ import pytest
 
 from rollingfs.errors import WholeFileError
 from rollingfs.format.joins import Part, unended
+from rollingfs.format.lz4_frame import first_bytes
 from rollingfs.format.whole_files import HEAD_BYTES, TAIL_BYTES, format_of, head_bytes, unjoinable
 from tests.support.servers import require_module
 
@@ -24,6 +25,24 @@ TEXT = b"line\n"
 PIECES = (b"abc", b"def")
 """Text without any line feed may be pieces of one line."""
 AVRO = b"Obj\x01" + b"schema\0" * 99 + MARKER + b"\2\2block" + MARKER
+
+
+XML = b'<?xml version="1.0"?>\n<rows/>\n'
+
+
+LZ4_TAR, LZ4_STREAM, LZ4_LINES = map(
+    bytes.fromhex,
+    (
+        "04224d186840002800000000000015710000008f6e756d6265727300010049713030303036343408003c3030300800000200041400000200"
+        "af003030373333310020309500490402007f757374617200306c00520f0200ffffffffffffffffffffffffffffffffffffffffffffffffff"
+        "ffffffffffffffffffffffffffa150000000000000000000",
+        "04224d18784088000000000000005371000000a0ffffffff7800000010000100b00a000c000600050008000a0f00e30104000c0000000800"
+        "080000000406007100000100000014340071140008000600072600131044002001024c00111c320000450002300011614800510c00080007"
+        "4800f0010000000140000000ffffffff0000000071a49bbe00000000",
+        "04224d1860408218000000716c696e6520310a0700123207000f0e00ed506e6520320a00000000",
+    ),
+)
+"""Frames that lz4 4.4.5 wrote: of a tar, of an Arrow stream with checksums of blocks, of 40 lines."""
 
 
 def archive() -> bytes:
@@ -77,6 +96,23 @@ def test_a_compressed_tar_is_found(compress) -> None:
         (bytes(344) + b"n+1\0" + bytes(9), "NIfTI"),
         (b"%%MatrixMarket matrix array\n", "Matrix Market"),
         (b"\0\0\0\x20ftypavif", "MP4"),
+        (bytes(8192) + b"\x89HDF\r\n\x1a\n" + bytes(99), "HDF5"),
+        (bytes(32769) + b"CD001\x01" + bytes(99), "ISO 9660"),
+        (b"\x33\xed".ljust(510) + b"\x55\xaa" + bytes(32257) + b"CD001\x01" + bytes(99), "ISO 9660"),
+        (b"\xff\nG@$\x08\x04\x01\0@\0K", "JPEG XL"),
+        (b"\xff\n\x08\x01" + bytes(1405), None),
+        (LZ4_TAR, "compressed tar"),
+        (LZ4_STREAM, "Arrow stream"),
+        (LZ4_LINES, None),
+        (XML, "XML document"),
+        (gzip.compress(XML, mtime=0), "XML document"),
+        (XML + XML, None),
+        (b"<row/>\n", None),
+        (b"\x01\x01a\x05Int64\x01" + bytes(7), "ClickHouse RowBinaryWithNamesAndTypes"),
+        (b"\x02\x02id\x01s\x06UInt64\x10Nullable(String)\0", "ClickHouse RowBinaryWithNamesAndTypes"),
+        (b"\x01\x03\x01a\x05Int64" + bytes(24), None),
+        (b"abcdefgh" * 512, None),
+        (bytes(5000), None),
         (b"1234ftyp,moov\n", None),
         (b"GIF89a,BLENDER\n1,2\n", None),
         (b"P4 10 20\n1 2 3\n", None),
@@ -90,7 +126,16 @@ def test_a_compressed_tar_is_found(compress) -> None:
     ],
 )
 def test_a_format_is_told_by_its_marks(data: bytes, name: str | None) -> None:
-    assert unjoinable(data[:HEAD_BYTES], data[-TAIL_BYTES:]) == name
+    found = part("/x", data)
+    assert unjoinable(found.head, found.tail) == name
+
+
+@pytest.mark.parametrize("end", range(len(LZ4_LINES) + 1))
+def test_a_frame_that_is_cut_off_gives_its_beginning(end: int) -> None:
+    lines = b"line 1\nline 2\n" * 20
+    assert lines.startswith(first_bytes(LZ4_LINES[:end], HEAD_BYTES))
+    assert first_bytes(LZ4_LINES, end) == lines[:end]
+    assert first_bytes(LZ4_LINES[:7] + b"\3\0\0\x80abc" + LZ4_LINES[7:], 99) == (b"abc" + lines)[:99]
 
 
 def test_streams_of_records_may_lose_their_heads() -> None:

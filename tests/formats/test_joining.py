@@ -1,8 +1,10 @@
 """The page on joining is what readers do, and `concat` refuses what a reader does not find whole."""
 
+import re
+
 import pytest
 
-from tests.formats.joining import cells, joins, outcome
+from tests.formats.joining import COUNT, PAGE, cells, formats, joins, outcome
 from tests.formats.readers import READERS
 from tests.support.servers import found_by
 
@@ -37,3 +39,7 @@ def test_what_readers_find_in_part_is_refused(kind: str) -> None:
     partly = [reader for reader in READERS[kind] if cells()[kind, reader] != "all rows"]
     refused = cells()[kind, ""] == "refused"
     assert refused == bool([reader for reader in partly if (kind, reader) not in FIRST_FRAME])
+
+
+def test_the_page_counts_the_formats() -> None:
+    assert [int(count) for _, count in re.findall(COUNT, PAGE.read_text())] == [formats()]
