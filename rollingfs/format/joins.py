@@ -88,8 +88,7 @@ def _whole(path: str, name: str) -> WholeFileError:
         "Parquet": f", and {worded(as_format='parquet')} makes one file of all",
         "Arrow stream": f", and {worded(as_format='arrow-stream')} makes one stream of all",
     }
-    article = "an" if name[0] in "AEO" else "a"
     return WholeFileError(
-        f"{path} is {article} {name} file, and such files do not join: a reader would find only one of them. "
+        f"{path} is {whole_files.a_file(name)}, and such files do not join: a reader would find only one of them. "
         f"{_nothing()}{more.get(name, '')}"
     )

@@ -84,6 +84,11 @@ def unjoinable(head: bytes, tail: bytes) -> str | None:
     return _format_of(head, tail, inner) or next(found, None)
 
 
+def a_file(name: str) -> str:
+    """Return a format's name with its article, for errors."""
+    return f"{'an' if name[0] in 'AEO' else 'a'} {name} file"
+
+
 def head_bytes(head: bytes) -> int:
     """Return the number of bytes that `unjoinable` needs of a file that begins with `head`."""
     if head[BOOT_AT:].startswith(BOOT) or head == bytes(HEAD_BYTES):

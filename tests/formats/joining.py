@@ -12,7 +12,7 @@ from rollingfs.errors import WholeFileError
 from rollingfs.format import file_marks, whole_files
 from rollingfs.format.joins import Part, unended
 from rollingfs.format.whole_files import HEAD_BYTES, TAIL_BYTES, head_bytes
-from tests.formats.parts import MAKE
+from tests.formats.parts import MAKE, WAYS
 from tests.formats.readers import READERS, SUFFIX
 from tests.support.pages import table_rows, with_block
 
@@ -37,7 +37,7 @@ def outcome(kind: str, reader: str) -> str:
     """Return what a reader finds in two files in a row."""
     with tempfile.TemporaryDirectory() as work:
         path = Path(work) / f"joined{SUFFIX.get(kind, '')}"
-        path.write_bytes(MAKE[kind](FIRST) + MAKE[kind](SECOND))
+        path.write_bytes(WAYS[kind][1](FIRST, SECOND) if kind in WAYS else MAKE[kind](FIRST) + MAKE[kind](SECOND))
         try:
             found = tuple(READERS[kind][reader](path))
         except ModuleNotFoundError:
@@ -50,7 +50,9 @@ def outcome(kind: str, reader: str) -> str:
 
 
 def joins(kind: str) -> str:
-    """Return what `concat` does with two such files."""
+    """Return what `concat` does with two such files, or the way to make one of them."""
+    if kind in WAYS:
+        return WAYS[kind][0]
     parts = []
     for name, rows in (("first", FIRST), ("second", SECOND)):
         data = MAKE[kind](rows)

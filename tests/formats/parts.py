@@ -15,9 +15,13 @@ import zipfile
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
+
+from rollingfs import RollingFileSystem
+from tests.support.backends import private_memory
 
 Rows = list[int]
+Join = Callable[[Rows, Rows], bytes]
 
 
 def table(rows: Rows) -> Any:
@@ -164,6 +168,39 @@ def zstd(data: bytes) -> bytes:
     return bytes(import_module("zstandard").compress(data))
 
 
+def as_one(as_format: Literal["parquet", "arrow-stream"], make: Callable[[Rows], bytes]) -> Join:
+    """Return two files joined by `concat` to one of their format."""
+
+    def join(first: Rows, second: Rows) -> bytes:
+        fs = RollingFileSystem(backend=private_memory())
+        for path, rows in (("/x/1", first), ("/x/2", second)):
+            fs.pipe_file(path, make(rows))
+            fs.seal(path)
+        fs.concat("/x/all", ["/x/1", "/x/2"], as_format=as_format, create=True)
+        return fs.cat_file("/x/all")
+
+    return join
+
+
+def grown(append: str) -> Join:
+    """Return a file that an append of ours made, and grew."""
+
+    def join(first: Rows, second: Rows) -> bytes:
+        fs, module = RollingFileSystem(backend=private_memory()), import_module(append)
+        for rows in (first, second):
+            module.append(fs, "/x/all", table(rows))
+        return fs.cat_file("/x/all")
+
+    return join
+
+
+WAYS: dict[str, tuple[str, Join]] = {
+    "Arrow stream, joined as one": ('`as_format="arrow-stream"`', as_one("arrow-stream", arrow_stream)),
+    "Arrow stream that grows": ("`rollingfs.arrow.append`", grown("rollingfs.arrow")),
+    "Parquet, joined as one": ('`as_format="parquet"`', as_one("parquet", parquet)),
+    "Parquet that grows": ("`rollingfs.parquet.append`", grown("rollingfs.parquet")),
+}
+"""By kind: the way to make one file of two, and its result."""
 MAKE: dict[str, Callable[[Rows], bytes]] = {
     "JSON lines": lines,
     "CSV without a header": csv,

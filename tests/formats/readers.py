@@ -110,6 +110,11 @@ def vortex(path: Path) -> Iterable[Any]:
     return of("vortex").open(str(path)).to_arrow().read_all()["a"].to_pylist()
 
 
+def stream_by_duckdb(path: Path) -> Iterable[Any]:
+    with of("pyarrow.ipc").open_stream(path.read_bytes()) as rows:
+        return [row[0] for row in of("duckdb").from_arrow(rows).fetchall()]
+
+
 JSON_READERS: dict[str, Read] = {
     "pandas": lambda path: of("pandas").read_json(path, lines=True)["a"].to_list(),
     "polars": lambda path: of("polars").scan_ndjson(path).collect()["a"].to_list(),
@@ -122,6 +127,19 @@ CSV_READERS: dict[str, Read] = {
     "polars": lambda path: of("polars").read_csv(path, has_header=False).to_series().to_list(),
     "DuckDB": duckdb("select * from read_csv('{}', header=false)"),
 }
+STREAM_READERS: dict[str, Read] = {
+    "pyarrow": lambda path: of("pyarrow.ipc").open_stream(path.read_bytes()).read_all()["a"].to_pylist(),
+    "polars": lambda path: of("polars").read_ipc_stream(io.BytesIO(path.read_bytes()))["a"].to_list(),
+    "DuckDB": stream_by_duckdb,
+    "chDB": chdb("ArrowStream"),
+    "HF datasets": huggingface("arrow"),
+}
+PARQUET_READERS: dict[str, Read] = {
+    "pyarrow": lambda path: of("pyarrow.parquet").read_table(path)["a"].to_pylist(),
+    "polars": lambda path: of("polars").read_parquet(path)["a"].to_list(),
+    "DuckDB": duckdb("select a from read_parquet('{}')"),
+    "daft": daft("read_parquet"),
+}
 READERS: dict[str, dict[str, Read]] = {
     "JSON lines": JSON_READERS,
     "CSV without a header": CSV_READERS,
@@ -130,22 +148,16 @@ READERS: dict[str, dict[str, Read]] = {
     "JSON lines, xz": {name: JSON_READERS[name] for name in ("pandas", "HF datasets")},
     "JSON lines, zstd": JSON_READERS,
     "WARC": {"warcio": records},
-    "Arrow stream": {
-        "pyarrow": lambda path: of("pyarrow.ipc").open_stream(path.read_bytes()).read_all()["a"].to_pylist(),
-        "polars": lambda path: of("polars").read_ipc_stream(io.BytesIO(path.read_bytes()))["a"].to_list(),
-        "chDB": chdb("ArrowStream"),
-        "HF datasets": huggingface("arrow"),
-    },
+    "Arrow stream": STREAM_READERS,
+    "Arrow stream, joined as one": STREAM_READERS,
+    "Arrow stream that grows": STREAM_READERS,
     "Arrow (Feather)": {
         "pyarrow": lambda path: of("pyarrow.feather").read_table(path)["a"].to_pylist(),
         "polars": lambda path: of("polars").read_ipc(path)["a"].to_list(),
     },
-    "Parquet": {
-        "pyarrow": lambda path: of("pyarrow.parquet").read_table(path)["a"].to_pylist(),
-        "polars": lambda path: of("polars").read_parquet(path)["a"].to_list(),
-        "DuckDB": duckdb("select a from read_parquet('{}')"),
-        "daft": daft("read_parquet"),
-    },
+    "Parquet": PARQUET_READERS,
+    "Parquet, joined as one": PARQUET_READERS,
+    "Parquet that grows": PARQUET_READERS,
     "ORC": {"pyarrow": lambda path: of("pyarrow.orc").read_table(path)["a"].to_pylist()},
     "Avro": {"fastavro": avro},
     "Vortex": {"vortex": vortex},

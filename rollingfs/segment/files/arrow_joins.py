@@ -22,6 +22,7 @@ from rollingfs.format.arrow_stream import (
 from rollingfs.runtime.values import value_class
 from rollingfs.segment.at import At
 from rollingfs.segment.files.join_looks import seen
+from rollingfs.segment.read.ends import pieces_of
 from rollingfs.segment.read.ranges import Fetcher
 from rollingfs.segment.segment import Segment
 
@@ -108,11 +109,39 @@ async def messages_of(fetcher: Fetcher, view: Segment, start: int | None = None)
     found: list[Message] = []
     at, needed = view.start if start is None else start, PREFIX_BYTES
     while at < view.length:
-        block = await fetcher.read(view, at, min(view.length, at + max(needed, BLOCK_BYTES)))
+        block = await fetcher.read(view, *_block(view, at, needed))
         more, needed = messages_in(block, at, view.length)
         found += more
         at = more[-1].end if more else at
     return found
+
+
+def _block(view: Segment, start: int, needed: int) -> Range:
+    return start, min(view.length, start + max(needed, BLOCK_BYTES))
+
+
+async def splits_a_stream(fetcher: Fetcher, view: Segment, offset: int) -> bool:
+    """Return whether Arrow streams begin a segment, and none begins at an offset, so that rows would have no schema.
+
+    Raises
+    ------
+    OSError
+        The bytes cannot be read.
+    """
+    for place in (view.start, offset):
+        found: list[Message] = []
+        needed = PREFIX_BYTES
+        try:
+            while not found:
+                pieces = await pieces_of(fetcher, view, [_block(view, place, needed)])
+                if pieces is None:
+                    return False
+                found, needed = messages_in(pieces[0], place, view.length)
+        except MalformedStreamError:
+            return place == offset
+        if found[0].kind != SCHEMA:
+            return place == offset
+    return False
 
 
 async def schema_to_grow(fetcher: Fetcher, view: Segment) -> bytes:
@@ -126,7 +155,7 @@ async def schema_to_grow(fetcher: Fetcher, view: Segment) -> bytes:
     head, needed = b"", PREFIX_BYTES
     first: list[Message] = []
     while not first:
-        head = await fetcher.read(view, view.start, min(view.length, view.start + max(needed, BLOCK_BYTES)))
+        head = await fetcher.read(view, *_block(view, view.start, needed))
         first, needed = messages_in(head, view.start, view.length)
     if first[0].kind != SCHEMA:
         raise MalformedStreamError("it begins without a schema, as after a cut of its head")

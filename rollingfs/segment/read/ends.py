@@ -2,29 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rollingfs.errors import CorruptChunkError, UnsafeBackendError, worded
-from rollingfs.format import whole_files
 from rollingfs.segment.read.ranges import Fetcher
 from rollingfs.segment.read.revalidate import OUTDATED
 from rollingfs.segment.segment import Segment
 
 
-async def format_of(fetcher: Fetcher, view: Segment) -> str | None:
-    """Return the format of a segment that is one file and does not join, by both ends; None for any other.
-
-    A segment whose end is damaged is no whole file: a cut is a way to be rid of the damage.
-
-    Raises
-    ------
-    OSError
-        An end cannot be read: its tier is not there, or the store refuses to read an archived object.
-    """
-    ends = await ends_of(fetcher, view, whole_files.HEAD_BYTES, whole_files.TAIL_BYTES)
-    return None if ends is None else whole_files.format_of(*ends)
-
-
 async def ends_of(fetcher: Fetcher, view: Segment, head_bytes: int, tail_bytes: int) -> tuple[bytes, bytes] | None:
     """Return at least the first and just the last bytes of a segment; None if they are damaged.
+
+    A segment whose end is damaged is no whole file: a cut is a way to be rid of the damage.
 
     Raises
     ------
@@ -32,8 +21,20 @@ async def ends_of(fetcher: Fetcher, view: Segment, head_bytes: int, tail_bytes: 
         An end cannot be read; the text says that nothing was changed.
     """
     head, tail = min(view.start + head_bytes, view.length), max(view.length - tail_bytes, view.start)
-    ends = [(view, view.start, head), (view, tail, view.length)] if head < tail else [(view, view.start, view.length)]
-    answers = await fetcher.read_many(ends)
+    ends = [(view.start, head), (tail, view.length)] if head < tail else [(view.start, view.length)]
+    pieces = await pieces_of(fetcher, view, ends)
+    return None if pieces is None else (pieces[0], pieces[-1][-tail_bytes:])
+
+
+async def pieces_of(fetcher: Fetcher, view: Segment, ranges: Sequence[tuple[int, int]]) -> list[bytes] | None:
+    """Return the bytes of ranges; None if they are damaged.
+
+    Raises
+    ------
+    OSError
+        A range cannot be read: its tier is not there, or the store refuses to read an archived object.
+    """
+    answers = await fetcher.read_many([(view, *place) for place in ranges])
     for answer in answers:
         if isinstance(answer, CorruptChunkError):
             return None
@@ -41,7 +42,7 @@ async def ends_of(fetcher: Fetcher, view: Segment, head_bytes: int, tail_bytes: 
             raise _unread(view.path, answer) from answer
         if isinstance(answer, Exception):
             raise answer
-    return answers[0], answers[-1][-tail_bytes:]  # type: ignore[return-value, index]
+    return answers  # type: ignore[return-value]
 
 
 def _unread(path: str, error: OSError) -> OSError:

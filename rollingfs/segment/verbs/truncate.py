@@ -1,7 +1,8 @@
 """Cuts the head of a segment, unless what is left would be no file of its format any more.
 
-Text, and all that joins, is cut by byte. A Parquet file is cut by row group: one commit moves the start and appends a
-footer that names the row groups which stay. Files of other whole formats, and sealed Parquet files, stay or go whole.
+Text, and all that joins, is cut by byte, and Arrow streams in a row where one begins. A Parquet file is cut by row
+group: one commit moves the start and appends a footer that names the row groups which stay. Files of other whole
+formats, and sealed Parquet files, stay or go whole.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from functools import partial
 from typing import TypeVar
 
 from rollingfs.errors import BadOffsetError, WholeFileError, if_interrupted, worded
-from rollingfs.format import transitions
+from rollingfs.format import transitions, whole_files
+from rollingfs.format.arrow_stream import CONTINUATION
 from rollingfs.format.header import Header
 from rollingfs.format.parquet_chunks import gaps, groups_before
 from rollingfs.format.parquet_footer import MAGIC, JoinedFile, ended, join, last_groups, understood
@@ -28,8 +30,9 @@ from rollingfs.segment.commit.drop_files import finish_drops, try_drops
 from rollingfs.segment.commit.operation import Committed
 from rollingfs.segment.commit.uploads import Uploads
 from rollingfs.segment.files.adopt import commit_live
+from rollingfs.segment.files.arrow_joins import splits_a_stream
 from rollingfs.segment.files.intakes import addition
-from rollingfs.segment.read.ends import ends_of, format_of
+from rollingfs.segment.read.ends import ends_of
 from rollingfs.segment.read.revalidate import OUTDATED
 from rollingfs.segment.segment import Segment
 from rollingfs.segment.write.append_to_header import as_items, behead, grow
@@ -72,7 +75,7 @@ async def cut_bytes(
     for left in reversed(range(LOOKS_MAX)):
         view = await at.lookup.view(path, fresh=True)
         try:
-            if view.start < offset < view.length and (name := await format_of(at.fetcher, view)) is not None:
+            if view.start < offset < view.length and (name := await _broken(at, view, offset)) is not None:
                 raise _whole(path, name, offset)
             return await change(path, offset, _bound(guard, view))
         except OUTDATED:
@@ -117,7 +120,7 @@ async def plan_cut(at: At, view: Segment, offset: int) -> Cut:
         ends = await ends_of(at.fetcher, view, 0, len(MAGIC))
         name = PARQUET if ends is not None and ends[1] == MAGIC else None
     else:
-        name = await format_of(at.fetcher, view)
+        name = await _broken(at, view, offset)
     if name == PARQUET:
         return await cut_parquet(at, view, offset)
     if name is not None:
@@ -190,11 +193,23 @@ def _bound(guard: Guard, view: Segment) -> Guard:
     return guard if guard.segment is not None or seen is None else replace(guard, segment=seen)
 
 
+async def _broken(at: At, view: Segment, offset: int) -> str | None:
+    """Return the format of a segment whose bytes from an offset on would be no file of it."""
+    ends = await ends_of(at.fetcher, view, whole_files.HEAD_BYTES, whole_files.TAIL_BYTES)
+    if ends is None or (name := whole_files.format_of(*ends)) is not None:
+        return None if ends is None else name
+    is_split = ends[0].startswith(CONTINUATION) and await splits_a_stream(at.fetcher, view, offset)
+    return whole_files.ARROW_STREAM if is_split else None
+
+
 def _whole(path: str, name: str, offset: int) -> WholeFileError:
-    by_group = ", and rollingfs.parquet.truncate drops whole row groups" if name == PARQUET else ""
+    more = {
+        PARQUET: ", and rollingfs.parquet.truncate drops whole row groups",
+        whole_files.ARROW_STREAM: "; a cut where a stream begins is allowed",
+    }
     return WholeFileError(
-        f"{path} is a {name} file, and its bytes from offset {offset} on may be none: nothing was dropped. "
-        f"{worded(as_bytes=True)} drops the bytes all the same{by_group}"
+        f"{path} is {whole_files.a_file(name)}, and its bytes from offset {offset} on may be none: nothing was "
+        f"dropped. {worded(as_bytes=True)} drops the bytes all the same{more.get(name, '')}"
     )
 
 
