@@ -46,7 +46,7 @@ def numbers(fs: RollingFileSystem, path: str) -> list[int]:
 
 
 @pytest.mark.parametrize("policy", [None, RollingPolicy(max_bytes=100, inline_bytes=0)], ids=["inline", "chunks"])
-def test_streams_in_a_row_are_cut_where_one_begins(policy: Any) -> None:
+def test_streams_are_cut_where_one_begins(policy: Any) -> None:
     fs = RollingFileSystem(backend=private_memory())
     fs.create(PATH, policy)
     begins = [fs.append(PATH, stream(rows)) for rows in ([1], [2, 3], [4])]
@@ -89,7 +89,7 @@ def test_a_stream_that_grows_goes_whole() -> None:
     ],
     ids=["numbers", "rows", "torn", "short"],
 )
-def test_what_only_looks_like_a_stream_is_cut_by_byte(data: bytes) -> None:
+def test_other_bytes_are_cut_by_byte(data: bytes) -> None:
     fs = RollingFileSystem(backend=private_memory())
     fs.pipe_file(PATH, data)
     fs.truncate(PATH, 2)
@@ -133,7 +133,7 @@ def move(fs: RollingFileSystem, path: str) -> str:
 
 
 @pytest.mark.parametrize("act", [offload, consolidate, rebuild, move])
-def test_a_stream_grows_and_joins_wherever_its_chunks_are(
+def test_a_stream_grows_after_its_chunks_moved(
     monkeypatch: pytest.MonkeyPatch, act: Callable[[RollingFileSystem, str], str]
 ) -> None:
     shrink_pages(monkeypatch)

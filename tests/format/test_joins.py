@@ -131,7 +131,7 @@ def test_a_format_is_told_by_its_marks(data: bytes, name: str | None) -> None:
 
 
 @pytest.mark.parametrize("end", range(len(LZ4_LINES) + 1))
-def test_a_frame_that_is_cut_off_gives_its_beginning(end: int) -> None:
+def test_a_frame_gives_its_beginning(end: int) -> None:
     lines = b"line 1\nline 2\n" * 20
     assert lines.startswith(first_bytes(LZ4_LINES[:end], HEAD_BYTES))
     assert first_bytes(LZ4_LINES, end) == lines[:end]

@@ -27,10 +27,8 @@ PACKAGES = {
     "chDB": "chdb",
     "vortex": "vortex-data",
     "Pillow": "pillow",
-    "mcap, streaming": "mcap",
-    "astropy, all units": "astropy",
-    "tarfile, streaming": "",
 } | dict.fromkeys(("tarfile", "zipfile", "wave", "pickle"), "")
+"""Packages whose names are not those of the readers; empty for what is Python's own."""
 
 
 def outcome(kind: str, reader: str) -> str:
@@ -66,8 +64,9 @@ def joins(kind: str) -> str:
 
 
 def tool(reader: str) -> str:
+    reader = reader.partition(" (")[0]
     package = PACKAGES.get(reader, reader)
-    return f"{reader} {version(package) if package else '.'.join(map(str, sys.version_info[:2]))}"
+    return f"{reader} {version(package)}" if package else "Python " + ".".join(map(str, sys.version_info[:2]))
 
 
 def formats() -> int:
@@ -83,21 +82,22 @@ def table() -> str:
     for kind, readers in READERS.items():
         found: dict[str, list[str]] = {}
         for reader in readers:
-            found.setdefault(outcome(kind, reader), []).append(tool(reader))
+            found.setdefault(outcome(kind, reader), []).append(reader)
         cell = "; ".join(f"{answer}: {', '.join(names)}" for answer, names in found.items())
         rows.append(f"| {kind} | {joins(kind)} | {cell} |")
-    return "\n".join(rows) + "\n"
+    used = sorted({tool(reader) for readers in READERS.values() for reader in readers}, key=str.lower)
+    return "\n".join(rows) + f"\n\nThe readers: {', '.join(used)}.\n"
 
 
 def cells() -> dict[tuple[str, str], str]:
     """Return what the page says of each format and reader, and of `concat` as the reader ``""``."""
     found = {}
-    for kind, verdict, outcomes in table_rows(PAGE.read_text(), MARK):
+    for kind, verdict, outcomes in filter(lambda row: len(row) == 3, table_rows(PAGE.read_text(), MARK)):
         found[kind, ""] = verdict
         for group in outcomes.split("; "):
             answer, _, names = group.partition(": ")
             for reader in READERS[kind]:
-                if f", {reader} " in f", {names}":
+                if f", {reader}," in f", {names},":
                     found[kind, reader] = answer
     return found
 

@@ -9,7 +9,7 @@ from tests.formats.readers import READERS
 from tests.support.servers import found_by
 
 LIGHT = {"pandas", "polars", "DuckDB", "pyarrow", "HF datasets", "numpy", "Pillow", "pickle", "wave", "zipfile"}
-LIGHT |= {"tarfile", "tarfile, streaming"}
+LIGHT |= {"tarfile", "tarfile (streaming)"}
 """Readers that the extra `test` has. The extra `formats` has the others, for `.ci/nightly`."""
 FIRST_FRAME = {("JSON lines, bzip2", "daft"), ("JSON lines, zstd", "daft")}
 """daft reads the first frame only. These files join all the same, and the page says so."""
