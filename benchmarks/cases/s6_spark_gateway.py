@@ -18,8 +18,7 @@ class Through:
     files: Files
 
     def __call__(self, spark: Any, given: Mapping[str, Any]) -> Any:
-        from rollingfs.spark.configure import VECTORED
-        from rollingfs.spark.gateway import gateway_url
+        from rollingfs.spark.configure import VECTORED, gateway_url
 
         files = self.files
         reader = spark.read.format(files.kind).option(VECTORED.removeprefix("spark.hadoop."), "false")

@@ -9,11 +9,11 @@ import abc
 import inspect
 from collections.abc import Mapping, Sequence
 
-from rollingfs.backend.capability import Capability
 from rollingfs.backend.values import (
     Adapt as Adapt,
     Blob as Blob,
     Buffer as Buffer,
+    Capability,
     FileInfo as FileInfo,
     Link as Link,
     Listing as Listing,

@@ -16,8 +16,8 @@ from fsspec.asyn import AsyncFileSystem
 from fsspec.generic import GenericFileSystem
 
 from rollingfs.backend import shared_errors
-from rollingfs.backend.capability import Capability
 from rollingfs.backend.contract import Backend, Blob, Buffer, FileInfo, Listing, Metadata, Over, Upload
+from rollingfs.backend.values import Capability
 from rollingfs.format import names
 from rollingfs.format.sizes import read_bytes_max
 

@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from fsspec.implementations.memory import MemoryFile, MemoryFileSystem
 
 from rollingfs.backend import shared_errors
-from rollingfs.backend.capability import Capability
 from rollingfs.backend.contract import Adapt, Backend, Blob, Buffer, FileInfo, Listing, Metadata, Over, Part, Upload
+from rollingfs.backend.values import Capability
 from rollingfs.format.sizes import read_bytes_max
 from rollingfs.runtime.system import at_fork
 

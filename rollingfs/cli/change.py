@@ -12,12 +12,11 @@ from typing import Annotated, cast
 
 import typer
 
-from rollingfs.cli.command import Commands, OffsetOf, PathOf, PathsOf
-from rollingfs.cli.durations import parse_when
+from rollingfs.cli.command import Commands, OffsetOf, PathOf, PathsOf, parse_when
 from rollingfs.cli.errors import WrongUsage, value_of
 from rollingfs.cli.piped import Pipe
+from rollingfs.cli.running import stopping
 from rollingfs.cli.session import Advance, Place, Session
-from rollingfs.cli.stopping import stopping
 from rollingfs.errors import NoSegmentError
 from rollingfs.format.transitions import MISSING, Guard
 from rollingfs.fs.commit_on import CommitOn

@@ -2,19 +2,167 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
 
 from rich.table import Table
 from rich.text import Text
 
-from rollingfs.backend.checkup import NO, RACES, YES, Checkup, examine
+from rollingfs import RollingFileSystem, RollingPolicy
+from rollingfs.backend.checkup import NO, RACES, UNKNOWN, YES, Checkup, Finding, examine
+from rollingfs.backend.local import disk, system
+from rollingfs.backend.local.record_lock import record_lock
 from rollingfs.cli import errors, output
 from rollingfs.cli.command import Commands
-from rollingfs.cli.disk_trial import try_disk
 from rollingfs.cli.errors import WrongUsage
 from rollingfs.cli.session import Session
-from rollingfs.errors import visible
+from rollingfs.errors import LockedError, visible
+
+PROCESSES = 4
+WAIT_S_MAX = 60.0
+"""Longest life of a process of the trial."""
+REFUSED_S, FREED_S_MAX = 0.2, 10.0
+"""Time for which a held lock is asked for; longest time until a killed process has lost it."""
+FLUSHES = 5
+
+_HOLDER = """
+import sys
+from rollingfs.backend.local.record_lock import record_lock
+with record_lock(sys.argv[1]):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+_RACER = """
+import sys
+from rollingfs import RollingFileSystem
+fs = RollingFileSystem("file")
+for number in range(int(sys.argv[2])):
+    for path in sys.argv[3:]:
+        fs.append(path, f"{sys.argv[1]} {number}\\n".encode())
+"""
+
+
+def try_disk(folder: str, rounds: int) -> list[Finding]:
+    """Try what processes need of a disk, in a folder that is made below `folder` and removed again.
+
+    Parameters
+    ----------
+    rounds
+        The appends of each of four processes to each of two segments.
+    """
+    place = tempfile.mkdtemp(prefix=".doctor-", dir=folder).replace(os.sep, "/")
+    tries: dict[str, Callable[[], tuple[str, str]]] = {
+        "lock between processes": lambda: _locks(place),
+        "rename over an open file": lambda: _renames(place),
+        "flush": lambda: _flushes(place),
+        "four processes at once": lambda: _races(place, rounds),
+    }
+    try:
+        return [Finding(what, *_answer(step)) for what, step in tries.items()]
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+
+
+def _answer(step: Callable[[], tuple[str, str]]) -> tuple[str, str]:
+    try:
+        return step()
+    except (OSError, subprocess.SubprocessError) as error:
+        return UNKNOWN, f"it failed: {error}"
+
+
+@contextlib.contextmanager
+def _running(program: str, *words: object) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a program of this interpreter, which ends with the block."""
+    settings = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    pipe, command = subprocess.PIPE, [sys.executable, "-c", program, *map(str, words)]
+    with subprocess.Popen(command, env=settings, stdin=pipe, stdout=pipe, stderr=pipe) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def _locks(place: str) -> tuple[str, str]:
+    path = f"{place}/lock"
+    with _running(_HOLDER, path) as process:
+        if not process.stdout or process.stdout.readline().strip() != b"held":
+            return UNKNOWN, f"it failed: another process got no lock: {process.communicate()[1].decode()[-200:]}"
+        with contextlib.suppress(LockedError), record_lock(path, time.monotonic() + REFUSED_S):
+            return NO, "two processes hold one lock, so commits overwrite each other"
+    try:
+        with record_lock(path, time.monotonic() + FREED_S_MAX):
+            return YES, "one process at a time commits to a segment; that of a killed process is free"
+    except LockedError:
+        return NO, f"the lock of a process was not free {FREED_S_MAX:.0f} s after its end"
+
+
+def _renames(place: str) -> tuple[str, str]:
+    old, new = f"{place}/old", f"{place}/new"
+    for path in (old, new):
+        with disk.new_file(path, False) as descriptor:
+            disk.fill(descriptor, path.encode(), 0)
+    with disk.opened(old) as (descriptor, _):
+        system.rename(new, old)
+        was = disk.read_exactly(descriptor, 0, len(old))
+    with disk.opened(old) as (descriptor, _):
+        now = disk.read_exactly(descriptor, 0, len(new))
+    if (was, now) == (old.encode(), new.encode()):
+        return YES, "a commit replaces a header that readers hold open; they read on in the old one"
+    return NO, "a reader does not see a header as it was before or after a commit"
+
+
+def _flushes(place: str) -> tuple[str, str]:
+    taken_s = []
+    with disk.new_file(f"{place}/flushed", False) as descriptor:
+        for number in range(FLUSHES):
+            disk.fill(descriptor, b"x" * 4096, number * 4096)
+            began_s = time.perf_counter()
+            disk.flush(descriptor)
+            taken_s.append(time.perf_counter() - began_s)
+    disk.flush_folder(place)
+    return (
+        f"{statistics.median(taken_s) * 1000:.2g} ms",
+        "an acknowledged append survives a loss of power, unless the disk takes less time for it than it can",
+    )
+
+
+def _races(place: str, rounds: int) -> tuple[str, str]:
+    fs = RollingFileSystem("file", skip_instance_cache=True)
+    seen = {f"{place}/grown": b"", f"{place}/replaced": b""}
+    for path in seen:
+        fs.create(path, RollingPolicy(inline_bytes=0) if path.endswith("replaced") else None)
+    end_s = time.monotonic() + WAIT_S_MAX
+    with contextlib.ExitStack() as stack:
+        racers = [stack.enter_context(_running(_RACER, who, rounds, *seen)) for who in range(PROCESSES)]
+        while are_running := any(racer.poll() is None for racer in racers):
+            for path, before in seen.items():
+                seen[path] = fs.cat_file(path)
+                if not seen[path].startswith(before):
+                    return NO, "a reader saw bytes vanish that it had read"
+            if time.monotonic() > end_s:
+                break
+        failed = [racer for racer in racers if not are_running and racer.returncode]
+        if are_running or failed:
+            said = failed[0].communicate()[1].decode().strip()[-300:] if failed else f"no end after {WAIT_S_MAX:.0f} s"
+            return UNKNOWN, f"it failed: {said}"
+    wanted = sorted(f"{who} {number}" for who in range(PROCESSES) for number in range(rounds))
+    for path in seen:
+        if sorted(fs.cat_file(path).decode().splitlines()) != wanted:
+            return NO, "appends of several processes were lost, or are there twice"
+    return (
+        YES,
+        f"{2 * len(wanted)} appends, in place and by replaces: none lost, none twice, and a reader saw none vanish",
+    )
+
 
 commands = Commands("Stores and Spark")
 

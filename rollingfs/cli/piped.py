@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from rollingfs.cli import output
-from rollingfs.cli.stopping import Stop
+from rollingfs.cli.running import Stop
 from rollingfs.errors import AppendOutcomeUnknown, FencedError, RollingError, SegmentSealedError
 from rollingfs.format import transitions
 from rollingfs.format.append_keys import AlreadyAppended, ForgottenError, Writer, gone_of

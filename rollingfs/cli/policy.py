@@ -6,8 +6,7 @@ from functools import partial
 from typing import Any
 
 from rollingfs.cli import output
-from rollingfs.cli.command import Commands, PathOf, Size, Time
-from rollingfs.cli.durations import parse_duration
+from rollingfs.cli.command import Commands, PathOf, Size, Time, parse_duration
 from rollingfs.cli.errors import WrongUsage, value_of
 from rollingfs.cli.output import picked
 from rollingfs.cli.session import Session

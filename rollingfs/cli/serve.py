@@ -16,7 +16,7 @@ import typer
 from rollingfs.cli import output
 from rollingfs.cli.command import Commands, FolderOf, Size, Time
 from rollingfs.cli.errors import WrongUsage
-from rollingfs.cli.expected import ExpectMark, check_mark, guarded
+from rollingfs.cli.running import ExpectMark, check_mark, guarded
 from rollingfs.cli.session import Session
 from rollingfs.errors import in_python, worded_by
 from rollingfs.runtime.system import allow_files

@@ -7,11 +7,10 @@ from typing import Annotated
 import typer
 
 from rollingfs.cli import output
-from rollingfs.cli.command import Commands, Time
-from rollingfs.cli.durations import parse_when
+from rollingfs.cli.command import Commands, Time, parse_when
 from rollingfs.cli.errors import WrongUsage, value_of
+from rollingfs.cli.running import stopping
 from rollingfs.cli.session import Session
-from rollingfs.cli.stopping import stopping
 from rollingfs.ship import Shipper
 from rollingfs.show.readable import count_text
 

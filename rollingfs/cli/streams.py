@@ -11,8 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from rollingfs.cli import errors, output
-from rollingfs.cli.command import Commands, Size, Time
-from rollingfs.cli.durations import parse_duration
+from rollingfs.cli.command import Commands, Size, Time, parse_duration
 from rollingfs.cli.errors import WrongUsage, value_of
 from rollingfs.cli.output import picked
 from rollingfs.cli.session import Session

@@ -10,8 +10,7 @@ import typer
 
 from rollingfs.cli.command import Commands, PathsOf, Size, Time
 from rollingfs.cli.errors import WrongUsage
-from rollingfs.cli.follow import follow_all
-from rollingfs.cli.run import offload_by_policies
+from rollingfs.cli.run import follow_all, offload_by_policies
 from rollingfs.cli.session import Session
 from rollingfs.policy import BLOCK_BYTES, DELETION_LAG_S, TIER_DEFAULT
 from rollingfs.segment.verbs.offload import Offloaded

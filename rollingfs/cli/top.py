@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import os
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from enum import StrEnum
 from typing import Any
 
@@ -17,15 +19,37 @@ from rich.text import Text
 from rollingfs.cli import errors, output
 from rollingfs.cli.command import Commands, FolderOf, Size, Time
 from rollingfs.cli.errors import WrongUsage
-from rollingfs.cli.keys import keyboard
 from rollingfs.cli.session import Place, Session
 from rollingfs.cli.stores import split
 from rollingfs.errors import visible
-from rollingfs.segment.files.outlook import Outlook
-from rollingfs.segment.files.state import SegmentState
-from rollingfs.show.outlook_text import joins_mark, moves_mark, sizes_mark, sizes_text, upkeep_texts
-from rollingfs.show.prices import prices_of
+from rollingfs.segment.files.state import Outlook, SegmentState
+from rollingfs.show.outlook_text import joins_mark, moves_mark, prices_of, sizes_mark, sizes_text, upkeep_texts
 from rollingfs.show.readable import count_text, size_text
+
+
+@contextlib.contextmanager
+def keyboard() -> Iterator[int | None]:
+    """Give a descriptor with each key at once, unseen.
+
+    It is None if standard input is not our terminal.
+    """
+    try:
+        import termios
+        import tty
+    except ImportError:  # Windows
+        yield None
+        return
+    if not sys.stdin.isatty() or os.tcgetpgrp(sys.stdin.fileno()) != os.getpgrp():  # a job in the background
+        yield None
+        return
+    descriptor = sys.stdin.fileno()
+    before = termios.tcgetattr(descriptor)
+    try:
+        tty.setcbreak(descriptor)  # Ctrl-C still is a signal
+        yield descriptor
+    finally:
+        termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
+
 
 commands = Commands("Look at segments")
 

@@ -16,7 +16,7 @@ from rollingfs.folders.listing import RAISE, REPORT, Wanted, check_on_error
 from rollingfs.format import names
 from rollingfs.format.header import Header
 from rollingfs.fs.core import Core
-from rollingfs.fs.policy_verbs import look_at, policies_at
+from rollingfs.fs.upkeep_verbs import look_at, policies_at
 
 if TYPE_CHECKING:
     from rollingfs.segment.files.state import SegmentState

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from functools import partial
 from typing import IO, Any
 
@@ -14,8 +14,36 @@ from rollingfs.errors import ConflictError, SegmentTruncatedError
 from rollingfs.fs.core import Core
 from rollingfs.segment.read.piece_checks import PieceChecks
 from rollingfs.segment.read.revalidate import Current, RevalidatingReads, Trust
-from rollingfs.segment.read.slicing import Slice, clip, spread
 from rollingfs.segment.segment import Segment
+
+Slice = tuple[str, int | None, int | None]
+"""A path, and a slice of its bytes."""
+
+
+def clip(start: int | None, end: int | None, size: int) -> tuple[int, int]:
+    """Return a slice of `size` bytes as begin and end, as Python slices."""
+    first, last, _ = slice(start, end).indices(size)
+    return first, max(first, last)
+
+
+def spread(paths: Any, starts: Any, ends: Any) -> list[Slice]:
+    """Return the ranges that the arguments of `cat_ranges` name.
+
+    Raises
+    ------
+    TypeError
+        The paths are not a list.
+    ValueError
+        The lists have different lengths.
+    """
+    if not isinstance(paths, list):
+        raise TypeError(f"cat_ranges takes a list of paths, not {type(paths).__name__}")
+    starts = list(starts) if isinstance(starts, Iterable) else [starts] * len(paths)
+    ends = list(ends) if isinstance(ends, Iterable) else [ends] * len(paths)
+    if not len(paths) == len(starts) == len(ends):
+        raise ValueError(f"cat_ranges got {len(paths)} paths, {len(starts)} starts and {len(ends)} ends")
+    return list(zip(paths, starts, ends, strict=True))
+
 
 PIECE_BYTES = 32 * 1024 * 1024
 """Bytes in memory while a file is copied or downloaded; they are read in several ranges at once."""

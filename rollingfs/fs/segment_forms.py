@@ -1,6 +1,6 @@
 """The forms of the verbs that the filesystem has by path and `Segment` has for its own segment: a line for each verb.
 
-To add a verb, write the coroutine in `segment_verbs`, `upkeep_verbs` or `policy_verbs`, and a line here.
+To add a verb, write the coroutine in `segment_verbs` or `upkeep_verbs`, and a line here.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
-from rollingfs.fs import policy_verbs, segment_verbs, upkeep_verbs
+from rollingfs.fs import segment_verbs, upkeep_verbs
 from rollingfs.fs.binding import Binding
 from rollingfs.fs.sync_async import both
 
@@ -61,7 +61,7 @@ class Forms:
     roll, _roll = forms(upkeep_verbs.roll, commits=True)
     offload, _offload = forms(upkeep_verbs.offload, commits=True)
     onload, _onload = forms(upkeep_verbs.onload, commits=True)
-    set_policy, _set_policy = forms(policy_verbs.set_policy, commits=True)
+    set_policy, _set_policy = forms(upkeep_verbs.set_policy, commits=True)
 
 
 class ByPath(Forms):

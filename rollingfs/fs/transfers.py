@@ -81,7 +81,7 @@ async def cp_file(core: Core, path1: str, path2: str, **kwargs: Any) -> None:
     CorruptChunkError
         A chunk is missing, too short, or fails its checksum; no byte was written.
     """
-    from rollingfs.folders import copies
+    from rollingfs.folders import moving
 
     source, target = core.strip(path1), core.to_write(path2)
     if source == target:
@@ -96,7 +96,7 @@ async def cp_file(core: Core, path1: str, path2: str, **kwargs: Any) -> None:
             await makedirs(core, path2, exist_ok=True)
             return
         with contextlib.suppress(_ReplacedError):  # what is there now is copied
-            await copies.copy(core.client, view, _unchanged(parts), target)
+            await moving.copy(core.client, view, _unchanged(parts), target)
             return
     raise ConflictError(f"{path1}: others replaced it {SNAPSHOTS_MAX} times while it was copied; nothing was written")
 

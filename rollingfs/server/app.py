@@ -23,8 +23,7 @@ from rollingfs.fs.filesystem import RollingFileSystem
 from rollingfs.server import page, segments, streams  # noqa: F401 - the latter two define operations
 from rollingfs.server.access import Tokens, check_browser
 from rollingfs.server.limits import Limited, Limits
-from rollingfs.server.openapi import document
-from rollingfs.server.operations import OPERATIONS, Call, Operation, small_body
+from rollingfs.server.operations import OPERATIONS, Call, Operation, document, small_body
 from rollingfs.server.problems import Json, problem
 from rollingfs.server.store import Store
 from rollingfs.server.tails import Watches

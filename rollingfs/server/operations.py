@@ -10,7 +10,7 @@ import inspect
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, get_type_hints
 from urllib.parse import parse_qsl
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
@@ -18,12 +18,14 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
 from rollingfs.runtime.values import value_class
+from rollingfs.server.problems import PROBLEM
 
 if TYPE_CHECKING:
     from rollingfs.segment.segment import Segment
     from rollingfs.server.access import Access
     from rollingfs.server.store import Store
     from rollingfs.server.tails import Watches
+
 
 JSON_BYTES_MAX = 1024 * 1024
 JSON, OCTETS, EVENTS = "application/json", "application/octet-stream", "text/event-stream"
@@ -170,3 +172,73 @@ def _model(run: Callable[..., Any], fields: Mapping[str, Any]) -> type[BaseModel
             alias = one.name.replace("_", "-").title() if one.name in HEADERS + CONDITIONS else None
             found[one.name] = (hints[one.name], Field(default, alias=alias, description=texts.get(one.name)))
     return create_model(run.__name__, __config__=STRICT, **found)
+
+
+TEXT = {"type": "string"}
+FIELDS = {"type": TEXT, "title": TEXT, "status": {"type": "integer"}, "detail": TEXT, "changed": TEXT}
+ABOUT_PATH = "The path below the root, with its slashes; a colon in it is written as %3A."
+PATH = {"name": "path", "in": "path", "required": True, "description": ABOUT_PATH}
+PATH["schema"] = {**TEXT, "minLength": 1, "maxLength": 1024}
+
+
+def document(operations: Mapping[str, Mapping[str, Operation]]) -> dict[str, Any]:
+    """Return the document, version 3.1."""
+    paths = {
+        url: {method.lower(): _operation(one) for method, one in methods.items()}
+        | ({"parameters": [PATH]} if "{path}" in url else {})
+        for url, methods in operations.items()
+    }
+    problem = {"type": "object", "required": list(FIELDS), "properties": FIELDS}
+    parts = {"schemas": {"Problem": problem}, "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}}
+    info = {"title": "rollingfs", "version": "1", "description": "Segments and streams over HTTP."}
+    return {"openapi": "3.1.0", "info": info, "paths": paths, "components": parts, "security": [{}, {"token": []}]}
+
+
+def _operation(one: Operation) -> dict[str, Any]:
+    schema, said = one.model.model_json_schema(), one.about
+    required = schema.get("required", [])
+    done = {str(status): {"description": "done", **_content(media)} for status, media in one.answers.items()}
+    problem = {PROBLEM: {"schema": {"$ref": "#/components/schemas/Problem"}}}
+    found: dict[str, Any] = {
+        "operationId": f"{one.tag}_{one.run.__name__}",
+        "summary": " ".join(said.split()).partition(". ")[0],
+        "description": said,
+        "tags": [one.tag],
+        "responses": {**done, "default": {"description": "refused, or failed", "content": problem}},
+    }
+    if one.is_upload:
+        found["requestBody"] = {"content": {OCTETS: {"schema": {**TEXT, "format": "binary"}}}}
+    if one.has_json:
+        return {**found, "requestBody": {"required": bool(required), "content": {JSON: {"schema": schema}}}}
+    found["parameters"] = [
+        {"name": name, "in": "header" if name in one.headers else "query", "required": name in required, "schema": each}
+        for name, each in schema["properties"].items()
+    ]
+    return found
+
+
+def _content(media: str) -> dict[str, Any]:
+    kinds = {kind: {"schema": {"type": "object"} if kind == JSON else {}} for kind in media.split()}
+    return {"content": kinds} if kinds else {}
+
+
+Offset: TypeAlias = Annotated[int, Field(ge=0, le=2**63 - 1)]
+Count: TypeAlias = Annotated[int, Field(ge=1, le=10_000)]
+Seconds: TypeAlias = Annotated[float, Field(ge=0, le=2**40)]
+Wait: TypeAlias = Annotated[float, Field(ge=0, le=60)]
+Text: TypeAlias = Annotated[str, Field(min_length=1, max_length=4096)]
+Encoding: TypeAlias = Literal["identity", "gzip"]
+Size: TypeAlias = Annotated[Offset | Annotated[str, Field(min_length=1)], Field(union_mode="left_to_right")]
+Age: TypeAlias = Annotated[
+    Offset | Annotated[float, Field(ge=0)] | Annotated[str, Field(min_length=1)], Field(union_mode="left_to_right")
+]
+"""Seconds, whole or not, as they are answered, or text."""
+Paths: TypeAlias = Annotated[list[Text], Field(min_length=1, max_length=1000)]
+Fields: TypeAlias = dict[str, Any]
+OFFLOAD: dict[str, Any] = {"after_bytes": Size, "after_age": Age, "deletion_lag": Age, "block_bytes": Size}
+POLICY: dict[str, Any] = {"max_bytes": Size, "max_age": Age, "inline_bytes": Size}
+RETENTION: dict[str, Any] = {
+    f"{kind}_{of}": Age if of == "age" else Size for kind in ("min", "keep", "max") for of in ("age", "bytes")
+}
+RETENTION |= {"every": Age, "align": Text}
+"""The fields of policies."""

@@ -16,8 +16,23 @@ from rollingfs.policy import RollingPolicy
 from rollingfs.segment.read.spot import Spot
 from rollingfs.segment.segment import Segment
 from rollingfs.server.bodies import Body, unpacked
-from rollingfs.server.kinds import OFFLOAD, POLICY, Age, Count, Encoding, Offset, Paths, Size, Text, Wait
-from rollingfs.server.operations import EVENTS, JSON, OCTETS, Call, operation
+from rollingfs.server.operations import (
+    EVENTS,
+    JSON,
+    OCTETS,
+    OFFLOAD,
+    POLICY,
+    Age,
+    Call,
+    Count,
+    Encoding,
+    Offset,
+    Paths,
+    Size,
+    Text,
+    Wait,
+    operation,
+)
 from rollingfs.server.problems import PROBLEM, Json, problem_fields
 from rollingfs.server.store import etag
 from rollingfs.server.tails import Following, events, poll

@@ -6,8 +6,7 @@ import json
 from typing import Any
 
 from rollingfs.fs.stream_handle import Stream
-from rollingfs.server.kinds import OFFLOAD, RETENTION, Age, Fields, Seconds, Text
-from rollingfs.server.operations import Call, operation
+from rollingfs.server.operations import OFFLOAD, RETENTION, Age, Call, Fields, Seconds, Text, operation
 from rollingfs.server.segments import each_or_problem
 from rollingfs.stream.cut import StreamCut
 from rollingfs.stream.retention import RetentionPolicy

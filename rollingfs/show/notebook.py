@@ -7,15 +7,14 @@ from html import escape
 
 from rollingfs.errors import visible
 from rollingfs.format.header import Chunk, Header
-from rollingfs.segment.files.outlook import SIZES, Outlook
 from rollingfs.segment.files.rewrite_plan import Asked
+from rollingfs.segment.files.state import SIZES, Outlook
 from rollingfs.segment.segment import Segment
-from rollingfs.show.outlook_text import upkeep_texts
-from rollingfs.show.prices import Prices
+from rollingfs.show.outlook_text import Prices, upkeep_texts
 from rollingfs.show.readable import count_text, size_text
 from rollingfs.show.segment_map import INLINE, ChunkRun, runs
+from rollingfs.stream.blocks import mover_of
 from rollingfs.stream.members import Member
-from rollingfs.stream.outlook import mover_of
 
 ROWS_MAX = 12
 """Maximum rows of a legend, and of the table of a stream's segments."""

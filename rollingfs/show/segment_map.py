@@ -8,7 +8,7 @@ from typing import Protocol
 
 from rollingfs.format.header import Chunk, Entry, Page
 from rollingfs.runtime.values import value_class
-from rollingfs.segment.files.outlook import SIZES, size_class
+from rollingfs.segment.files.state import SIZES, size_class
 from rollingfs.segment.segment import Segment
 from rollingfs.show.readable import count_text
 

@@ -23,9 +23,8 @@ from rollingfs.spark.source import places
 from rollingfs.spark.source.formats import lines
 from rollingfs.spark.source.options import Options
 from rollingfs.stream.ledger import Ledgers
-from rollingfs.stream.segment_upkeep import COLLECT, OFFLOAD, STEPS, collect_segment, offload_segment
+from rollingfs.stream.segment_upkeep import COLLECT, OFFLOAD, STEPS, collect_segment, offload_segment, with_rewritten
 from rollingfs.stream.upkeep import Upkeep
-from rollingfs.stream.upkept import with_rewritten
 
 EXPORT = "export"
 UPKEEP = "upkeep"

@@ -13,7 +13,7 @@ from rollingfs.errors import worded
 from rollingfs.format.header import Chunk, Header
 from rollingfs.policy import BLOCK_BYTES, parse_bytes, parse_seconds
 from rollingfs.runtime.values import value_class
-from rollingfs.segment.files.rewrite_plan import Chosen
+from rollingfs.segment.files.rewrite_plan import Asked, Chosen, Plan, Run, moves
 
 MAX_DELAY_S = 600.0
 POLL_S_MIN = 1.0
@@ -248,3 +248,25 @@ def plan(hot: Hot, now_ms: int, rule: BlockRule) -> Wait | Move:
 def retry_s(failures: int, chance: float) -> float:
     """Return the pause after a number of failures in a row: it doubles; `chance`, 0 to 1, keeps followers apart."""
     return min(RETRY_S_MAX, POLL_S_MIN * 2.0 ** min(failures, 30)) * (0.5 + chance / 2)
+
+
+def mover_of(asked: Asked) -> Plan:
+    """Return the plan of an offload by a policy, without inline bytes."""
+    if asked.max_delay_s is None:
+        return moves(asked)
+    rule = BlockRule(asked.block_bytes, asked.max_delay_s, asked.chosen)
+
+    def made(header: Header, chunks: Sequence[Chunk], now_ms: int, is_last: bool) -> tuple[int, list[Run]]:
+        end, found = header.start, list[Run]()
+        while True:
+            left = [chunk for chunk in chunks if chunk.end > end]
+            block = plan(with_chunks(look(header, now_ms, rule), left, rule, header, now_ms), now_ms, rule)
+            if not isinstance(block, Move):
+                return end, found
+            chosen = replace(asked.chosen, upto=block.upto, start=block.start)
+            runs = moves(replace(asked, chosen=chosen))(header, left, now_ms, True)[1]
+            if not runs:
+                return end, found
+            found, end = found + runs, runs[-1][0][-1].end
+
+    return made

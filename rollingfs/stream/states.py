@@ -19,15 +19,14 @@ from rollingfs.format.header import Entry, Header
 from rollingfs.format.transitions import live
 from rollingfs.segment.at import At
 from rollingfs.segment.commit.index_pages import read_map
-from rollingfs.segment.files.outlook import Outlook
 from rollingfs.segment.files.rewrite_plan import Asked, Chosen, Plan
-from rollingfs.segment.files.state import SegmentState
+from rollingfs.segment.files.state import Outlook, SegmentState
 from rollingfs.segment.segment import Segment
+from rollingfs.stream.blocks import mover_of
 from rollingfs.stream.following import POLICIES_S_MAX
 from rollingfs.stream.ledger import Ledgers
 from rollingfs.stream.ledger_codec import Ledger
 from rollingfs.stream.offload_policy import policies_of
-from rollingfs.stream.outlook import mover_of
 
 logger = logging.getLogger("rollingfs")
 

@@ -24,9 +24,8 @@ from rollingfs.stream.ledger import Ledgers
 from rollingfs.stream.ledger_codec import Ledger
 from rollingfs.stream.offload_policy import policies_of
 from rollingfs.stream.retention_run import NoRetentionError
-from rollingfs.stream.segment_upkeep import COLLECT, RETAIN, STEPS, How, SegmentUpkeep, attempt
+from rollingfs.stream.segment_upkeep import COLLECT, RETAIN, STEPS, How, SegmentUpkeep, Upkept, attempt, failure
 from rollingfs.stream.stream_verbs import StreamVerbs
-from rollingfs.stream.upkept import Upkept, failure
 
 logger = logging.getLogger("rollingfs")
 

@@ -25,8 +25,8 @@ from __future__ import annotations
 
 from rollingfs.testing.conditions import Conditions
 from rollingfs.testing.folders import Folders
-from rollingfs.testing.racing import Factory, run
 from rollingfs.testing.reading import Reading
+from rollingfs.testing.subject import Factory, run
 from rollingfs.testing.writing import Writing
 
 __all__ = ["BackendContract", "Factory", "run"]

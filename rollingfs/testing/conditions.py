@@ -13,9 +13,12 @@ from rollingfs.errors import ConflictError
 from rollingfs.format.codec import format_header
 from rollingfs.format.header import Header
 from rollingfs.format.records import Record
-from rollingfs.testing.racing import (
+from rollingfs.testing.subject import (
+    CLOCK_SLACK_S,
     RACERS,
     Racer,
+    Subject,
+    content,
     race_increments,
     race_path,
     race_processes,
@@ -23,7 +26,6 @@ from rollingfs.testing.racing import (
     race_threads,
     run,
 )
-from rollingfs.testing.subject import CLOCK_SLACK_S, Subject, content
 
 RACE_ROUNDS = 10
 RACES_OF_MANY = 2

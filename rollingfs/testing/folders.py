@@ -8,8 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from rollingfs.backend.contract import Backend
-from rollingfs.testing.racing import run
-from rollingfs.testing.subject import Subject
+from rollingfs.testing.subject import Subject, run
 
 LISTING_FILES = 1005  # stores list in pages of 1,000
 DELETING_THREADS = 4

@@ -11,8 +11,7 @@ import pytest
 from rollingfs.backend.contract import Backend
 from rollingfs.errors import ConflictError
 from rollingfs.format.sizes import read_bytes_max
-from rollingfs.testing.racing import run
-from rollingfs.testing.subject import Subject, content
+from rollingfs.testing.subject import Subject, content, run
 
 ODD_NAMES = [
     "date=2026-11-20",

@@ -6,8 +6,7 @@ import pytest
 
 from rollingfs.backend.contract import Backend, Over, Part, Upload
 from rollingfs.errors import ConflictError
-from rollingfs.testing.racing import run
-from rollingfs.testing.subject import CLOCK_SLACK_S, Subject, content
+from rollingfs.testing.subject import CLOCK_SLACK_S, Subject, content, run
 
 UPLOAD_PIECE_BYTES = 1024 * 1024
 UPLOAD_PIECES = 11  # two parts of 5 MiB and a rest

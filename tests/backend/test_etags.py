@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from rollingfs.backend.capability import Capability
 from rollingfs.backend.contract import Over
 from rollingfs.backend.objects.bucket import Answer
+from rollingfs.backend.values import Capability
 from tests.support.servers import require_module
 
 require_module("s3fs")
 require_module("obstore")
 
-from rollingfs.backend.objects.s3 import etags
+from rollingfs.backend.objects.s3 import bucket as module
 from rollingfs.backend.objects.s3.bucket import S3Bucket
 
 HEADER = "log$header"
@@ -68,7 +68,7 @@ def test_a_body_of_another_etag_is_asked_for_again(wrong, is_proved):
 
 
 def test_the_same_wrong_pair_is_not_believed_while_a_write_may_explain_it(monkeypatch):
-    monkeypatch.setattr(etags, "SETTLE_S_MAX", 60.0)
+    monkeypatch.setattr(module, "SETTLE_S_MAX", 60.0)
     made, _ = bucket(*[STALE] * 5, right(b"new"), writes=md5(b"x"))
 
     async def read() -> Answer | None:
@@ -93,7 +93,7 @@ def test_etags_that_are_no_md5_cost_one_more_request_in_all(written, asked):
 
 
 def test_a_file_that_stays_so_is_believed_after_a_second(monkeypatch):
-    monkeypatch.setattr(etags, "SETTLE_S_MAX", 0.01)
+    monkeypatch.setattr(module, "SETTLE_S_MAX", 0.01)
     made, _ = bucket(of_kms(b"at rest"), writes=md5(b"x"))
 
     async def read() -> Answer | None:

@@ -31,7 +31,7 @@ from obstore.exceptions import GenericError
 from s3fs import S3FileSystem
 
 from rollingfs.backend.objects.obstores import objects as obstore_objects, requests
-from rollingfs.backend.objects.obstores.answers import from_obstore
+from rollingfs.backend.objects.obstores.objects import from_obstore
 from rollingfs.backend.objects.upload import PART_BYTES
 from rollingfs.errors import ConflictError
 from rollingfs.format.sizes import read_bytes_max

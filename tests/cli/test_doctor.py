@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from rollingfs.backend.checkup import RACES, Checkup
-from rollingfs.cli import disk_trial
+from rollingfs.cli import doctor
 from tests.support.backends import raises
 from tests.support.careless import CarelessHandler
 from tests.support.cli import Run, done, failed, options_of
@@ -67,7 +67,7 @@ BROKEN = {
 @pytest.mark.parametrize("what", BROKEN)
 def test_a_disk_without_locks_is_not_safe(tmp_path: Path, monkeypatch: Any, what: str) -> None:
     name, program, means = BROKEN[what]
-    monkeypatch.setattr(disk_trial, name, program)
+    monkeypatch.setattr(doctor, name, program)
     found = Run("doctor", "--json", "--races", 1, tmp_path)
     rows = {row["what"]: row for row in json.loads(found.out)["findings"]}
     assert (found.code, rows[what]["answer"]) == (3, "no")
@@ -77,8 +77,8 @@ def test_a_disk_without_locks_is_not_safe(tmp_path: Path, monkeypatch: Any, what
 
 
 def test_a_trial_that_fails_is_unknown(tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr(disk_trial, "_RACER", "raise SystemExit('no such module')")
-    monkeypatch.setattr(disk_trial, "system", SimpleNamespace(rename=raises(PermissionError(13, "held"))))
+    monkeypatch.setattr(doctor, "_RACER", "raise SystemExit('no such module')")
+    monkeypatch.setattr(doctor, "system", SimpleNamespace(rename=raises(PermissionError(13, "held"))))
     found = done("doctor", "--json", "--races", 1, tmp_path).json
     answers = {row["what"]: (row["answer"], row["means"]) for row in found["findings"]}
     assert answers["four processes at once"] == ("unknown", "it failed: no such module")

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from rollingfs import RollingFileSystem
-from rollingfs.cli.expected import guarded
+from rollingfs.cli.running import guarded
 from rollingfs.cli.session import Place
 from tests.support.cli import Run
 

@@ -16,7 +16,7 @@ import pytest
 from rollingfs import RollingFileSystem
 from rollingfs.cli import piped
 from rollingfs.cli.piped import NotWrittenError, Pipe
-from rollingfs.cli.stopping import Stop
+from rollingfs.cli.running import Stop
 from rollingfs.fs.commit_on import CommitOn, parse_commit_on
 from rollingfs.fs.core import core
 from tests.support.backends import Scripted, private_memory, raises

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rollingfs import OffloadPolicy, RetentionPolicy, RollingFileSystem, RollingPolicy
-from rollingfs.cli import stopping
+from rollingfs.cli.running import Stop
 from tests.support.cli import Run, done, failed, running
 from tests.support.forks import needs_signals
 
@@ -82,12 +82,12 @@ def test_what_fails_is_named_the_others_go_on_and_once_says_so_by_its_exit_code(
 def test_rounds_follow_each_other_until_a_signal_and_the_exit_code_is_0(fs, tmp_path, option, monkeypatch):
     waits: list[float] = []
 
-    def wait(stop: stopping.Stop, seconds: float) -> None:
+    def wait(stop: Stop, seconds: float) -> None:
         waits.append(seconds)
         if len(waits) == 3:
             signal.raise_signal(signal.SIGTERM)
 
-    monkeypatch.setattr(stopping.Stop, "wait", wait)
+    monkeypatch.setattr(Stop, "wait", wait)
     before = signal.getsignal(signal.SIGTERM)
     text = done("run", f"{tmp_path}/data", "--every", "1h", *option).text
     rounds = [line.split(":")[0] for line in text.splitlines() if line.startswith("round")]

@@ -11,10 +11,8 @@ from rich.console import Console
 
 from rollingfs import RollingFileSystem
 from rollingfs.cli import output, top
-from rollingfs.segment.files.outlook import Outlook
-from rollingfs.segment.files.state import SegmentState
-from rollingfs.show.outlook_text import next_text, saved_text
-from rollingfs.show.prices import prices_of
+from rollingfs.segment.files.state import Outlook, SegmentState
+from rollingfs.show.outlook_text import next_text, prices_of, saved_text
 from tests.support.cli import Run, done, terminal
 
 

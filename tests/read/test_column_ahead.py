@@ -15,8 +15,8 @@ from rollingfs.format.parquet_chunks import chunk_spans
 from rollingfs.format.thrift import I64, LIST, STRUCT, Decoder, Encoder, MalformedFooterError
 from rollingfs.fs.read_file import ReadFile
 from rollingfs.policy import RollingPolicy
-from rollingfs.segment.read import column_ahead, prefetch
-from rollingfs.segment.read.column_ahead import FOOTERS_MAX, MISSES_MAX, ColumnAhead, ColumnPattern, pattern_of
+from rollingfs.segment.read import ahead, prefetch
+from rollingfs.segment.read.ahead import FOOTERS_MAX, MISSES_MAX, ColumnAhead, ColumnPattern, pattern_of
 from rollingfs.segment.read.prefetch import Bounds
 from rollingfs.segment.read.tuning import Tuning
 from tests.support.backends import private_memory, raises
@@ -111,7 +111,7 @@ def test_columns_that_are_read_at_once_are_fetched_at_once():
 
 
 def test_a_large_read_of_many_columns_promises_no_other(monkeypatch):
-    monkeypatch.setattr(column_ahead, "RUN_BYTES_MAX", spans(0, 3)[1] - spans(0, 1)[0] - 1)
+    monkeypatch.setattr(ahead, "RUN_BYTES_MAX", spans(0, 3)[1] - spans(0, 1)[0] - 1)
     file = File()
     assert not any(file.read(*spans(group, 1, 3)) for group in range(GROUPS))
     assert not file.began
@@ -179,7 +179,7 @@ def test_a_scan_of_many_chunks_looks_at_each_few_times(columns):
 
 
 def test_many_small_chunks_are_not_fetched_for_a_large_read(monkeypatch):
-    monkeypatch.setattr(column_ahead, "RUN_BYTES_MAX", 500)
+    monkeypatch.setattr(ahead, "RUN_BYTES_MAX", 500)
     file = File()
     groups = range(0, 100 * 1001, 1001)
     file.ahead._pattern = ColumnPattern([span for at in groups for span in ((at, at + 1), (at + 1, at + 1001))], 2)
@@ -189,7 +189,7 @@ def test_many_small_chunks_are_not_fetched_for_a_large_read(monkeypatch):
 
 
 def test_a_large_chunk_counts_as_the_requests_that_it_takes(monkeypatch):
-    monkeypatch.setattr(column_ahead, "PREFETCH_RANGE_BYTES", bytes_of([spans(1, 1)]) // 3)
+    monkeypatch.setattr(ahead, "PREFETCH_RANGE_BYTES", bytes_of([spans(1, 1)]) // 3)
     file, limits = File(ranges_max=5), []
 
     def begin(*span_and_limit: int) -> Future[bytes]:
@@ -275,7 +275,7 @@ def test_only_the_last_footers_are_kept():
 
 
 def test_a_large_footer_is_decoded_only_after_some_reads_which_count_as_read(monkeypatch):
-    monkeypatch.setattr(column_ahead, "FOOTER_BYTES_PER_READ", FOOTER_BYTES // 3 + 1)
+    monkeypatch.setattr(ahead, "FOOTER_BYTES_PER_READ", FOOTER_BYTES // 3 + 1)
     file = File()
     assert [file.read(*spans(group, 1)) for group in range(GROUPS)] == [False] * 3 + [True] * (GROUPS - 3)
     assert not file.ahead._ahead

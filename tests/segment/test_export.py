@@ -20,8 +20,8 @@ from rollingfs.backend.wrapper import BackendWrapper
 from rollingfs.format import names
 from rollingfs.format.header import Chunk
 from rollingfs.runtime.concurrency import drive
-from rollingfs.segment.files import copy_bytes as passing, copy_plan as pieces
-from rollingfs.segment.files.copy_plan import Piece, in_files, plan_pieces
+from rollingfs.segment.files import copies as passing, copies as pieces
+from rollingfs.segment.files.copies import Piece, in_files, plan_pieces
 from rollingfs.segment.verbs import export
 from tests.support.backends import Counting, Scripted, limit, private_memory
 from tests.support.examples import examples, slowly, some

@@ -17,12 +17,11 @@ import pytest
 
 from rollingfs import RollingFileSystem
 from rollingfs.backend import torn_reads
-from rollingfs.backend.tier_marks import make_mark
+from rollingfs.backend.tier_marks import format_mark, make_mark, parse_mark
 from rollingfs.backend.tiers import TieredBackend, TierStore
 from rollingfs.errors import CorruptHeaderError, MissingTierError, TierFailedError
 from rollingfs.format import names, tokens
 from rollingfs.format.header import GRACE_S, Page, Tier
-from rollingfs.format.tier_mark import format_mark, parse_mark
 from rollingfs.runtime.concurrency import drive
 from rollingfs.segment.verbs.rebuild import rebuild
 from tests.backend.test_torn_reads import TORN, torn

@@ -174,7 +174,7 @@ def is_up(url: str) -> bool:
 
 def test_a_gateway_ends_with_the_process_that_started_it(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"one\n")
-    program = "from rollingfs.spark.gateway import gateway_url as g; print(g({!r}, None), flush=True); input()"
+    program = "from rollingfs.spark.configure import gateway_url as g; print(g({!r}, None), flush=True); input()"
     command = [sys.executable, "-c", program.format(str(tmp_path))]
     driver = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     with driver:

@@ -16,8 +16,8 @@ from rollingfs.spark.source.formats import arrow_streams, lines, parquet, text
 from rollingfs.spark.source.option import BATCH, WRITE
 from rollingfs.spark.source.options import Place, parse_options, parse_url
 from rollingfs.spark.source.partitions import Extent, Range
-from rollingfs.spark.source.stream import budget, offsets
-from rollingfs.spark.source.stream.budget import Run
+from rollingfs.spark.source.stream import batch_limit, offsets
+from rollingfs.spark.source.stream.batch_limit import Run
 from rollingfs.spark.source.stream.offsets import ReadMark
 from tests.support.spark import arrow_stream, parquet_file
 
@@ -165,7 +165,7 @@ def runs_of(spans: list[tuple[int, int, int]]) -> list[Run]:
 @given(st.dictionaries(st.text(max_size=2), RUNS, max_size=8), st.integers(1, 9000))
 def test_a_budget_is_spent_and_takes_no_byte_that_is_newer_than_one_it_leaves(spans, most):
     backlogs = {name: runs_of(of_one) for name, of_one in spans.items()}
-    shares = budget.share(backlogs, most)
+    shares = batch_limit.share(backlogs, most)
     waits = {name: sum(run.size for run in of_one) for name, of_one in backlogs.items()}
     assert all(0 <= shares[name] <= max(size, most) for name, size in waits.items())
     assert min(most, sum(waits.values())) - len(waits) <= sum(shares.values()) <= max(most, 0)
@@ -185,8 +185,8 @@ def test_a_budget_is_spent_and_takes_no_byte_that_is_newer_than_one_it_leaves(sp
 
 def test_sealed_segments_come_one_after_another_and_growing_ones_together():
     backlogs = {"b": [Run(100, 2, 2)], "a": [Run(100, 1, 1)], "y": [Run(100, 5, 9)], "x": [Run(300, 5, 9)]}
-    assert budget.share(backlogs, 150) == {"a": 100, "b": 50, "x": 0, "y": 0}
-    assert budget.share(backlogs, 400) == {"a": 100, "b": 100, "x": 150, "y": 50}
+    assert batch_limit.share(backlogs, 150) == {"a": 100, "b": 50, "x": 0, "y": 0}
+    assert batch_limit.share(backlogs, 400) == {"a": 100, "b": 100, "x": 150, "y": 50}
 
 
 # -- lines -------------------------------------------------------------------------------------------------------

@@ -7,8 +7,8 @@ import pytest
 
 from rollingfs import RollingFileSystem, RollingPolicy
 from rollingfs.fs.core import core
+from rollingfs.stream.segment_upkeep import Upkept, total
 from rollingfs.stream.upkeep import Upkeep
-from rollingfs.stream.upkept import Upkept, total
 from tests.support.cli import running
 from tests.support.life import World, pieces_of
 from tests.support.small import a_round

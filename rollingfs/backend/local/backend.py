@@ -11,7 +11,6 @@ from dataclasses import replace
 from functools import partial
 
 from rollingfs.backend import shared_errors
-from rollingfs.backend.capability import Capability
 from rollingfs.backend.contract import Adapt, Backend, Blob, Buffer, FileInfo, Listing, Metadata, Over, Upload
 from rollingfs.backend.local import disk, extending, nofollow, reserve, system
 from rollingfs.backend.local.held import held_file, hold_file
@@ -35,6 +34,7 @@ from rollingfs.backend.local.removing import (
 )
 from rollingfs.backend.local.spelling import respell, spellings
 from rollingfs.backend.local.upload import HiddenUpload, LocalUpload
+from rollingfs.backend.values import Capability
 from rollingfs.errors import ConflictError
 from rollingfs.format import names
 

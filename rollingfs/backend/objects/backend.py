@@ -10,7 +10,6 @@ from functools import partial
 from typing import Any
 
 from rollingfs.backend import shared_errors
-from rollingfs.backend.capability import Capability
 from rollingfs.backend.contract import (
     Backend,
     Blob,
@@ -28,6 +27,7 @@ from rollingfs.backend.contract import (
 from rollingfs.backend.objects.bucket import Bucket, Listed, NoJoinsError
 from rollingfs.backend.objects.errors import Refusal, answer_of, errors_of, is_conflict, is_gone, only_of, retrying
 from rollingfs.backend.objects.upload import PART_BYTES, PARTS_MAX, ObjectUpload, put
+from rollingfs.backend.values import Capability
 from rollingfs.format import names
 from rollingfs.runtime.concurrency import gather_limited
 

@@ -16,9 +16,8 @@ from rollingfs.format.codec import format_header, parse_more
 from rollingfs.format.header import AGE_S_MAX, COMMITS_MAX, OFFSET_MAX, Header
 from rollingfs.format.lost import Acknowledged
 from rollingfs.format.records import Record
-from rollingfs.format.verdict import Verdict, is_crowded
 from rollingfs.runtime.values import value_class
-from rollingfs.segment.commit.operation import NOTHING_SENT, Committed, Operation, Sent
+from rollingfs.segment.commit.operation import NOTHING_SENT, Committed, Operation, Sent, Verdict, is_crowded
 from rollingfs.segment.commit.store import Store
 from rollingfs.segment.commit.turns import LOOKS_MAX, Turns
 from rollingfs.segment.commit.uploads import NewFiles, Uploads

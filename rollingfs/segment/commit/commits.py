@@ -30,13 +30,12 @@ from rollingfs.format import names, placement, transitions
 from rollingfs.format.codec import format_header, is_surely_short
 from rollingfs.format.header import AGE_S_MAX, FILE, RECORDS_MAX, Header
 from rollingfs.format.transitions import MarksFullError, MergeFoundError
-from rollingfs.format.verdict import Verdict
 from rollingfs.runtime.clock import Moment, boot_s
 from rollingfs.runtime.meters import COMMIT, CONFLICT, UNKNOWN
 from rollingfs.segment.commit.attempt import Attempt, Change, Step, acknowledged, check_time
 from rollingfs.segment.commit.index_pages import PageGoneError, names_page
 from rollingfs.segment.commit.lost_answers import LostAnswers, after_error, after_interrupt
-from rollingfs.segment.commit.operation import Committed, Operation, Sent
+from rollingfs.segment.commit.operation import Committed, Operation, Sent, Verdict
 from rollingfs.segment.commit.recovery import Merges
 from rollingfs.segment.commit.store import Store
 from rollingfs.segment.commit.turns import Slot, Slots

@@ -20,10 +20,9 @@ from rollingfs.errors import (
     interrupted,
     not_committed,
 )
-from rollingfs.format.verdict import Verdict, is_crowded
 from rollingfs.runtime.concurrency import backoff_s
 from rollingfs.segment.commit.attempt import LAST_LOOK_S, Attempt, check_time, unknown, untold
-from rollingfs.segment.commit.operation import Committed
+from rollingfs.segment.commit.operation import Committed, Verdict, is_crowded
 from rollingfs.segment.segment import Segment
 
 logger = logging.getLogger("rollingfs")

@@ -30,8 +30,7 @@ from rollingfs.runtime.steps import Steps
 from rollingfs.segment.at import At
 from rollingfs.segment.commit.chunk_files import Stored, TierStored
 from rollingfs.segment.commit.uploads import Uploads
-from rollingfs.segment.files.copy_bytes import READ_BYTES_MAX, pass_through
-from rollingfs.segment.files.copy_plan import Piece, plan_pieces
+from rollingfs.segment.files.copies import READ_BYTES_MAX, Piece, pass_through, plan_pieces
 from rollingfs.segment.files.replace_chunks import Swap, clipped, is_there, swap_chunks, window
 from rollingfs.segment.files.rewrite_plan import Plan, Run, size_of
 from rollingfs.segment.files.tier_lines import failing, young_line

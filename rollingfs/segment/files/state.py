@@ -1,13 +1,117 @@
-"""The state of a segment's maintenance: what lies in which store, what waits to be moved or deleted. Pure."""
+"""The state of a segment, and the outlook: bytes in each store, and bytes that wait to be moved or deleted. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import astuple, replace
 
-from rollingfs.format.header import Chunk, Header
+from rollingfs.format.header import Chunk, Entry, Header, Phase
 from rollingfs.runtime.values import value_class
-from rollingfs.segment.files.outlook import Outlook
-from rollingfs.segment.files.rewrite_plan import Chosen
+from rollingfs.segment.files.rewrite_plan import BY_ITSELF, Chosen, Plan, Run, joins, may_join, size_of
+
+SIZES = (
+    (64 << 10, "< 64 KiB"),
+    (1 << 20, "< 1 MiB"),
+    (16 << 20, "< 16 MiB"),
+    (64 << 20, "< 64 MiB"),
+    (None, "64 MiB or more"),
+)
+"""Classes of chunks by their bytes."""
+CHUNKS_MAX = 65_536
+"""Of a segment with more chunks, index pages that are not read are left out of the plans."""
+
+
+@value_class
+class Outlook:
+    """What chunks there are, and what the next round of upkeep does with them. Both can be added up."""
+
+    sizes: tuple[int, ...] = (0,) * len(SIZES)
+    """The number of chunks of each class in `SIZES`."""
+    joins: int = 0
+    """Chunks that consolidation joins."""
+    joins_to: int = 0
+    """Those that it makes of them."""
+    join_bytes: int = 0
+    moves: int = 0
+    """Chunks that the offload policy moves."""
+    moves_to: int = 0
+    """Blocks that it makes of them."""
+    move_bytes: int = 0
+
+    @property
+    def saved_objects(self) -> int:
+        """Objects that there are fewer then, and requests that a read of everything makes fewer."""
+        return self.joins - self.joins_to + self.moves - self.moves_to
+
+    def plus(self, other: Outlook) -> Outlook:
+        """Both together."""
+        sizes = tuple(map(sum, zip(self.sizes, other.sizes, strict=True)))
+        return Outlook(sizes, *map(sum, zip(astuple(self)[1:], astuple(other)[1:], strict=True)))
+
+    @staticmethod
+    def of(
+        header: Header, entries: Sequence[Entry], now_ms: int, stores: Sequence[str], mover: Plan | None = None
+    ) -> Outlook:
+        """That of a segment.
+
+        Parameters
+        ----------
+        entries
+            Those of the header. Of an index page that is not unfolded, all chunks count as equally long.
+        stores
+            As of `joins`.
+        mover
+            What the offload policy moves, if there is one.
+        """
+        sizes = [0] * len(SIZES)
+        for entry in entries:
+            count = _count(entry)
+            sizes[size_class(entry.length / count)] += count
+        planned = [entry for entry in entries if isinstance(entry, Chunk) or header.chunk_count <= CHUNKS_MAX]
+        chunks = [chunk for entry in planned for chunk in _chunks(entry, header) if chunk.end > header.start]
+        moved: list[Run] = []
+        joined: list[Run] = []
+        if mover is not None and header.phase is not Phase.MERGING:
+            moved = mover(header, chunks, now_ms, True)[1]
+        if may_join(header):
+            joined = joins(BY_ITSELF, stores)(header, _after(chunks, moved), now_ms, True)[1]
+        return Outlook(tuple(sizes), *_sums(joined), *_sums(moved))
+
+
+def size_class(size: float) -> int:
+    """The class in `SIZES` of a chunk."""
+    return next(index for index, (limit, _) in enumerate(SIZES) if limit is None or size < limit)
+
+
+def _count(entry: Entry) -> int:
+    """Its chunks. A page that begins within its file lists more chunks than it uses, perhaps more than it has bytes."""
+    return 1 if isinstance(entry, Chunk) else min(entry.count, entry.length)
+
+
+def _chunks(entry: Entry, header: Header) -> Iterator[Chunk]:
+    if isinstance(entry, Chunk):
+        yield entry
+    else:
+        start, count = entry.start, _count(entry)
+        for index in range(count):
+            length = entry.length // count + (index < entry.length % count)
+            yield Chunk(start, length, entry.file, None, header.modified_ms)
+            start += length
+
+
+def _after(chunks: Sequence[Chunk], moved: Sequence[Run]) -> list[Chunk]:
+    """The chunks once the runs have moved: upkeep joins after it has moved."""
+    gone = {chunk.start for run, _ in moved for chunk in run}
+    blocks = []
+    for run, tier in moved:
+        size = size_of(run)
+        blocks.append(replace(run[0], length=size, offset=0, size=size, tier=tier, pieces=()))
+    left = [chunk for chunk in chunks if chunk.start not in gone]
+    return sorted([*left, *blocks], key=lambda chunk: chunk.start)
+
+
+def _sums(runs: Sequence[Run]) -> tuple[int, int, int]:
+    return sum(len(run) for run, _ in runs), len(runs), sum(size_of(run) for run, _ in runs)
 
 
 @value_class

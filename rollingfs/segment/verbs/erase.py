@@ -40,9 +40,8 @@ from rollingfs.segment.commit.index_pages import LOOKS_MAX, successor
 from rollingfs.segment.commit.store import FULL
 from rollingfs.segment.commit.uploads import Uploads
 from rollingfs.segment.files.adopt import adopt
-from rollingfs.segment.files.copy_bytes import pass_through
-from rollingfs.segment.files.erase_leftovers import kept_versions, leftovers
-from rollingfs.segment.files.erased import Erased, Remains
+from rollingfs.segment.files.copies import pass_through
+from rollingfs.segment.files.erased import Erased, Remains, kept_versions, leftovers
 from rollingfs.segment.files.replace_chunks import is_there
 from rollingfs.segment.files.tier_lines import young_line
 from rollingfs.segment.read.piece_checks import PieceChecks

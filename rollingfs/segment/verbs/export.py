@@ -23,8 +23,7 @@ from rollingfs.runtime.steps import Progress, Steps
 from rollingfs.runtime.values import value_class
 from rollingfs.segment.at import At
 from rollingfs.segment.commit.index_pages import LOOKS_MAX
-from rollingfs.segment.files.copy_bytes import pass_through
-from rollingfs.segment.files.copy_plan import Piece, in_files, plan_pieces
+from rollingfs.segment.files.copies import Piece, in_files, pass_through, plan_pieces
 from rollingfs.segment.read.piece_checks import PieceChecks
 from rollingfs.segment.read.read_job import missing_chunk
 from rollingfs.segment.segment import Segment, names_file

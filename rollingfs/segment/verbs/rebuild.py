@@ -32,7 +32,7 @@ from rollingfs.segment.commit.chunk_files import Stored, read_checksum
 from rollingfs.segment.commit.index_pages import LOOKS_MAX
 from rollingfs.segment.commit.uploads import Uploads
 from rollingfs.segment.files.adopt import new_header
-from rollingfs.segment.files.copy_bytes import copy_range
+from rollingfs.segment.files.copies import copy_range
 from rollingfs.segment.files.rebuild_evidence import (
     AmbiguousRebuildError,
     By,

@@ -27,7 +27,25 @@ from rollingfs.segment.segment import Segment
 from rollingfs.spark.source import patterns, segments
 from rollingfs.spark.source.options import Options, parse_url
 from rollingfs.spark.source.patterns import Part
-from rollingfs.spark.source.skipped import is_skipped, is_skipped_file
+
+BEING_COPIED = "._COPYING_"
+"""So ends the name of a file that Hadoop's shell has not finished."""
+SUMMARIES = ("_metadata", "_common_metadata")
+"""Spark goes into folders whose names begin so."""
+
+
+def is_skipped_file(name: str) -> bool:
+    """Return whether Spark skips a file of this name."""
+    return name.startswith(".") or name.endswith(BEING_COPIED) or (name.startswith("_") and "=" not in name)
+
+
+def is_skipped(path: str) -> bool:
+    """Return whether Spark skips what is at a path, which is relative to a folder that a query names."""
+    *folders, name = path.strip("/").split("/")
+    return is_skipped_file(name) or any(
+        is_skipped_file(folder) and not folder.startswith(SUMMARIES) for folder in folders
+    )
+
 
 LOCAL_FOLDERS = "SPARK_LOCAL_DIRS"
 """The variable in which Spark reports its workers which folders its block manager has made."""

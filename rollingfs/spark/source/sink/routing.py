@@ -10,7 +10,7 @@ import pyarrow.types as pt
 
 from rollingfs.errors import RollingError
 from rollingfs.format import names
-from rollingfs.spark.source.skipped import BEING_COPIED, is_skipped_file
+from rollingfs.spark.source.places import BEING_COPIED, is_skipped_file
 
 NAME_BYTES_MAX = 255 - len(names.CHUNKS_SUFFIX)
 """Maximum bytes of a name: disks take 255, and the files of a segment have a longer name than the segment."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from functools import partial
 
@@ -10,10 +11,90 @@ from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxBytes, ReadMaxRow
 from rollingfs.fs.core import core
 from rollingfs.fs.filesystem import RollingFileSystem
 from rollingfs.runtime.values import value_class
+from rollingfs.segment.at import At
 from rollingfs.segment.segment import Segment
-from rollingfs.spark.source.stream import budget
-from rollingfs.spark.source.stream.budget import Run
+from rollingfs.spark.source.metadata import commit_times
 from rollingfs.spark.source.stream.record_ends import End, RecordEnds
+
+
+@value_class
+class Run:
+    """Bytes of a segment that were committed between two times, as if at an even rate."""
+
+    size: int
+    since_ms: float
+    until_ms: float
+
+    def before(self, at_ms: float, *, inclusive: bool) -> float:
+        """Return the number of bytes that are older than a time.
+
+        With `inclusive`, bytes of the time itself count.
+        """
+        if at_ms >= self.until_ms:
+            return self.size if inclusive or at_ms > self.until_ms else 0 if self.is_at_once else self.size
+        if at_ms <= self.since_ms:
+            return 0
+        return self.size * (at_ms - self.since_ms) / (self.until_ms - self.since_ms)
+
+    @property
+    def is_at_once(self) -> bool:
+        """Return whether all of them have the same time."""
+        return self.since_ms >= self.until_ms
+
+
+async def runs_of(client: At, view: Segment, begin: int, end: int) -> list[Run]:
+    """Return the bytes ``[begin, end)`` of a segment by their commit times, which never go back."""
+    times = await commit_times(client, view, max(view.start, begin - 1), end)
+    last_ms = view.created.timestamp() * 1000
+    found = []
+    at = begin
+    for upto, until_ms in zip([*times.ends, end], times.at_ms, strict=True):
+        if upto > at:
+            found.append(Run(min(upto, end) - at, last_ms, max(last_ms, until_ms)))
+            at = min(upto, end)
+        last_ms = max(last_ms, until_ms)
+    if found and end == view.length and (header := view.header) is not None:
+        last = found[-1]  # its bytes may be those of the inline tail
+        since_ms = max(last.since_ms, header.tail_at_ms) if header.tail else last.since_ms
+        found[-1] = Run(last.size, since_ms, max(last.until_ms, since_ms, header.written_ms or 0))
+    return found
+
+
+def share(backlogs: Mapping[str, Sequence[Run]], budget: int) -> dict[str, int]:
+    """Share out a budget of bytes: older bytes first, of all segments.
+
+    Segments that grew at the same time are read together. Bytes of the same time are read by the names of the segments.
+
+    Parameters
+    ----------
+    backlogs
+        Waiting bytes, by segment, in the order of offsets.
+    """
+    times = sorted({at for of_one in backlogs.values() for run in of_one for at in (run.since_ms, run.until_ms)})
+
+    def total(at_ms: float, *, inclusive: bool) -> float:
+        return sum(run.before(at_ms, inclusive=inclusive) for of_one in backlogs.values() for run in of_one)
+
+    totals = [total(at_ms, inclusive=True) for at_ms in times]
+    whole = bisect_right(totals, budget)
+    if whole == len(times):
+        return {name: sum(run.size for run in of_one) for name, of_one in backlogs.items()}
+    at_ms = times[whole]
+    if (most := total(at_ms, inclusive=False)) > budget:  # the limit lies between two times
+        before_ms = times[whole - 1]
+        least = total(before_ms, inclusive=True)
+        at_ms = before_ms + (at_ms - before_ms) * (budget - least) / (most - least)
+    shares = {name: int(sum(run.before(at_ms, inclusive=False) for run in of_one)) for name, of_one in backlogs.items()}
+    left = budget - sum(shares.values())
+    for name, of_one in sorted(backlogs.items()):
+        size = sum(run.size for run in of_one if run.is_at_once and run.until_ms == at_ms)
+        taken = min(size, left)
+        shares[name] += taken
+        left -= taken
+    if not any(shares.values()):  # a byte of each is more than the budget
+        shares[min(backlogs, key=lambda name: (backlogs[name][0].since_ms, name))] = budget
+    return shares
+
 
 RECORD_BYTES = 256
 """First guess at the size of a record, for a limit of records."""
@@ -46,7 +127,7 @@ class BatchLimit:
         """Return the ends of a batch, by path, for the segments that it reads."""
         by_path = {one.view.path: one for one in backlogs}
         if isinstance(limit, ReadMaxBytes) and sum(one.size for one in backlogs) > limit.max_bytes:
-            return self._ends(by_path, budget.share(self._runs(by_path), limit.max_bytes))
+            return self._ends(by_path, share(self._runs(by_path), limit.max_bytes))
         if isinstance(limit, ReadMaxRows) and backlogs:
             return self._of_records(by_path, limit.max_rows)
         return self._ends(by_path, {path: one.size for path, one in by_path.items()})
@@ -65,7 +146,7 @@ class BatchLimit:
         size = most * RECORD_BYTES
         ends: dict[str, End] = {}
         for _ in range(GUESSES_MAX):
-            ends = self._ends(backlogs, budget.share(runs, size))
+            ends = self._ends(backlogs, share(runs, size))
             total = sum(self._count(backlogs[path], end, most + 1)[0] for path, end in ends.items())
             is_all = size >= sum(one.size for one in backlogs.values())
             if total <= most and (is_all or 2 * total > most):
@@ -92,6 +173,6 @@ class BatchLimit:
     def _runs(self, backlogs: Mapping[str, Backlog]) -> dict[str, list[Run]]:
         """When what waits was committed, by path."""
         client = core(self._fs).client
-        calls = [partial(budget.runs, client, one.view, one.begin, one.limit) for one in backlogs.values()]
+        calls = [partial(runs_of, client, one.view, one.begin, one.limit) for one in backlogs.values()]
         found = core(self._fs).run(client.runtime.gather(calls, client.backend.capability.requests_max))
         return dict(zip(backlogs, found, strict=True))

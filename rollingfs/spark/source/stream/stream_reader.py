@@ -31,7 +31,7 @@ from rollingfs.spark.source.partitions import Extent, Range
 from rollingfs.spark.source.plain_errors import plainly
 from rollingfs.spark.source.positions import LATEST
 from rollingfs.spark.source.segments import SegmentReader, each
-from rollingfs.spark.source.stream import offsets, progress
+from rollingfs.spark.source.stream import offsets
 from rollingfs.spark.source.stream.batch_limit import Backlog, BatchLimit
 from rollingfs.spark.source.stream.offsets import ReadMark
 from rollingfs.spark.source.stream.record_ends import End, RecordEnds
@@ -154,7 +154,7 @@ class RollingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._at = before
         if (subscription := self._subscription) is not None:
             subscription.join(self._meant(before), self._meant(marks))
-        if progress.has_moved(before, marks):
+        if offsets.has_moved(before, marks):
             if self._is_too_small():
                 return start
             self._at, self._planned = marks, offsets.format_offset(marks)
@@ -182,11 +182,11 @@ class RollingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return False
 
     def _marks(
-        self, before: Mapping[str, ReadMark], found: places.FoundSegments, moved: progress.Moves, limit: ReadLimit
+        self, before: Mapping[str, ReadMark], found: places.FoundSegments, moved: offsets.Moves, limit: ReadLimit
     ) -> dict[str, ReadMark]:
         """Return where the next batch ends in each segment."""
         views = found.views
-        known = progress.known(before, views, moved)
+        known = offsets.known(before, views, moved)
         begins = {path: self._records.begin(view, known[path]) for path, view in views.items()}
         self._waiting_bytes = sum(view.length - begins[path] for path, view in views.items())
         self._check_merged(before, views, moved, begins)
@@ -226,7 +226,7 @@ class RollingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         if self._looked_at_s is None:
             self._look()
-        return progress.lag(self._found.views, self._at)
+        return offsets.lag(self._found.views, self._at)
 
     def _look(self, *, fresh: bool = False, is_new: bool = False) -> places.FoundSegments:
         """Return the segments of the last look, or of a new look.
@@ -257,14 +257,14 @@ class RollingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         end = self._ends.get(path)
         return end.offset if end is not None and segments.is_same(view, end.identity) else view.start
 
-    def _moves(self, before: Mapping[str, ReadMark], views: Mapping[str, Segment]) -> progress.Moves:
-        return progress.moves(before, views, self._records.goes_on, partial(segments.became, self._fs))
+    def _moves(self, before: Mapping[str, ReadMark], views: Mapping[str, Segment]) -> offsets.Moves:
+        return offsets.moves(before, views, self._records.goes_on, partial(segments.became, self._fs))
 
     def _meant(self, marks: Mapping[str, ReadMark]) -> dict[str, ReadMark]:
         """Return the marks of what the query names: it may have been started again with another path."""
         return {path: mark for path, mark in marks.items() if self._is_meant(path)}
 
-    def _check_gone(self, before: Mapping[str, ReadMark], found: places.FoundSegments, moved: progress.Moves) -> None:
+    def _check_gone(self, before: Mapping[str, ReadMark], found: places.FoundSegments, moved: offsets.Moves) -> None:
         old = {was for was, _ in moved.values()}
         for path, mark in self._meant(before).items():
             is_there = path in found.views or path in found.corrupt or path in old
@@ -276,7 +276,7 @@ class RollingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self,
         before: Mapping[str, ReadMark],
         views: Mapping[str, Segment],
-        moved: progress.Moves,
+        moved: offsets.Moves,
         begins: Mapping[str, int],
     ) -> None:
         """Log rows that will be read twice, because a segment joined another."""
