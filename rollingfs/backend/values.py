@@ -1,4 +1,4 @@
-"""Values of the contract: the capability of a store, arguments and results of verbs: files, folders, listings, uploads."""
+"""Values of the contract: the capability of a store; arguments and results of verbs: files, folders, listings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The verbs that bring the files of a segment into order, or set policies, by path and by handle, as `segment_verbs`."""
+"""The verbs that bring a segment's files into order, or set policies, by path and by handle, as `segment_verbs`."""
 
 from __future__ import annotations
 
