@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 _MODULES = {
     name: module
     for module, names in {
-        "commit.chunk_files": "Staged",
+        "segment.commit.chunk_files": "Staged",
         "errors": (
             "AppendInterrupted AppendOutcomeUnknown AttributeMismatchError BadOffsetError CommitTimeoutError "
             "ConflictError CorruptChunkError CorruptHeaderError CorruptLedgerError FencedError FolderOccupiedError "

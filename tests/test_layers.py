@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import rollingfs
 from rollingfs import RollingFileSystem
 
 ROLLINGFS = Path(__file__).parents[1] / "rollingfs"
@@ -62,6 +63,63 @@ def test_a_room_of_segments_imports_only_higher_rooms(room: str) -> None:
     assert {pair for pair in found if parts[pair[1]][2] not in ROOMS[: ROOMS.index(room) + 1]} == set()
 
 
+BELOW_VERBS: dict[str, dict[str, str]] = {
+    "arrow": {"segment.files.arrow_joins": "checks the schema of an append as a concat does"},
+    "cli": {
+        "backend.checkup": "`doctor` measures the store itself",
+        "backend.local.disk": "`doctor` measures the disk itself",
+        "backend.local.record_lock": "`doctor` measures the disk itself",
+        "backend.local.system": "`doctor` measures the disk itself",
+        "backend.objects.clouds": "`config` lists the options of each kind of store",
+        "segment.files.adopt": "a pipe to a plain file asks for its attributes before the first commit",
+        "segment.files.intakes": "uploads standard input before the verb that commits it",
+        "segment.files.state": "a value: what `top` shows",
+        "segment.read.spot": "a value: a position as text",
+        "segment.write.ingest": "uploads standard input before the verb that commits it",
+    },
+    "parquet": {"segment.write.parquet_footers": "reads the footer that an append replaces, as a concat does"},
+    "server": {
+        "backend.local.looks": "a link must not lead out of the folder that is served",
+        "segment.files.intakes": "uploads a body before the verb that commits it",
+        "segment.read.spot": "a value: a position as text",
+    },
+    "ship": {"segment.write.ingest": "a limit: the largest append that takes one request"},
+    "show": {
+        "segment.files.rewrite_plan": "pure: the next offload",
+        "segment.files.state": "a value: what a notebook shows",
+    },
+    "spark": {
+        "backend.contract": "a value: a file as the store lists it",
+        "segment.at": "a type",
+        "segment.files.rewrite_plan": "a value: the options of an offload",
+        "segment.read.piece_checks": "keeps which chunks a task has verified",
+    },
+    "stream": {
+        "backend.tiers": "refuses an unknown tier before a round",
+        "segment.at": "a type",
+        "segment.commit.index_pages": "repeats a look whose pages are gone",
+        "segment.files.collected": "a value: the report of a collection",
+        "segment.files.replace_chunks": "finds the next block of a growing segment",
+        "segment.files.rewrite_plan": "pure: the next offload",
+        "segment.files.state": "a value: the states below a folder",
+        "segment.read.folder_contents": "lists the members of a stream",
+        "segment.read.revalidate": "the errors of a read whose segment has changed",
+        "segment.write.append_to_header": "pure: whether a tail is old",
+        "segment.write.inherited": "loads the memory of a folder as an append does",
+        "segment.write.parquet_footers": "whether old footers waste a part of a file",
+    },
+}
+"""What programs on top, and the packages below them, import of the core other than verbs and `Segment`."""
+
+
+@pytest.mark.parametrize("program", ["logging", "demo", *BELOW_VERBS])
+def test_programs_on_top_import_verbs_of_the_core_alone(program: str) -> None:
+    graph = {module: names for module, names in _graph().items() if module.split(".")[1:2] == [program]}
+    found = {name.partition(".")[2] for names in graph.values() for name in names}
+    below = {name for name in found if name.split(".")[0] in ("segment", "backend")} - {"segment.segment"}
+    assert {name for name in below if not name.startswith("segment.verbs.")} == {*BELOW_VERBS.get(program, ())}
+
+
 FACES = frozenset({"fs", "filesystem", "_fs"})
 """Names of variables that hold a filesystem."""
 INSIDE = frozenset({"_client", "_bridge", "_backend", "_strip", "_core", "_at", "_binding", "_queries", "_verbs"})
@@ -107,6 +165,10 @@ def test_a_package_opens_with_its_contract(layer: str) -> None:
     assert text
     if layer not in ("testing", "cli", "spark"):  # programs on top, which have pages of their own
         assert "Must not be here:" in text
+
+
+def test_every_public_name_is_in_the_module_that_is_given_for_it() -> None:
+    assert [name for name in rollingfs.__all__ if not hasattr(rollingfs, name)] == []
 
 
 # -- circles -----------------------------------------------------------------------------------------------------

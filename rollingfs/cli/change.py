@@ -12,6 +12,7 @@ from typing import Annotated, cast
 
 import typer
 
+from rollingfs import Erased
 from rollingfs.cli.command import Commands, OffsetOf, PathOf, PathsOf, parse_when
 from rollingfs.cli.errors import WrongUsage, value_of
 from rollingfs.cli.piped import Pipe
@@ -21,7 +22,6 @@ from rollingfs.errors import NoSegmentError
 from rollingfs.format.transitions import MISSING, Guard
 from rollingfs.fs.commit_on import CommitOn
 from rollingfs.fs.core import core
-from rollingfs.segment.files.erased import Erased
 from rollingfs.segment.files.intakes import addition
 from rollingfs.segment.verbs.append import append as append_segment
 from rollingfs.segment.write.ingest import PIECE_BYTES, Intake

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rollingfs import Collected
 from rollingfs.cli import errors, output
 from rollingfs.cli.command import Commands, PathOf, PathsOf, Time
 from rollingfs.cli.output import picked
@@ -15,7 +16,6 @@ from rollingfs.cli.session import Advance, Place, Session
 from rollingfs.errors import CorruptHeaderError
 from rollingfs.folders.collect_tree import CollectedTree, TreeCollector
 from rollingfs.fs.core import core
-from rollingfs.segment.files.collected import Collected
 from rollingfs.segment.verbs.rebuild import Rebuilt
 from rollingfs.segment.verbs.verify import Verified, damaged
 from rollingfs.show.readable import count_text

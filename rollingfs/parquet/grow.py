@@ -35,10 +35,9 @@ from rollingfs.parquet.encoding import Encoder, as_table, empty, encoded
 from rollingfs.parquet.files import RowsFile, of_file, refused
 from rollingfs.runtime.values import value_class
 from rollingfs.segment.segment import Segment
-from rollingfs.segment.verbs.append import append as append_segment
+from rollingfs.segment.verbs.append import Written, append as append_segment
 from rollingfs.segment.verbs.truncate import cut_groups, renew
 from rollingfs.segment.write import parquet_footers
-from rollingfs.segment.write.group_commit import Written
 
 T = TypeVar("T")
 

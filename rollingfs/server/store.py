@@ -21,9 +21,8 @@ from rollingfs.format.crc import crc32c
 from rollingfs.format.transitions import Guard
 from rollingfs.segment.files.intakes import addition
 from rollingfs.segment.segment import Segment
-from rollingfs.segment.verbs.append import append
+from rollingfs.segment.verbs.append import Written, append
 from rollingfs.segment.verbs.concat import concat
-from rollingfs.segment.write.group_commit import Written
 from rollingfs.stream.cut import StreamCut
 
 PATH_CHARS_MAX = 4096

@@ -17,7 +17,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from rollingfs.format.crc import crc32c
-from rollingfs.segment.read.folder_contents import kept_path
 from rollingfs.server.operations import Call, query_of
 from rollingfs.server.problems import headers_of, status_of, text_of
 from rollingfs.server.segments import streamed
@@ -246,10 +245,8 @@ async def _mkdirs(call: Hdfs) -> Response:
     if found is not None and found["type"] == "file":
         raise FileExistsError(17, "a file has the name; no folder was made", call.at)
     await call.fs._makedirs(call.at, exist_ok=True)
-    if (
-        found is None and not call.store.client.backend.capability.has_folders
-    ):  # Hadoop's committers list what they made
-        await call.store.run(call.store.client.backend.write(kept_path(call.at), [b""]))
+    if found is None:
+        await call.store.run(call.store.core.folders.keep(call.at))  # Hadoop's committers list the folder they made
     return answer({"boolean": True})
 
 

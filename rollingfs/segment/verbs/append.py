@@ -14,7 +14,7 @@ from rollingfs.segment.files.adopt import ADOPTIONS_MAX, adopt
 from rollingfs.segment.files.intakes import addition
 from rollingfs.segment.verbs.create import replace_content
 from rollingfs.segment.write import ingest
-from rollingfs.segment.write.group_commit import Append, Written, append_together
+from rollingfs.segment.write.group_commit import Append, Written as Written, append_together
 from rollingfs.segment.write.ingest import Data, Intake, Items
 
 

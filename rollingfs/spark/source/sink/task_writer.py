@@ -12,12 +12,12 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import WriterCommitMessage
 
+from rollingfs import Staged
 from rollingfs.format import names
 from rollingfs.fs.core import core
 from rollingfs.fs.filesystem import RollingFileSystem
 from rollingfs.parquet.encoding import Encoder
 from rollingfs.runtime.values import value_class
-from rollingfs.segment.commit.chunk_files import Staged
 from rollingfs.segment.verbs.stage import stage
 from rollingfs.spark.source import loops, places, rows
 from rollingfs.spark.source.formats import compression
