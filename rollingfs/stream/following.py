@@ -7,7 +7,6 @@ others cost no request. Of a segment that has ended, or for which no policy coun
 from __future__ import annotations
 
 import logging
-import time
 
 from rollingfs.folders.collect_tree import TreeCollector
 from rollingfs.format import names
@@ -15,14 +14,11 @@ from rollingfs.policy import TIER_DEFAULT, OffloadPolicy
 from rollingfs.segment.at import At
 from rollingfs.segment.files.rewrite_plan import Asked
 from rollingfs.stream.follow import Followed
-from rollingfs.stream.ledger import Ledgers
+from rollingfs.stream.ledger import KnownLedgers, Ledgers
 from rollingfs.stream.ledger_codec import Ledger
 from rollingfs.stream.offload_policy import Policies
 
 logger = logging.getLogger("rollingfs")
-
-POLICIES_S_MAX = 60.0
-"""Time for which the policies of folders are believed, unless a listing shows that the memory of one has changed."""
 
 
 class Following:
@@ -45,11 +41,7 @@ class Following:
         """The tokens of the headers of segments that need no step."""
         self._tokens: dict[str, str | None] = {}
         """The tokens of all headers that the last look around has met."""
-        self._ledgers: dict[str, Ledger] = {}
-        """The policies of the folders, with the folders above them."""
-        self._memories: dict[str, str | None] = {}
-        """The tokens of the memories with these policies."""
-        self._asked_s = 0.0
+        self._ledgers = KnownLedgers(client)
 
     def add(self, path: str) -> None:
         """Follow a segment, or all below a folder.
@@ -69,7 +61,7 @@ class Following:
         if self.given.tier is not None:
             return Asked.by(self.given)
         if ledger is None and path not in self._named:
-            ledger = self._ledgers.get(names.parent(path))
+            ledger = self._ledgers.by_folder.get(names.parent(path))
         if ledger is None:
             ledger = await Ledgers(self.client).resolved(names.parent(path))
         default = self.client.offload_policy
@@ -125,7 +117,7 @@ class Following:
             for path, error in unlisted.items():
                 logger.info("%s: not followed now, because it cannot be listed: %s", path, error)
         self._tokens = tree.tokens
-        changed = await self._policies(tree, {names.parent(path) for path in listed})
+        changed = await self._ledgers.renew({names.parent(path) for path in listed}, tree.listed, tree.tokens)
         wanted = {path for path in listed if not names.is_hidden_segment(path) and not names.is_ledger(path)}
         for path in self.followed.keys() - wanted - self._named:
             del self.followed[path]
@@ -145,23 +137,3 @@ class Following:
                 one.token = None
             due.append(one)
         return due
-
-    async def _policies(self, tree: TreeCollector, folders: set[str]) -> set[str]:
-        """Read the policies of the folders, if they may have changed.
-
-        Returns the folders whose policies have changed, or were not known before.
-        """
-        memories = {path: token for path, token in tree.tokens.items() if names.is_ledger(path)}
-        is_old = time.monotonic() - self._asked_s >= POLICIES_S_MAX
-        if memories == self._memories and not is_old and folders <= self._ledgers.keys():
-            return set()
-        ledgers = Ledgers(self.client, once=True, listed=tree.listed, tokens=tree.tokens)
-        found = {}
-        for folder in sorted(folders):
-            try:
-                found[folder] = await ledgers.resolved(folder)
-            except OSError as error:  # the status of its segments says it too; the others go on
-                logger.warning("%s: what its policies are cannot be read, so nothing is moved there: %s", folder, error)
-        before = self._ledgers
-        self._ledgers, self._memories, self._asked_s = found, memories, time.monotonic()
-        return {one for one, ledger in found.items() if one not in before or ledger.offload != before[one].offload}

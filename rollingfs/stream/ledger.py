@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 import logging
 import time
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Collection, Container, Mapping
 from dataclasses import replace
 from functools import partial, reduce
 
@@ -30,6 +30,8 @@ from rollingfs.stream.ledger_codec import LEDGER_BYTES_MAX, Ledger, format_ledge
 
 logger = logging.getLogger("rollingfs")
 
+POLICIES_S_MAX = 60.0
+"""Time for which the policies of folders are believed, unless a listing shows that a ledger has changed."""
 LOOKS_MAX = 16
 """Maximum number of reads of a ledger that others keep replacing."""
 POLICY = RollingPolicy()
@@ -190,6 +192,47 @@ class Ledgers:
         except (FileExistsError, FileNotFoundError):
             return False
         return True
+
+
+class KnownLedgers:
+    """The resolved ledgers of folders, as looks at a tree of folders know them."""
+
+    def __init__(self, client: At) -> None:
+        self.client = client
+        self.by_folder: dict[str, Ledger] = {}
+        """By folder; without the folders whose ledgers cannot be read."""
+        self._tokens: dict[str, str | None] = {}
+        """The tokens of all ledgers in the tree, by segment."""
+        self._asked_s = 0.0
+
+    async def renew(
+        self, folders: Collection[str], listed: Container[str], tokens: Mapping[str, str | None]
+    ) -> set[str]:
+        """Read the ledgers of folders, if a listing shows that a ledger has changed, or after `POLICIES_S_MAX`.
+
+        Parameters
+        ----------
+        listed, tokens
+            As of `Ledgers`.
+
+        Returns
+        -------
+        set
+            The folders whose offload policy has changed, or was not known before.
+        """
+        tokens = {path: token for path, token in tokens.items() if names.is_ledger(path)}
+        is_old = time.monotonic() - self._asked_s >= POLICIES_S_MAX
+        if tokens == self._tokens and not is_old and self.by_folder.keys() >= {*folders}:
+            return set()
+        ledgers, before = Ledgers(self.client, once=True, listed=listed, tokens=tokens), self.by_folder
+        self.by_folder, self._tokens, self._asked_s = {}, tokens, time.monotonic()
+        for folder in sorted(folders):
+            try:
+                self.by_folder[folder] = await ledgers.resolved(folder)
+            except OSError as error:  # the status of its segments has the error, too; the others go on
+                logger.warning("%s: its policies cannot be read, so no byte is moved there: %s", folder, error)
+        found = self.by_folder.items()
+        return {one for one, ledger in found if one not in before or ledger.offload != before[one].offload}
 
 
 def _rolling(header: Header, path: str) -> Fields:

@@ -6,14 +6,11 @@ in `POLICIES_S_MAX`.
 
 from __future__ import annotations
 
-import logging
-import time
-from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
 from rollingfs.errors import ConflictError, CorruptHeaderError
-from rollingfs.folders.listing import REPORT, Listings, Scan
+from rollingfs.folders.listing import REPORT, Listings
 from rollingfs.format import names
 from rollingfs.format.header import Entry, Header
 from rollingfs.format.transitions import live
@@ -23,12 +20,8 @@ from rollingfs.segment.files.rewrite_plan import Asked, Chosen, Plan
 from rollingfs.segment.files.state import Outlook, SegmentState
 from rollingfs.segment.segment import Segment
 from rollingfs.stream.blocks import mover_of
-from rollingfs.stream.following import POLICIES_S_MAX
-from rollingfs.stream.ledger import Ledgers
-from rollingfs.stream.ledger_codec import Ledger
+from rollingfs.stream.ledger import KnownLedgers
 from rollingfs.stream.offload_policy import policies_of
-
-logger = logging.getLogger("rollingfs")
 
 
 class States:
@@ -37,11 +30,7 @@ class States:
     def __init__(self, client: At, listings: Listings) -> None:
         self.client = client
         self.listings = listings
-        self._ledgers: dict[str, Ledger] = {}
-        """The policies of the folders, with the folders above them."""
-        self._memories: dict[str, str | None] = {}
-        """The tokens of the memories with these policies."""
-        self._asked_s = 0.0
+        self._ledgers = KnownLedgers(client)
 
     async def below(self, path: str, depth_max: int | None, chosen: Chosen) -> list[SegmentState]:
         """Return the states at or below a path, sorted by path, with unreadable segments.
@@ -60,7 +49,8 @@ class States:
         if not scans:
             views = [await self.client.lookup.view(path, fresh=True)]
         if self.client.backend.tiers:
-            await self._ask_policies(scans, {names.parent(view.path) for view in views})
+            tokens = {view.path: view.token for scan in scans.values() for view in scan.views.values()}
+            await self._ledgers.renew({names.parent(view.path) for view in views}, scans, tokens)
         found = await self.listings.gather([partial(self._state, view, chosen) for view in views])
         return sorted([*found, *(SegmentState.unreadable(*one) for one in failed.items())], key=lambda one: one.path)
 
@@ -86,23 +76,8 @@ class States:
         state = SegmentState.of(path, header, chunks, count, chosen, now_ms)
         return replace(state, outlook=Outlook.of(header, entries, now_ms, stores, mover))
 
-    async def _ask_policies(self, scans: Mapping[str, Scan], folders: set[str]) -> None:
-        """Read the policies of the folders, if they may have changed."""
-        tokens = {view.path: view.token for scan in scans.values() for view in scan.views.values()}
-        memories = {path: token for path, token in tokens.items() if names.is_ledger(path)}
-        is_old = time.monotonic() - self._asked_s >= POLICIES_S_MAX
-        if memories == self._memories and not is_old and folders <= self._ledgers.keys():
-            return
-        ledgers = Ledgers(self.client, once=True, listed=scans, tokens=memories)
-        self._ledgers, self._memories, self._asked_s = {}, memories, time.monotonic()
-        for folder in sorted(folders):
-            try:
-                self._ledgers[folder] = await ledgers.resolved(folder)
-            except OSError as error:
-                logger.warning("%s: what its policies are cannot be read, so nothing moves there: %s", folder, error)
-
     def _mover(self, path: str, header: Header) -> Plan | None:
-        ledger = self._ledgers.get(names.parent(path))
+        ledger = self._ledgers.by_folder.get(names.parent(path))
         if ledger is None:
             return None
         asked = Asked.by(policies_of(path, header, ledger, self.client.offload_policy).offload)
