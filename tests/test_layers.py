@@ -167,7 +167,7 @@ def test_a_package_opens_with_its_contract(layer: str) -> None:
         assert "Must not be here:" in text
 
 
-def test_every_public_name_is_in_the_module_that_is_given_for_it() -> None:
+def test_every_public_name_is_in_its_module() -> None:
     assert [name for name in rollingfs.__all__ if not hasattr(rollingfs, name)] == []
 
 

@@ -25,31 +25,26 @@ class Binding:
 
     Parameters
     ----------
-    path
-        The segment, as the backend names it.
-    snapshot
-        The segment that the handle is opened on.
+    place
+        The path of any segment, to be changed; or the segment that the handle is opened on.
     held
         The epoch that the handle holds, if it is exclusive.
+
+    Raises
+    ------
+    ValueError, IsADirectoryError
+        A segment cannot have this path.
     """
 
-    def __init__(self, core: Core, path: str, snapshot: Segment | None = None, held: int | None = None) -> None:
+    def __init__(self, core: Core, place: str | Segment, held: int | None = None) -> None:
         self.core = core
         self.client = core.client
-        self.path = path
         self.held = held
-        self._current = None if snapshot is None else self._new_current(snapshot)
-
-    @classmethod
-    def by_path(cls, core: Core, path: str) -> Binding:
-        """Return an unbound binding, for a change.
-
-        Raises
-        ------
-        ValueError, IsADirectoryError
-            A segment cannot have this name.
-        """
-        return cls(core, core.to_write(path))
+        if isinstance(place, Segment):
+            self.path = place.path
+            self._current: Current | None = self._new_current(place)
+        else:
+            self.path, self._current = core.to_write(place), None
 
     def _new_current(self, snapshot: Segment) -> Current:
         return Current(self.client.lookup, self.path, snapshot, is_bound=True)
@@ -140,7 +135,7 @@ class Binding:
     def holding(self, header: Header) -> Binding:
         """The binding of a handle that holds the epoch of this header."""
         snapshot = self.snapshot if self.snapshot.header is header else Segment(self.path, header)
-        return Binding(self.core, self.path, snapshot, header.epoch)
+        return Binding(self.core, snapshot, header.epoch)
 
     # -- what only a handle does ---------------------------------------------------------------------------
 

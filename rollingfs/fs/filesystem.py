@@ -201,7 +201,7 @@ class RollingFileSystem(ByPath, opening.Closing, AsyncFileSystem, ChainedFileSys
         # the class has these two as well, for callers that know no target (fsspec's URLs, UPath)
         self._strip = self._strip_protocol = self._core.strip  # type: ignore[method-assign]
         self._parent = lambda path: self._core.folders.above(self._strip(path))
-        self._at = partial(Binding.by_path, self._core)
+        self._at = partial(Binding, self._core)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} over {self._target}>"

@@ -47,7 +47,7 @@ class SegmentHandle(ByHandle):
 
     def __init__(self, core: Core, snapshot: Segment, held: int | None = None) -> None:
         self._bridge = core.bridge
-        self._binding = Binding(core, snapshot.path, snapshot, held)
+        self._binding = Binding(core, snapshot, held)
 
     @classmethod
     async def open(cls, core: Core, path: str) -> SegmentHandle:

@@ -52,7 +52,7 @@ async def put_file(
         return
     with open(lpath, "rb") as file:
         callback.set_size(os.fstat(file.fileno()).st_size)
-        await pipe_file(Binding.by_path(core, rpath), _pieces(file, callback), mode)
+        await pipe_file(Binding(core, rpath), _pieces(file, callback), mode)
 
 
 class _ReplacedError(Exception):
