@@ -361,7 +361,7 @@ class Backend(abc.ABC):
         """Return the URL for a path (``b/k`` is ``s3://b/k``)."""
 
     def may_tear(self, path: str) -> bool:
-        """Return whether a read during a write may be cut off, or mix two versions."""
+        """Return whether a read during a write may be cut off, mix two versions, or find no file."""
         return True
 
     def is_shared(self, folder: str) -> bool:

@@ -1,13 +1,14 @@
 """Small files that are read next to their replacement: a file that does not fit is read again before it is damaged.
 
-A store that writes in place may answer a read with a part of the new file, or with parts of both.
+A store that writes in place may answer a read with a part of the new file, or with parts of both. A look on a disk by
+FUSE may find no file while another is renamed over it.
 """
 
 from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from rollingfs.backend.contract import Backend, Blob
@@ -21,7 +22,21 @@ T = TypeVar("T")
 PAUSE_FIRST_S = 0.01
 PAUSE_S_MAX = 0.16
 SETTLED_S = 0.3
-"""A file whose bytes and token are the same for this long is at rest: it is damaged, and not being written."""
+"""A file whose bytes and token are the same for this long is at rest: it is damaged, and not being written.
+
+A file that no look finds for this long is gone.
+"""
+
+
+async def look_for(backend: Backend, runtime: Runtime, path: str, look: Callable[[], Awaitable[T | None]]) -> T | None:
+    """Return the result of a look, made again for `SETTLED_S` while it is None."""
+    began_s = time.monotonic()
+    for count in itertools.count():
+        found = await look()
+        if found is not None or not backend.may_tear(path) or time.monotonic() >= began_s + SETTLED_S:
+            return found
+        await runtime.sleep(min(PAUSE_FIRST_S * 2.0**count, PAUSE_S_MAX))
+    raise AssertionError("`count` has no end")
 
 
 async def read_fitting(

@@ -9,7 +9,9 @@ target whose source is not merging any more, and appends. A request lands at onc
 
 A move that must replace nothing looks at the header that its commit replaces; another may make a segment of the name.
 
-Rules of the protocol: P11.1 to P11.30.
+A look may once find no file although the file is there.
+
+Rules of the protocol: P11.1 to P11.30, P11.34.
 """
 
 from collections.abc import Iterator
@@ -48,6 +50,8 @@ class World:
     """Whether another has made a segment of the target's name."""
     replaced: bool = False
     """Whether the mover's commit replaced that segment."""
+    denied: bool = False
+    """Whether a look has not found a file that is there."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +71,12 @@ class Rule:
     """Whether the mover gives up where the target says that the mark was undone, although the source has it still."""
     refuses: Literal["never", "before the mark", "at the commit"] = "never"
     """When a mover that must replace nothing looks for a segment at the target."""
+    believes: Literal["nothing", "no evidence", "no target", "no source"] = "nothing"
+    """Which file counts as gone after a single look that has not found it."""
+
+    def is_denied(self, world: World, what: str) -> bool:
+        """Return whether a look may be denied, and is believed."""
+        return self.believes == what and not world.denied
 
     def holds(self, world: World) -> bool:
         is_same = world.base == world.before
@@ -77,7 +87,7 @@ class Rule:
 def steps(world: World, rule: Rule) -> Iterator[World]:
     yield from mover(world, rule)
     yield from resolver(world, rule)
-    yield from others(world)
+    yield from others(world, rule)
     if rule.refuses != "never" and not world.taken and world.line != "merged":  # by a create, which others may do
         yield replace(changed(world, world.line), taken=True)
     if world.evidence and (rule.expires == "any time" or world.mover in ("over", "never", "committed", "undoing")):
@@ -133,6 +143,8 @@ def resolver(world: World, rule: Rule) -> Iterator[World]:
             yield replace(world, resolver="looked")
         else:
             yield replace(world, resolver="bare" if world.resolver == "seen" else "aborted")
+        if world.evidence and rule.is_denied(world, "no evidence"):
+            yield replace(world, resolver="bare", denied=True)
     elif world.resolver == "looked":
         if world.line == "merged":
             yield replace(world, resolver="merged")
@@ -141,6 +153,8 @@ def resolver(world: World, rule: Rule) -> Iterator[World]:
         elif world.token <= TOKEN_MAX:
             yield replace(changed(world, "aborted"), resolver="aborted", planted=True)
     elif world.resolver == "bare":
+        if rule.is_denied(world, "no target"):
+            yield replace(world, resolver="aborted", denied=True)
         yield replace(world, resolver="merged" if world.line == "merged" else "aborted")
     elif world.resolver == "aborted":
         yield replace(world, source="free" if world.source == "merging" else world.source, resolver="idle")
@@ -148,11 +162,13 @@ def resolver(world: World, rule: Rule) -> Iterator[World]:
         yield replace(world, source="gone" if world.source == "merging" else world.source, resolver="idle")
 
 
-def others(world: World) -> Iterator[World]:
+def others(world: World, rule: Rule) -> Iterator[World]:
     if 0 < world.token < TOKEN_MAX:
         yield changed(world, world.line)
         if world.source != "merging":
             yield changed(world, "none")  # the line's work is done
+        elif rule.is_denied(world, "no source"):
+            yield replace(changed(world, "none"), denied=True)
     # a tombstone goes after the grace, which no request outlives that was sent before
     is_sent = world.mover == "ready"
     if world.line == "aborted" and world.source != "merging" and world.token > TOKEN_MAX and not is_sent:
@@ -194,6 +210,7 @@ BROKEN = {
         None,
     ),
     "without evidence, a mark that no mover made is written at its target": (Rule(), 1, FORGED),
+    "a source counts as gone after one look, so that its line goes": (Rule(believes="no source"), 1, None),
 }
 
 
@@ -210,6 +227,7 @@ def test_without_a_part_of_the_rule_bytes_are_doubled_or_forged(rule: Rule, toke
 
 PARTS = [{"evidence": "after the mark"}, {"evidence": "none"}, {"forgets": "early"}]
 PARTS += [{"looks": "target first"}, {"expires": "any time"}]
+PARTS += [{"believes": "no evidence"}, {"believes": "no target"}]
 
 
 @pytest.mark.parametrize("part", PARTS, ids=str)

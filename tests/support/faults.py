@@ -55,6 +55,8 @@ class Fault(Enum):
     CONFLICT = "a conflict with what the call itself has done"
     BUSY = "a conflict with nobody"
     DAMAGED = "the copy has other bytes"
+    DENIED = "a look does not find a file, a folder or a listing that is there"
+    MISSED = "a listing has no header and no pin, although they are there"
     UNFLUSHED = "a record is written, and its flush fails"
     TORN = "the process dies when half of a record is written"
     NAP = "the process sleeps for longer than D before the call"
@@ -71,6 +73,7 @@ REFUSALS = {
 }
 CRASHES = (Fault.CRASH_BEFORE, Fault.CRASH_AFTER)
 CONDITIONAL = frozenset({"create", "replace", "extend", "delete_if"})
+LOOKS = frozenset({"read", "read_if_changed", "read_range", "read_into", "stat", "metadata", "is_folder", "list"})
 CHANGING = CONDITIONAL | {"write", "put", "copy", "delete", "upload.finish", "make_folder", "remove_folder"}
 
 
@@ -141,6 +144,13 @@ class TieredStore(Store):
     tiers = MappingProxyType({"cold": True})
 
 
+class DenyingStore(TieredStore):
+    """A tiered store for faults of looks: like a disk by FUSE, it may deny a file next to a rename."""
+
+    def may_tear(self, path: str) -> bool:
+        return True
+
+
 class HashingStore(Store):
     """A store like S3: a token is a hash of the bytes, and dates are whole seconds."""
 
@@ -169,6 +179,11 @@ class FaultyBackend(BackendWrapper):
         """The answer of a call that meets a fault, or its error."""
         what = f"injected into {verb} {str(args[:1])[:80]}: {fault.value}"
         self._fail_before(fault, verb, what)
+        if fault is Fault.DENIED:
+            return False
+        if fault is Fault.MISSED:
+            listing = await self.reach(verb, *args)
+            return replace(listing, entries=tuple(one for one in listing.entries if not _is_missed(one.path)))
         if fault in (Fault.LATE, Fault.HOURS):
             self._land_later(fault, verb, args)
             raise TimeoutError(what)
@@ -205,6 +220,12 @@ class FaultyBackend(BackendWrapper):
             raise FileExistsError(errno.EEXIST, what) if verb == "create" else ConflictError(what)
         if fault is Fault.CRASH_BEFORE:
             self._die(what)
+        if fault is Fault.DENIED and verb != "is_folder":
+            raise FileNotFoundError(errno.ENOENT, what)
+
+
+def _is_missed(path: str) -> bool:
+    return path.endswith("$header") or "/pin-" in path
 
 
 class Faulty(FaultyBackend):
@@ -290,6 +311,8 @@ class Faulty(FaultyBackend):
             return Fault.LOST  # a second request finds nothing, which is no conflict
         if fault is Fault.LATE and verb not in CHANGING:
             return Fault.LOST
+        if (fault is Fault.DENIED and verb not in LOOKS) or (fault is Fault.MISSED and verb != "list"):
+            return None
         return fault
 
     def _die(self, what: str) -> NoReturn:

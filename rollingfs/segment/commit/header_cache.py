@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from rollingfs.backend.contract import Backend, Blob
-from rollingfs.backend.torn_reads import read_fitting
+from rollingfs.backend.torn_reads import look_for, read_fitting
 from rollingfs.errors import lost_commit
 from rollingfs.format import names
 from rollingfs.format.codec import parse_file, parse_more
@@ -338,7 +338,15 @@ class Headers:
             await self.backend.flush(names.header_path(segment))
 
     async def load_durable(self, segment: str) -> Segment:
-        """`load`, for a caller that concludes from it that something is done: a loss of power will not undo it."""
-        loaded = await self.load(segment)
+        """`load`, for a caller that concludes from it that something is done: a loss of power will not undo it.
+
+        A header is missing only after it has been missing for a while (`look_for`).
+        """
+
+        async def look() -> Segment | None:
+            loaded = await self.load(segment)
+            return None if loaded.token is None else loaded
+
+        loaded = await look_for(self.backend, self.runtime, names.header_path(segment), look) or Segment(segment)
         await self.secure(segment, loaded)
         return loaded

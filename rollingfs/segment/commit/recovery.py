@@ -14,6 +14,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
 
+from rollingfs.backend.torn_reads import look_for
 from rollingfs.format import merging, names
 from rollingfs.format.drops import with_hints
 from rollingfs.format.header import Header, MergeOutcome, Phase
@@ -88,10 +89,14 @@ class Merges:
         assert header.merge is not None
         folder, txn = names.chunks_folder(target), header.merge.txn
         path = pin_path(folder, txn)
-        try:
-            pin = await self.store.read_fitting(path, lambda blob: parse_pin(blob.data, folder, path))
-        except FileNotFoundError:
-            return False
+
+        async def look() -> Pin | None:
+            try:
+                return await self.store.read_fitting(path, lambda blob: parse_pin(blob.data, folder, path))
+            except FileNotFoundError:
+                return None
+
+        pin = await look_for(self.store.backend, self.store.runtime, path, look)
         return pin == Pin(txn, source, target, header.segment)
 
     async def abort(self, source: str, target: str, header: Header) -> bool:
@@ -146,6 +151,8 @@ class Merges:
             return with_hints(merging.bury(found, txn), hints, self.store.now_ms())
 
         header = (await self._commit(source, step)).header
+        if header is None and is_merging((await self.store.headers.load_durable(source)).header, txn):
+            header = (await self._commit(source, step)).header  # one look has not found it
         if header is None or header.merged != txn:
             return None
         await delete_shadowed(self.store, source, header.adopted)

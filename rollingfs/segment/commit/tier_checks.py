@@ -47,7 +47,7 @@ async def check_line(headers: Headers, pages: Pages, path: str, header: Header, 
 
 async def _is_at(headers: Headers, path: str, segment: str) -> bool:
     try:
-        found = (await headers.load(path)).header
+        found = (await headers.load_durable(path)).header
     except CorruptHeaderError:
         return True  # nobody knows
     return found is not None and found.segment == segment

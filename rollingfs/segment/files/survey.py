@@ -7,6 +7,7 @@ import logging
 import re
 from collections.abc import Sequence
 from dataclasses import field, replace
+from functools import partial
 
 from rollingfs.backend.contract import FileInfo, Listing
 from rollingfs.backend.tiers import check_aliases, list_folder
@@ -182,13 +183,17 @@ async def survey_folder(at: At, folder: str) -> Survey:
         listing = Listing(())  # all of its chunks lie in tiers
     pins = [await _pin(at, folder, info) for info in listing.entries if _has(info, names.PIN_PREFIX)]
     own = await at.headers.load(segment)
-    paths = dict.fromkeys([*(found.pin.source for found in pins), *(found.pin.target for found in pins)])
     referrers = [await referrer_of(at, folder, segment, own)]
-    for path in paths:
-        if path != segment:
-            # durable, because files that it does not refer to may be deleted. The own header is committed before
-            loaded = await at.headers.load_durable(path) if path else Segment(path)
-            referrers.append(await referrer_of(at, folder, path, loaded))
+
+    async def add(path: str) -> None:
+        # durable, because files that it does not refer to may be deleted. The own header is committed before
+        loaded = await at.headers.load_durable(path) if path else Segment(path)
+        referrers.append(await referrer_of(at, folder, path, loaded))
+
+    sources = {found.pin.source for found in pins} - {segment}
+    targets = {found.pin.target for found in pins} - sources - {segment}
+    for paths in (sources, targets):
+        await at.each([partial(add, path) for path in sorted(paths)])
     files = tuple(info for info in listing.entries if _is_ours(info))
     tiers = own.header.tiers if own.header is not None else ()
     if not tiers:
