@@ -12,7 +12,7 @@ from rollingfs.stream.cut import StreamCut
 from rollingfs.stream.ledger import Ledgers
 from rollingfs.stream.retention import RetentionPolicy
 from tests.support.examples import slowly, some
-from tests.support.faults import CLOCK, CRASHES, Crashed, Fault, Faulty, Store
+from tests.support.faults import CLOCK, CRASHES, Crashed, DenyingStore, Fault, Faulty, Store
 from tests.support.life import World
 
 pytestmark = pytest.mark.usefixtures("hurried")
@@ -111,3 +111,21 @@ def test_a_subscriber_joins_although_a_trim_cannot_be_finished() -> None:
     other.stream().subscribe("new")
     assert [*other.stream().subscribers()] == ["new"]
     assert not drive(Ledgers(other.client).load(FOLDER)).trim.done
+
+
+def test_a_minimum_of_a_folder_above_counts_although_one_look_does_not_find_its_memory() -> None:
+    for call in range(100):
+        store = DenyingStore()
+        world = World(Faulty(store), SMALL, CLOCK.time)
+        world.create("/stream/sub/a", [b"0123456789"] * 4)
+        world.stream().retention = RetentionPolicy(min_age="forever")
+        stream = World(Faulty(store), SMALL, CLOCK.time).stream("/stream/sub")
+        stream.retention = RetentionPolicy(max_bytes=10, every=0)
+        stream.retain()
+        (other := World(Faulty(store), SMALL, CLOCK.time)).backend.prepare({call: Fault.DENIED})
+        with contextlib.suppress(OSError, ValueError):
+            other.stream("/stream/sub").retain()
+        assert stream.size() == 40, other.backend.trace[call]
+        if call >= len(other.backend.trace):
+            return
+    raise AssertionError("a run has an end")
