@@ -169,9 +169,7 @@ def tried(state: str, act: Act, b: str, plan: dict[int, Fault]) -> tuple[list[Co
 
 
 @pytest.mark.parametrize(("state", "name", "folder", "fault"), cases())
-def test_a_file_that_one_look_does_not_find_is_not_taken_for_gone(
-    state: str, name: str, folder: str, fault: Fault
-) -> None:
+def test_one_look_shows_no_absence(state: str, name: str, folder: str, fault: Fault) -> None:
     b, act = f"{folder}/b", ACTS[name]
     STATES[state](store := DenyingStore(), b)
     allowed = ends(store, b) + tried(state, act, b, {})[0]
@@ -185,7 +183,7 @@ def test_a_file_that_one_look_does_not_find_is_not_taken_for_gone(
 
 @pytest.mark.parametrize("folder", ["/other", *nightly("/stream")])
 @pytest.mark.parametrize("name", ["append to the source", *nightly(*list(ACTS)[:4])])
-def test_a_mover_that_is_slow_wins_or_loses_although_another_misses_its_evidence(name: str, folder: str) -> None:
+def test_a_slow_mover_wins_or_loses(name: str, folder: str) -> None:
     """The other takes it for dead; if it undoes the mark without a line in the target, the bytes are doubled."""
     b, act = f"{folder}/b", ACTS[name]
     put = last_call(frozenset({"put"}), b, concat, b)
@@ -208,7 +206,7 @@ def test_a_mover_that_is_slow_wins_or_loses_although_another_misses_its_evidence
     raise AssertionError("the verb has an end")
 
 
-def test_a_source_that_a_burial_does_not_find_keeps_its_line_in_the_target() -> None:
+def test_a_burial_looks_again() -> None:
     STATES["committed"](store := DenyingStore(), b := "/stream/b")
     merge = client(store).header(b).merge
     assert merge is not None

@@ -113,7 +113,7 @@ def test_a_subscriber_joins_although_a_trim_cannot_be_finished() -> None:
     assert not drive(Ledgers(other.client).load(FOLDER)).trim.done
 
 
-def test_a_minimum_of_a_folder_above_counts_although_one_look_does_not_find_its_memory() -> None:
+def test_a_minimum_above_is_looked_for_again() -> None:
     for call in range(100):
         store = DenyingStore()
         world = World(Faulty(store), SMALL, CLOCK.time)
