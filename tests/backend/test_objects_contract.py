@@ -144,6 +144,7 @@ class TestOnMinio(OnS3):
     fixture = "minio"
 
 
+@pytest.mark.nightly
 class TestOnMinioThroughS3fs(TestOnMinio):
     make = staticmethod(make_s3fs)
 

@@ -11,7 +11,7 @@ import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
-from tests.simulation.test_worlds import LONG_RUN
+from tests.simulation.test_worlds import LONG_RUN, WORLDS_OF_CI
 from tests.support.faults import Fault
 from tests.support.pages import block_of, with_block
 
@@ -34,7 +34,7 @@ def block(found: dict[str, int | str]) -> str:
         f"- On {found['run_date']}, the long run of the simulation did {found['operations']:,} operations in "
         f"{found['worlds']} worlds, among {found['faults']:,} faults of {len(Fault)} kinds\n"
         "  (lost and late answers, crashes, refusals, conflicts, stopped clients, …), and broke no rule. "
-        f"(`python -m tests.simulation {' '.join(LONG_RUN)}`; CI does it each time.)\n"
+        f"(`python -m tests.simulation {' '.join(LONG_RUN)}`; CI does {WORLDS_OF_CI} of the worlds.)\n"
     )
 
 

@@ -33,6 +33,7 @@ def test_workers_of_dask_append_to_one_segment(tmp_path: Path) -> None:
     run_program("with_dask.py", tmp_path)
 
 
+@pytest.mark.nightly
 def test_executors_of_spark_append_to_one_segment(tmp_path: Path) -> None:
     world.require_java()
     run_program("with_spark.py", tmp_path, world.as_installed(tmp_path))

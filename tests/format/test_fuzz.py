@@ -20,7 +20,7 @@ from tests.support.examples import MANY
 from tests.support.mutants import BYTES_MAX, KINDS, LEDGER, UUID, try_many
 
 MUTANTS = 400
-MUTANTS_OF_CI = 40_000
+MUTANTS_OF_CI = 10_000
 MUTANTS_OF_NIGHTLY = 10_000_000
 """Two to three hours on two cores: a mutant of each kind takes 1.7 ms of CPU in all."""
 RUN_S_MAX = 4 * 3600

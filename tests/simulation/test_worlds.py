@@ -10,10 +10,12 @@ import pytest
 from tests.simulation.mutants import MUTANTS, is_found
 from tests.simulation.plan import plan_of
 from tests.simulation.shrink import broken, shrunk
+from tests.support.examples import MANY
 
 ROOT = Path(__file__).parents[2]
-LONG_RUN = ("--seed", "60000", "--steps", "1000", "--worlds", "150", "--processes", "2")
-"""Some four minutes of two processors; `.ci/nightly` draws new seeds."""
+RUN, WORLDS_OF_CI, WORLDS_OF_NIGHTLY = ("--seed", "60000", "--steps", "1000", "--processes", "2"), "50", "150"
+"""Worlds of CI have three times the steps in which the simulation finds each mutant of `mutants.txt`."""
+LONG_RUN = (*RUN, "--worlds", WORLDS_OF_NIGHTLY)
 SECONDS_MAX = 2400
 SAMPLE = (
     "a judge that says yes",
@@ -47,7 +49,7 @@ def test_a_seed_replays_exactly() -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(SECONDS_MAX)
 def test_many_worlds_break_no_rule(capsys: pytest.CaptureFixture[str]) -> None:
-    said = simulate(*LONG_RUN)
+    said = simulate(*RUN, "--worlds", WORLDS_OF_NIGHTLY if MANY else WORLDS_OF_CI)
     with capsys.disabled():
         print(f"\n{said}")
 

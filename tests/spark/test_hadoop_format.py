@@ -156,7 +156,7 @@ def test_a_folder_that_a_bare_header_keeps_is_there_empty_and_moves_and_goes_wit
 
 # -- mutants of headers and pages --------------------------------------------------------------------------------
 
-MUTANTS = 100_000
+MUTANTS = 100_000 if MANY else 20_000
 """As many at a time, which fit in memory."""
 RUNS = 100 if MANY else 1
 RUN_S_MAX, KIND_S_MAX = 1800, 3 * 3600

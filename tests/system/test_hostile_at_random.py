@@ -18,7 +18,7 @@ from tests.support.mutants import KINDS, UUID, mutant
 from tests.system.test_hostile import TXN, Store
 
 STEPS = 400
-STEPS_OF_CI = 12_500
+STEPS_OF_CI = 5_000
 TIMES_OF_NIGHTLY = 100
 COURSE_S_MAX = 3 * 3600
 SEEDS_OF_CI, SEEDS_OF_NIGHTLY = (1,), range(2, 9)

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.examples import nightly
 from tests.support.servers import require, require_module
 
 for module in ("build", "check_wheel_contents", "twine", "uv"):
@@ -143,7 +144,7 @@ def test_the_sdist_has_the_tests_and_the_pages_that_the_readme_names(release: Re
 # -- installed -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("python", PYTHONS)
+@pytest.mark.parametrize("python", [PYTHONS[0], *nightly(PYTHONS[1]), *PYTHONS[2:]])
 def test_the_installed_wheel_works(release: Release, tmp_path: Path, python: str) -> None:
     found = interpreter(python)
     if found is None:
@@ -159,6 +160,7 @@ def test_the_installed_sdist_works(release: Release, tmp_path: Path) -> None:
     works(fresh, tmp_path / "data")
 
 
+@pytest.mark.nightly
 def test_it_works_with_the_oldest_dependencies_that_it_names(release: Release, tmp_path: Path) -> None:
     fresh = environment(tmp_path / "venv", "3.11")
     extras = [word for extra in (*EXTRAS, "demo") for word in ("--extra", extra)]

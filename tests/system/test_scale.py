@@ -15,13 +15,14 @@ from rollingfs.segment.at import At
 from rollingfs.segment.verbs.create import create
 from rollingfs.segment.verbs.truncate import truncate
 from tests.support.backends import Scripted, private_memory
+from tests.support.examples import nightly, slowly
 from tests.support.segment_verbs import append
 from tests.support.strategies import chunks, pages
 
 CHUNK_BYTES = 1000
 POLICY = RollingPolicy(CHUNK_BYTES, None, CHUNK_BYTES)
 PATH = "/logs/clicks"
-COUNTS = [10, 1_000, *(pytest.param(count, marks=pytest.mark.slow) for count in (100_000, 1_000_000))]
+COUNTS = [10, 1_000, *slowly(100_000), *nightly(1_000_000)]
 
 
 class Segment:
