@@ -114,7 +114,7 @@ class StreamOperations:
         }
 
     def _join(self, folder: str) -> dict[str, Outcome]:
-        """Join the present segments of a folder."""
+        """Join the present segments of a folder, whose last lines are ended where they are not."""
         fs, seals = self.fs, "seal" in self.settings.operations
         target = f"{folder.rstrip('/')}/{self.into}"
         others = [one for one in self.paths if names.parent(one) == folder and one != target]
@@ -130,6 +130,6 @@ class StreamOperations:
         if sizes and not self.settings.dry_run:
             for path in sizes if seals else ():
                 fs.seal(path)
-            fs.concat(target, list(sizes), create=True)
+            fs.concat(target, list(sizes), create=True, newline=True)
         found = {path: Outcome(0, {"bytes": size, "into": target}) for path, size in sizes.items()}
         return found | ({target: Outcome(sum(sizes.values()), {"sources": len(sizes)})} if sizes else {})

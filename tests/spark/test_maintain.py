@@ -177,6 +177,18 @@ def test_the_sealed_segments_of_each_folder_become_one_and_a_repetition_finds_no
     assert all(row.operation != "concat" for row in maintain(None, targets, ["concat", "info"], into="whole"))
 
 
+def test_open_last_lines_join_as_lines(fs, tmp_path):
+    for folder, contents in (("lines", (b"a,1\nb,2", b"c,3\n", b"d,4")), ("zips", (b"PK\x03\x04 1", b"line\n"))):
+        for nth, data in enumerate(contents):
+            fs.pipe_file(f"{tmp_path}/{folder}/s{nth}", data)
+    rows = by_path(maintain(None, str(tmp_path), ["seal", "concat"], into="whole"))
+    assert fs.cat_file(f"{tmp_path}/lines/whole") == b"a,1\nb,2\nc,3\nd,4"
+    refused = {path for path, row in rows.items() if "WholeFileError" in str(row.error)}
+    assert refused == {f"{tmp_path}/zips/s{nth}" for nth in range(2)}
+    assert [fs.segment(path).state for path in sorted(refused)] == ["sealed"] * 2
+    assert not fs.exists(f"{tmp_path}/zips/whole")
+
+
 @pytest.mark.parametrize(
     ("operations", "options", "message"),
     [
