@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
+import json
 import os
+import subprocess
+import sys
+from collections.abc import Iterator
 from typing import Any
 
 import fsspec
@@ -36,6 +41,22 @@ def rolling(job: Job, *, direct: bool = False, warm: bool = True, **options: Any
     if warm:
         fs.cat_file(WARM)
     return fs
+
+
+@contextlib.contextmanager
+def serving(job: Job) -> Iterator[str]:
+    """Serve the bucket by a process of its own; gives its URL, with a slash at its end."""
+    options = job.servers.s3fs_options()
+    given = {"s3.client_kwargs": json.dumps(options.pop("client_kwargs"))} if options else {}
+    given |= {f"s3.{name}": value for name, value in options.items()}
+    words = [word for name, value in given.items() for word in ("--option", f"{name}={value}")]
+    command = [sys.executable, "-m", "rollingfs.cli", "serve", f"s3://{BUCKET}", "--port", "0", *words]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            yield process.stdout.readline().split()[-1]
+        finally:
+            process.terminate()
 
 
 def s3(job: Job, *, direct: bool = False, warm: bool = True) -> Any:

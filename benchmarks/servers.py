@@ -30,6 +30,7 @@ _COUNT = re.compile(r'minio_api_requests_total\{name="(\w+)".*type="s3"\} (\d+)'
 
 
 _BYTES = re.compile(r'minio_api_requests_traffic_received_bytes\{[^}]*type="s3"\} (\S+)')
+_SENT_BYTES = re.compile(r'minio_api_requests_traffic_sent_bytes\{[^}]*type="s3"\} (\S+)')
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,10 +66,17 @@ class Servers:
 
     def received(self) -> Received:
         """What MinIO has received since it started."""
-        with urllib.request.urlopen(f"{self.direct_url}/minio/metrics/v3/api/requests", timeout=60) as answer:
-            text = answer.read().decode()
+        text = self._metrics()
         counts = Counter({name: int(count) for name, count in _COUNT.findall(text)})
         return Received(counts, sum(int(float(count)) for count in _BYTES.findall(text)))
+
+    def sent_bytes(self) -> int:
+        """The bytes that MinIO has sent since it started."""
+        return sum(int(float(count)) for count in _SENT_BYTES.findall(self._metrics()))
+
+    def _metrics(self) -> str:
+        with urllib.request.urlopen(f"{self.direct_url}/minio/metrics/v3/api/requests", timeout=60) as answer:
+            return str(answer.read().decode())
 
 
 @contextlib.contextmanager

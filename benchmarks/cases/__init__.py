@@ -16,6 +16,7 @@ from benchmarks.cases import (
     p1_turns,
     p2_read_and_write,
     p3_ranges,
+    p4_http,
     p4_parquet,
     p4_parquet_append,
     p5_concat,
@@ -33,7 +34,17 @@ from benchmarks.cases import (
 )
 
 _MODULES = (
-    *(p1_append, p1_turns, p1_many_processes, p2_read_and_write, p3_ranges, p4_parquet, p4_parquet_append, p5_concat),
+    *(
+        p1_append,
+        p1_turns,
+        p1_many_processes,
+        p2_read_and_write,
+        p3_ranges,
+        p4_parquet,
+        p4_parquet_append,
+        p4_http,
+        p5_concat,
+    ),
     p6_truncate,
     *(p7_chunk_count, p8_open, p12_import, p11_local_disk, l1_consolidate, l3_collect, l4_tail, l5_tiers, l7_list),
     *(l8_open_writers, l9_many_segments, i1_inline, m1_money),

@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import multiprocessing
 import os
 import random
 import shutil
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from benchmarks.case import Case, Goal, Job, figure, ratio
-from benchmarks.clients import BUCKET, rolling
+from benchmarks.clients import BUCKET, rolling, serving
 from benchmarks.content import content
 
 SIZE = 4096
@@ -53,24 +50,8 @@ def appended(crowd: Crowd, job: Job) -> None:
         finally:
             shutil.rmtree(folder)
     else:
-        with _server(job) if crowd.has_server else contextlib.nullcontext() as url:
-            _measure(crowd, job, f"{BUCKET}/p1-{job.name}", url)
-
-
-@contextlib.contextmanager
-def _server(job: Job) -> Iterator[str]:
-    """Serve the bucket by a process of its own; gives the option `append_via`."""
-    options = job.servers.s3fs_options()
-    given = {"s3.client_kwargs": json.dumps(options.pop("client_kwargs"))} if options else {}
-    given |= {f"s3.{name}": value for name, value in options.items()}
-    words = [word for name, value in given.items() for word in ("--option", f"{name}={value}")]
-    command = [sys.executable, "-m", "rollingfs.cli", "serve", f"s3://{BUCKET}", "--port", "0", *words]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            assert process.stdout is not None
-            yield f"{process.stdout.readline().split()[-1]}{BUCKET}"
-        finally:
-            process.terminate()
+        with serving(job) if crowd.has_server else contextlib.nullcontext() as url:
+            _measure(crowd, job, f"{BUCKET}/p1-{job.name}", url and f"{url}{BUCKET}")
 
 
 def _open(crowd: Crowd, job: Job, url: str | None) -> Any:

@@ -113,13 +113,20 @@ class Store:
         """
         return await self.run(self.client.lookup.view(place, fresh=True))
 
-    async def pieces(self, view: Segment, start: int, end: int) -> AsyncIterator[memoryview]:
+    async def pieces(
+        self, view: Segment, start: int, end: int, *, is_wanted: bool = False
+    ) -> AsyncIterator[memoryview]:
         """Yield the bytes ``[start, end)`` of a snapshot, in pieces of `SEND_BYTES`.
 
         The next pieces are read while a piece is sent.
+
+        Parameters
+        ----------
+        is_wanted
+            The client takes all of them, so few large reads get them.
         """
         ahead: deque[asyncio.Task[bytes]] = deque()
-        asked = SEND_BYTES
+        asked = end - start + SEND_BYTES if is_wanted else SEND_BYTES
         self.readers += 1
         try:
             while start < end or ahead:

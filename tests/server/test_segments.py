@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
+from unittest.mock import Mock
 
 import httpx
 import pytest
@@ -14,7 +15,7 @@ from rollingfs.format.append_keys import ATTRIBUTE, KEYS_MAX
 from rollingfs.segment.segment import Segment
 from rollingfs.server import make_app
 from rollingfs.server.limits import Limits
-from rollingfs.server.store import etag
+from rollingfs.server.store import Store, etag
 from tests.server.conftest import Client, talk
 
 
@@ -224,6 +225,27 @@ def test_an_etag_spares_the_bytes_until_the_next_commit(client: Client) -> None:
     assert client.get("/v1/segments/a", headers={"If-None-Match": tag}).status_code == 200
     stale = client.get("/v1/segments/a", headers={"Range": "bytes=0-0", "If-Range": tag})
     assert (stale.status_code, stale.content) == (200, b"xy")
+
+
+@pytest.mark.parametrize(
+    ("asked", "query", "is_one"),
+    [
+        ("bytes=7-2000006", "", True),
+        ("bytes=-2000000", "", True),
+        ("", "?start=7&end=2000007", True),
+        ("bytes=7-", "", False),
+        ("", "", False),
+    ],
+)
+def test_a_range_with_an_end_is_one_read(
+    client: Client, fs: RollingFileSystem, root: str, monkeypatch: Any, asked: str, query: str, is_one: bool
+) -> None:
+    fs.pipe_file(f"{root}/large", bytes(2_100_000))
+    read = Mock(wraps=Store._read)
+    monkeypatch.setattr(Store, "_read", lambda *args: read(*args))
+    got = client.get(f"/v1/segments/large{query}", headers={"Range": asked} if asked else {})
+    assert len(got.content) == int(got.headers["content-length"]) >= 2_000_000
+    assert (read.call_count == 1) == is_one
 
 
 def test_plain_files_of_one_size_and_second_have_different_etags() -> None:
