@@ -9,7 +9,7 @@ from rollingfs.policy import INLINE_BYTES_MAX, MAX_AGE_S_MAX, RollingPolicy, par
 
 SIZES = [("64MiB", 2**26), ("64 mib", 2**26), (" 1.5 KB ", 1500), ("0.5KiB", 512), ("2TiB", 2**41)]
 SIZES += [(text, 7) for text in ("7", "7B", 7, 7.0)]
-AGES = [("30min", 1800), ("12h", 43200), ("7d", 604800), ("1.5 s", 1.5), *((time, time) for time in (3, 0.25))]
+AGES = [("30min", 1800), ("7d", 604800), ("1.5 s", 1.5), ("200ms", 0.2), *((time, time) for time in (3, 0.25))]
 
 
 @pytest.mark.parametrize(("parse", "of"), [(parse_bytes, SIZES), (parse_seconds, [*AGES, ("forever", MAX_AGE_S_MAX)])])

@@ -21,6 +21,8 @@ PACKERS = {".gz": "gzip", ".bz2": "bz2", ".xz": "xz"}
 _PACKED = re.compile(r"(\.(?:gz|bz2|xz|zst|lz4|zip|Z))?")
 _COUNT_DIGITS_MAX = 4
 """A number of more digits is a date: greater is newer. Of a count, greater is older."""
+_DAY_FIRST = re.compile(r"\d{4}(?:00|1[3-9]|[2-9]\d)\d\d(?:\d{4}|\d{6})?(?:\D.*)?|\d\d?\D\d\d?\D\d{4}(?:\D.*)?")
+"""A date that begins with its day or month, so that its digits do not order files: their times do."""
 _DATE = {"Y": r"\d{4}", "m": r"\d\d", "d": r"\d\d", "j": r"\d{3}", "H": r"\d\d", "M": r"\d\d", "S": r"\d\d"}
 _CODE = re.compile(r"%([A-Za-z])")
 CURRENT = (2,)
@@ -157,6 +159,8 @@ class Log:
         if not found:
             return None
         digits = next((one for one in found.groups()[:-1] if one), "1")
+        if _DAY_FIRST.fullmatch(digits):
+            return (1,)
         numbers = tuple(int(one) for one in re.findall(r"\d+", digits))
         is_count = len(numbers) == 1 and numbers[0] < 10**_COUNT_DIGITS_MAX
         return (0, -numbers[0]) if is_count else (1, *numbers)
@@ -176,14 +180,14 @@ class Log:
             names = os.listdir(folder)
         except FileNotFoundError:
             return []
-        aged = sorted((age, name) for name in names if (age := self.age(name)) is not None)
-        present = {name for _, name in aged}
-        return [
+        aged = {name: age for name in sorted(names) if (age := self.age(name)) is not None}
+        there = [
             found
-            for age, name in aged
-            if (bare := _bare(name)) == name or (bare not in present and os.path.splitext(name)[1] in PACKERS)
+            for name, age in aged.items()
+            if (bare := _bare(name)) == name or (bare not in aged and os.path.splitext(name)[1] in PACKERS)
             for found in _seen(os.path.join(folder, name), age == CURRENT)
         ]
+        return sorted(there, key=lambda one: (aged[os.path.basename(one.path)], one.mtime_ns))
 
 
 def _bare(name: str) -> str:

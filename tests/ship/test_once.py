@@ -106,6 +106,26 @@ def test_a_copy_of_the_first_lines_is_not_shipped(
     assert fs.cat_file(f"{tmp_path}/segment") == one + b"two\nthree\n"
 
 
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("app.log-28112026", "app.log-01122026.gz"),
+        ("app.log.28-11-2026", "app.log.01-12-2026"),
+        ("app-11282026_000000.log", "app-01012027_000000.log"),
+        ("app.log-20261128", "app.log-20261201"),
+    ],
+)
+def test_dated_files_come_in_the_order_of_time(names: tuple[str, str], tmp_path: Path) -> None:
+    """Their digits are no order if the day or the month comes first."""
+    for number, name in enumerate((*names, "app.log")):
+        data = b"%d\n" % number
+        (tmp_path / name).write_bytes(gzip.compress(data) if name.endswith("gz") else data)
+        os.utime(tmp_path / name, (1e9 + number, 1e9 + number))
+    fs = RollingFileSystem("file")
+    Shipper(fs, [str(tmp_path / "app.log")], f"{tmp_path}/segment").once()
+    assert fs.cat_file(f"{tmp_path}/segment") == b"0\n1\n2\n"
+
+
 @pytest.mark.slow
 def test_killed_shippers_leave_each_line_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log, segment, chance = tmp_path / "app.log", f"{tmp_path}/segment", random.Random(54)
