@@ -169,7 +169,7 @@ class Verdicts:
 def _file_of(cache: str | bool) -> str | None:
     if isinstance(cache, bool):
         return _file_of_user() if cache else None
-    is_folder = cache.endswith(os.sep) or os.path.isdir(cache)
+    is_folder = cache.endswith(("/", os.sep)) or os.path.isdir(cache)
     return os.path.join(cache, CACHE_NAME) if is_folder else cache
 
 

@@ -51,7 +51,7 @@ def test_without_sync_nothing_is_flushed(tmp_path, flushed):
 
 @pytest.mark.parametrize(
     ("verb", "call"),
-    [*(("replace", call) for call in ("fsync", "rename", "utime")), ("write", "write"), ("put", "rename")],
+    [*(("replace", call) for call in ("flush", "rename", "set_date")), ("write", "write"), ("put", "rename")],
 )
 def test_what_the_disk_refuses_leaves_what_was_there(backend, header, tmp_path, monkeypatch, verb, call):
     token, write = backend.create(header, b"old"), os.write
@@ -64,7 +64,7 @@ def test_what_the_disk_refuses_leaves_what_was_there(backend, header, tmp_path, 
     folder = tmp_path / "segment$chunks"
     args = {"replace": (header, b"new", token), "write": (f"{folder}/chunk", [bytes(12_000)])}
     with monkeypatch.context() as patch:
-        patch.setattr(system if call == "rename" else os, call, full)
+        patch.setattr({"flush": disk, "write": os}.get(call, system), call, full)
         with pytest.raises(OSError, match="No space left"):
             getattr(backend, verb)(*args.get(verb, (f"{folder}/pin", b"content")))
     assert backend.read(header).data == b"old"

@@ -2,6 +2,7 @@
 
 import os
 import sys
+import textwrap
 import threading
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from rollingfs import RollingFileSystem
 from rollingfs.backend.local import removing, system
 from rollingfs.backend.local.removing import CLOSED_AT_ONCE, Closer
+from tests.support.cli import python
 from tests.support.forks import is_so_in_child
 from tests.support.schedules import beside
 
@@ -63,3 +65,25 @@ def test_a_removal_needs_no_descriptor_for_each_segment(tmp_path, monkeypatch):
     beside(monkeypatch, system, "open_file", short)
     fs.rm(f"{tmp_path}/t", recursive=True)
     assert not os.path.exists(f"{tmp_path}/t")
+
+
+@pytest.mark.slow
+@needs_locks
+def test_no_verb_of_a_folder_needs_more_than_64_open_files(tmp_path):
+    python(
+        textwrap.dedent(f"""
+        import resource
+        from rollingfs import RollingFileSystem
+        fs, root = RollingFileSystem("file", sync=False), {str(tmp_path)!r}
+        for number in range(200):
+            fs.pipe_file(f"{{root}}/a/{{number}}", bytes(10_000 * (number % 2)))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+        fs.collect(root, recursive=True, grace=0)
+        fs.cp(f"{{root}}/a", f"{{root}}/b", recursive=True)
+        fs.get(f"{{root}}/b", f"{{root}}/c", recursive=True)
+        fs.mv(f"{{root}}/a", f"{{root}}/d", recursive=True)
+        assert len(fs.find(f"{{root}}/d")) == 200
+        fs.rm(root, recursive=True)
+        assert not fs.exists(root)
+    """)
+    )

@@ -101,6 +101,8 @@ def test_nothing_is_moved_or_joined_onto_itself(root):
 def test_an_exact_disk_is_asked_once_a_folder(tmp_path, monkeypatch):
     fs, root = new(), str(tmp_path)
     fs.pipe_file(f"{root}/Log", b"1")
+    if os.path.lexists(f"{root}/log$header"):
+        pytest.skip("this disk takes Log and log for the same name")
     fs.pipe_file(f"{root}/log", b"2")
     fs.pipe_file(f"{root}/{NFC}", b"3")
     fs.pipe_file(f"{root}/{NFD}", b"4")

@@ -33,7 +33,7 @@ from rollingfs.segment.commit.turns import Turns
 from rollingfs.segment.segment import Segment
 from rollingfs.segment.write import group_commit as group
 from tests.support.backends import raises
-from tests.support.forks import is_so_in_child, needs_fork, needs_removal
+from tests.support.forks import is_so_in_child, needs_fork, needs_posix, needs_removal
 from tests.support.places import counted, new_fs
 from tests.support.schedules import beside, in_threads
 
@@ -246,6 +246,7 @@ def test_a_commit_without_the_lock_ends_at_its_deadline_with_nothing_written(log
     assert fs.cat_file(log) == b""
 
 
+@needs_removal
 @pytest.mark.parametrize("options", [{"data": b""}, {"data": b"again", "expected_offset": 0}])
 def test_nothing_is_concluded_from_a_record_that_cannot_be_flushed(log, monkeypatch, options):
     """A wrong offset tells a caller who repeats an append that it is there: a loss of power must not undo that."""
@@ -263,6 +264,7 @@ def test_nothing_is_concluded_from_a_record_that_cannot_be_flushed(log, monkeypa
     assert fs.cat_file(log) == b"first"
 
 
+@needs_posix
 def test_a_new_file_is_put_in_place_within_a_turn_also_through_a_linked_folder(backend, tmp_path):
     new_fs().create(f"{tmp_path}/folder/log")
     os.symlink(tmp_path / "folder", tmp_path / "link")

@@ -246,6 +246,7 @@ def test_without_a_bell_a_waiter_tries_again_and_again(tmp_path, monkeypatch):
 
 
 @needs_ofd_locks
+@needs_removal
 def test_a_file_that_keeps_its_name_is_closed_at_once_for_those_who_wait(tmp_path):
     late: list[int] = []
     for is_removed in (False, True):

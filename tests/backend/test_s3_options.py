@@ -42,7 +42,8 @@ USUAL = Connection(default_certificates=__file__)
 def nothing_of_aws(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in [name for name in os.environ if name.startswith(("AWS_", "BOTO"))]:
         monkeypatch.delenv(name)
-    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in ("HOME", "USERPROFILE"):
+        monkeypatch.setenv(name, str(tmp_path))
 
 
 class Seen(Exception):

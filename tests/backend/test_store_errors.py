@@ -3,6 +3,7 @@
 Rules of the protocol: P14.3 to P14.15.
 """
 
+import errno
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -63,7 +64,7 @@ def old_bytes() -> Scripted:
 
 
 def no_conditions(verb: str) -> Scripted:
-    return racing(verb=verb, before=raises(OSError(95, "the store answered 501 NotImplemented")))
+    return racing(verb=verb, before=raises(OSError(errno.EOPNOTSUPP, "the store answered 501 NotImplemented")))
 
 
 PROBED: dict[str, tuple[Callable[[], Scripted], str]] = {

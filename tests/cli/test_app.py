@@ -1,6 +1,7 @@
 """What all commands have in common: paths, options, errors, JSON, completion, what they import."""
 
 import json
+import os
 import signal
 import subprocess
 
@@ -14,6 +15,8 @@ from rollingfs.cli.stores import nest, parse_options, split
 from tests.support.cli import COMMAND, Run, done, environment, failed, python
 from tests.support.schedules import beside
 
+DRIVE = os.path.splitdrive(os.path.abspath("/"))[0]
+
 
 @pytest.mark.parametrize(
     ("text", "expected"),
@@ -22,9 +25,9 @@ from tests.support.schedules import beside
         ("rolling::s3://bucket/x", ("s3", "s3://bucket/x")),
         ("rolling+s3://bucket/x", ("s3", "s3://bucket/x")),
         ("file:///data/x", ("file", "file:///data/x")),
-        ("/data/a::b", ("file", "/data/a::b")),
-        ("/data/folder/", ("file", "/data/folder/")),
-        ("rolling::/data/x", ("file", "/data/x")),
+        ("/data/a::b", ("file", f"{DRIVE}/data/a::b")),
+        ("/data/folder/", ("file", f"{DRIVE}/data/folder/")),
+        ("rolling::/data/x", ("file", f"{DRIVE}/data/x")),
     ],
 )
 def test_paths_name_their_store(text, expected):

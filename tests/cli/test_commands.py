@@ -89,7 +89,7 @@ def test_truncate_erase_says_what_is_left(stream, store):
     assert f"{orphan.as_posix()}: 300 bytes, may have erased bytes; younger than the grace" in shown
     found = done("truncate", path, 0, "--erase", "--json").json
     assert (found["start_offset"], found["gone"], found["bytes"], found["versions"]) == (500, False, 0, {"": False})
-    assert [row["file"] for row in found["remains"]] == [str(orphan)]
+    assert [row["file"] for row in found["remains"]] == [orphan.as_posix()]
     assert len(store.cat_file(path)) == 1550
 
 
@@ -107,7 +107,7 @@ def test_rebuild_says_what_returned_and_what_did_not(stream, store):
     assert "is there already" in failed(*args)
     chunks = sorted(Path(f"{path}$chunks").glob("0*"))
     gap = done("rebuild", path, "--to", f"{new}2", "--start", 1000).text
-    assert f"left: {chunks[0]} (offset 0): it lies before the start" in gap
+    assert f"left: {chunks[0].as_posix()} (offset 0): it lies before the start" in gap
 
 
 def test_the_map_shows_all_parts_of_a_segment(stream):
@@ -276,7 +276,7 @@ def test_collect_says_what_it_would_delete_and_deletes_it(stream):
     assert "1 file, 300 bytes, would be deleted" in shown
     assert garbage.exists()
     found = done("collect", "-r", stream, "--grace", "0s", "--json").json
-    assert (found["files"], found["bytes"], found["failures"]) == ([str(garbage)], 300, [])
+    assert (found["files"], found["bytes"], found["failures"]) == ([garbage.as_posix()], 300, [])
     assert not garbage.exists()
 
 
@@ -288,7 +288,7 @@ def test_verify_ends_with_3_where_it_finds_damage(stream):
     Path(f"{stream}/b$header").write_bytes(b"rubbish")
     found = Run("verify", "-r", stream)
     assert (found.code, found.err) == (3, "")
-    assert f"{chunk} is too short: 999 bytes rather than 1,000" in found.text
+    assert f"{chunk.as_posix()} is too short: 999 bytes rather than 1,000" in found.text
     assert f"{stream}/b" in found.text
     rows = Run("verify", f"{stream}/a", "--json")
     assert rows.code == 3

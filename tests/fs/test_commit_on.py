@@ -101,7 +101,7 @@ def test_bytes_and_lines_count_from_the_last_commit(fs):
 
 
 def test_text_is_committed_line_by_line(fs):
-    with fs.open(PATH, "a", commit_on="line") as file:
+    with fs.open(PATH, "a", commit_on="line", newline="\n") as file:
         file.write("é")
         assert seen(fs) is None
         print("!", file=file)

@@ -89,7 +89,7 @@ def test_text_is_what_python_writes_with_a_mark_at_offset_0_only_and_tells_its_p
         assert places[:2] == places[2:]
     written = RollingFileSystem("file").cat_file(f"{tmp_path}/x")
     assert written == (tmp_path / "plain").read_bytes()
-    assert written.decode(encoding) == "ä\n" * 3
+    assert written.decode(encoding) == f"ä{os.linesep}" * 3
 
 
 def test_compressed_text_that_is_appended_has_one_mark(fs, tmp_path):

@@ -8,9 +8,9 @@ DESCRIPTORS = "/proc/self/fd"
 
 
 def opened() -> list[str]:
-    """What the descriptors of this process stand for; nothing where there is no ``/proc``."""
+    """What the descriptors of this process stand for; nothing where there is no ``/proc`` (Wine shows Linux's)."""
     found = []
-    for name in os.listdir(DESCRIPTORS) if os.path.isdir(DESCRIPTORS) else []:
+    for name in os.listdir(DESCRIPTORS) if os.name == "posix" and os.path.isdir(DESCRIPTORS) else []:
         with contextlib.suppress(FileNotFoundError):  # a thread has closed it since
             found.append(os.readlink(f"{DESCRIPTORS}/{name}"))
     return found

@@ -33,10 +33,10 @@ def canonical(path: str) -> str:
     because ``link/..`` is the folder that holds the link's target. ``""`` is the root, not the current folder as in
     fsspec.
     """
+    if path in ("", "file://", "local://", "file:", "local:"):
+        path = "/"
     if path[:1] == "/" and os.sep == "/" and not names.has_odd_part(path):
         return path
-    if path in ("", "file://", "local://", "file:", "local:"):
-        return str(LocalFileSystem.root_marker)
     stripped: str = LocalFileSystem._strip_protocol(path)
     if stripped[1:2] == ":" != stripped[2:3] and stripped[2:3] != "/" and os.sep != "/":  # relative to a drive's folder
         stripped = os.path.abspath(stripped).replace(os.sep, "/")

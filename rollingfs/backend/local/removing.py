@@ -23,8 +23,8 @@ Locked = Callable[[str, Close], AbstractContextManager[object]]
 """Holds the lock of a header, whose file is then closed by the other."""
 CLOSERS_MAX = 4
 """Threads that close files which have no name any more."""
-CLOSED_AT_ONCE = 16
-"""Files that such a thread is given at once; at most six times as many are open."""
+CLOSED_AT_ONCE = 4
+"""Files that such a thread is given at once; at most six times as many are open: macOS may allow 256 in all."""
 _CANNOT_RENAME = {
     errno.EEXIST,
     errno.EINVAL,

@@ -231,8 +231,12 @@ def write_at(descriptor: int, data: Any, start: int) -> int:
 
 read_into = None
 copy_in_kernel = None
-flush = os.fsync
 allocate = os.ftruncate
+
+
+def flush(descriptor: int) -> None:
+    """Make the bytes of an open file, or the entries of an open folder, survive a loss of power."""
+    os.fsync(descriptor)
 
 
 def room(folder: str) -> tuple[int, int]:

@@ -155,8 +155,10 @@ class Contents:
             return True
 
     def is_top(self, folder: str) -> bool:
-        """Return whether a folder is there without being made: the root, a bucket."""
-        return folder in ("", "/") or (not self.backend.capability.has_folders and "/" not in folder)
+        """Return whether a folder is there without being made: the root, a drive, a bucket."""
+        return (
+            folder in ("", "/") or folder[1:] == ":" or (not self.backend.capability.has_folders and "/" not in folder)
+        )
 
     async def is_removed(self, folder: str) -> bool:
         """Return whether a folder is marked as removed."""
