@@ -87,3 +87,23 @@ def test_no_verb_of_a_folder_needs_more_than_64_open_files(tmp_path):
         assert not fs.exists(root)
     """)
     )
+
+
+@pytest.mark.parametrize("size", [10, 300_000])
+@pytest.mark.parametrize(
+    "name", [".DS_Store", "._00000000000000000000-0123456789ab", "thumbs.db", "Desktop.ini", "mine"]
+)
+def test_what_file_managers_keep_in_a_chunk_folder_goes_with_it(tmp_path, name, size):
+    fs, folder = RollingFileSystem("file", sync=False, inline_bytes=1000), tmp_path / "f" / "x$chunks"
+    for is_folder in (False, True):
+        fs.pipe_file(f"{tmp_path}/f/x", bytes(size))
+        folder.mkdir(exist_ok=True)
+        (folder / name).touch()
+        fs.collect(f"{tmp_path}/f/x", grace=0)
+        assert (folder / name).exists()
+        fs.rm(f"{tmp_path}/f", recursive=True) if is_folder else fs.rm(f"{tmp_path}/f/x")
+        assert not fs.exists(f"{tmp_path}/f/x")
+        assert os.path.lexists(folder) == (name == "mine"), "a user's own file stays"
+        if name == "mine":
+            return
+        assert is_folder or os.listdir(tmp_path / "f") == []

@@ -347,10 +347,17 @@ def is_nameless(name: str) -> bool:
 
 
 def remove_folder(folder: str, pauses_s: Sequence[float] = CLOSE_PAUSES_S) -> None:
-    """Remove an empty folder, also with a reserve.
+    """Remove an empty folder, or a chunk folder whose files all go with it: `reserve.goes_along`.
 
     It waits a moment for files in it without names, just closed.
     """
+    try:
+        os.rmdir(folder)
+    except OSError as error:
+        if error.errno not in _NOT_EMPTY:
+            raise
+    else:
+        return
     drop_alone(folder)
     for pause_s in pauses_s:
         try:

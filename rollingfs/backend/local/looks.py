@@ -14,7 +14,7 @@ from fsspec.implementations.local import LocalFileSystem
 from rollingfs.backend import shared_errors
 from rollingfs.backend.contract import Blob, FileInfo, Link, Listing
 from rollingfs.backend.local import disk, extending, system
-from rollingfs.backend.local.reserve import is_reserve
+from rollingfs.backend.local.reserve import goes_along
 from rollingfs.format import names
 from rollingfs.format.sizes import read_bytes_max
 
@@ -155,7 +155,7 @@ def _listed(folder: str, roots: Sequence[str]) -> dict[str, FileInfo]:
 
 
 def _is_listed(name: str, is_chunks: bool) -> bool:
-    return not disk.is_nameless(name) and not (is_chunks and is_reserve(name))
+    return not disk.is_nameless(name) and not (is_chunks and goes_along(name))
 
 
 def now_at(path: str, sync: bool) -> float:

@@ -14,7 +14,7 @@ from typing import Self
 from rollingfs.backend.local import disk, extending, system
 from rollingfs.backend.local.nofollow import place_of, unlink
 from rollingfs.backend.local.record_lock import Close, close_locks, hold, record_lock
-from rollingfs.backend.local.reserve import is_reserve
+from rollingfs.backend.local.reserve import goes_along
 from rollingfs.errors import ConflictError
 from rollingfs.format import names
 from rollingfs.runtime.concurrency import until_s
@@ -74,7 +74,7 @@ def take_away(path: str, token: str, sync: bool) -> None:
 
 def holds_only_lock(folder: str) -> bool:
     """Return whether a chunk folder has only the lock and the reserve."""
-    return [name for name in os.listdir(folder) if not is_reserve(name)] == [names.LOCK_NAME]
+    return [name for name in os.listdir(folder) if not goes_along(name)] == [names.LOCK_NAME]
 
 
 class Closer:

@@ -24,6 +24,9 @@ FREE_FILES_MIN = 4096
 FREE_SHARE = 64
 """A reserve takes at most this part of what is free, so that reserves never fill a disk."""
 BLOCK_BYTES = 4096
+OF_FILE_MANAGERS = frozenset({".ds_store", "thumbs.db", "desktop.ini"})
+"""Files that Finder and Explorer make in each folder that they show, and make again."""
+_APPLE_DOUBLE = "._"
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL
 
 
@@ -68,21 +71,20 @@ def drop(folder: str) -> bool:
 
 
 def drop_alone(folder: str) -> None:
-    """Remove the reserve in an otherwise empty chunk folder that is about to go."""
-    if (
-        folder.endswith(names.CHUNKS_SUFFIX)
-        and os.path.lexists(_file(folder, 0))
-        and all(map(is_reserve, os.listdir(folder)))
-    ):
-        drop(folder)
+    """Remove all files of a chunk folder that is about to go, if each of them goes with its folder."""
+    found = os.listdir(folder) if folder.endswith(names.CHUNKS_SUFFIX) else []
+    if all(map(goes_along, found)):
+        for name in found:
+            with contextlib.suppress(OSError):
+                system.unlink(f"{folder}/{name}")
 
 
-def is_reserve(name: str) -> bool:
-    """Return whether a file in a chunk folder is part of a reserve.
+def goes_along(name: str) -> bool:
+    """Return whether a file in a chunk folder goes with its folder: a reserve, or what file managers keep of a folder.
 
-    Listings hide it, and it goes with the folder.
+    Listings hide it.
     """
-    return name.startswith(names.RESERVE_PREFIX)
+    return name.startswith((names.RESERVE_PREFIX, _APPLE_DOUBLE)) or name.lower() in OF_FILE_MANAGERS
 
 
 def _file(folder: str, number: int) -> str:
@@ -95,4 +97,4 @@ def _has_chunks(folder: str) -> bool:
 
 
 def _is_chunk(found: Iterator[os.DirEntry[str]]) -> Iterator[bool]:
-    return (entry.name != names.LOCK_NAME and not is_reserve(entry.name) for entry in found)
+    return (entry.name != names.LOCK_NAME and not goes_along(entry.name) for entry in found)
