@@ -69,7 +69,7 @@ def test_a_removal_needs_no_descriptor_for_each_segment(tmp_path, monkeypatch):
 
 @pytest.mark.slow
 @needs_locks
-def test_no_verb_of_a_folder_needs_more_than_64_open_files(tmp_path):
+def test_a_folder_goes_with_64_open_files(tmp_path):
     python(
         textwrap.dedent(f"""
         import resource
@@ -93,7 +93,7 @@ def test_no_verb_of_a_folder_needs_more_than_64_open_files(tmp_path):
 @pytest.mark.parametrize(
     "name", [".DS_Store", "._00000000000000000000-0123456789ab", "thumbs.db", "Desktop.ini", "mine"]
 )
-def test_what_file_managers_keep_in_a_chunk_folder_goes_with_it(tmp_path, name, size):
+def test_files_of_file_managers_go_along(tmp_path, name, size):
     fs, folder = RollingFileSystem("file", sync=False, inline_bytes=1000), tmp_path / "f" / "x$chunks"
     for is_folder in (False, True):
         fs.pipe_file(f"{tmp_path}/f/x", bytes(size))
