@@ -10,6 +10,7 @@ import pytest
 
 from rollingfs.backend.contract import Over
 from rollingfs.backend.objects.bucket import Answer
+from rollingfs.backend.objects.errors import Refusal
 from rollingfs.backend.values import Capability
 from tests.support.servers import require_module
 
@@ -101,6 +102,37 @@ def test_a_file_that_stays_so_is_believed_after_a_second(monkeypatch):
         return await made.get(HEADER)
 
     assert asyncio.run(read()) == of_kms(b"at rest")
+
+
+@pytest.mark.parametrize("others", [[], [of_kms(b"other")]], ids=["one header", "a second read"])
+def test_no_commit_is_made_of_a_body_without_a_proof(monkeypatch, others):
+    """A client that believes the verdict of another process writes nothing before its first commit."""
+    monkeypatch.setattr(module, "AT_REST_S", 0.01)
+    made, _ = bucket(*others, *others, STALE, *[STALE] * (not others), right(b"new"), writes=md5(b"x"))
+
+    async def commit() -> str:
+        for _ in others:
+            await made.get("other$header")
+        stale = await made.get(HEADER)
+        assert stale == STALE
+        return await made.put(HEADER, [b"x"], STALE.token)
+
+    with pytest.raises(Refusal, match="other bytes with this ETag"):
+        asyncio.run(commit())
+
+
+def test_a_body_at_rest_is_replaced_after_a_moment(monkeypatch):
+    monkeypatch.setattr(module, "AT_REST_S", 0.01)
+    made, left = bucket(*[of_kms(b"one")] * 9, writes=md5(b"encrypted"))
+
+    async def commit() -> int:
+        await made.get(HEADER)
+        await made.put(HEADER, [b"x"], of_kms(b"one").token)
+        count = len(left)
+        await made.put(HEADER, [b"x"], md5(b"encrypted"))
+        return count - len(left)
+
+    assert asyncio.run(commit()) == 0
 
 
 def test_what_is_not_replaced_or_not_whole_is_not_looked_at():

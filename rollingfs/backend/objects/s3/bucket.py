@@ -9,6 +9,7 @@ import re
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from rollingfs.backend.contract import Buffer, FileInfo, Metadata, Over, Part, PendingUpload
@@ -34,6 +35,10 @@ from rollingfs.runtime.concurrency import backoff_s
 
 SETTLE_S_MAX = 1.0
 """Time for which an answer is asked for again. A later misfit was so written."""
+AT_REST_S = 0.3
+"""A body that did not fit, and is the same for this long, may be replaced."""
+DOUBTS_MAX = 1000
+"""Bodies that did not fit. The oldest goes."""
 _MD5 = re.compile(r'"?[0-9a-f]{32}"?')
 
 
@@ -45,14 +50,18 @@ class Etags:
         """None while neither a write nor a read has shown it."""
         self.is_proved = False
         """Whether a write has shown it."""
+        self._doubts: dict[str, bytes] = {}
+        """Digests of bodies that were believed without a proof, by their tokens."""
 
     def learn(self, token: str, body: bytes) -> None:
         """Note whether the token of a write is the MD5 of its body."""
         self._are_md5, self.is_proved = _is_md5(token, body), True
+        if not self._are_md5:
+            self._doubts.clear()
 
     def fits(self, answer: Answer) -> bool:
         """Return whether a whole body may belong to its token."""
-        if self._are_md5 is False or not _MD5.fullmatch(answer.token):
+        if (self.is_proved and not self._are_md5) or not _MD5.fullmatch(answer.token):
             return True
         return _is_md5(answer.token, answer.data)
 
@@ -60,25 +69,47 @@ class Etags:
         """Ask again until a body fits its token, or stays the same without a write that explains it.
 
         A bucket without a proof that its ETags are MD5 is asked once more only: most such buckets have keys of KMS.
+        An answer that is believed is asked for again before it is replaced.
         """
         began_s = time.monotonic()
         for count in itertools.count():
+            if self._are_md5 is False:
+                break
             again = await ask()
             if again is None:
                 return None
             if self.fits(again):
                 return replace(again, was_unfit=True)
             is_same = (again.token, bytes(again.data)) == (answer.token, bytes(answer.data))
-            if (is_same and not self.is_proved) or time.monotonic() - began_s > SETTLE_S_MAX:
-                break
             answer = again
+            if (is_same and not self.is_proved) or time.monotonic() - began_s > SETTLE_S_MAX:
+                self._are_md5 = False
+                break
             await asyncio.sleep(backoff_s(count))
-        self._are_md5 = False
-        return again
+        self._doubts[answer.token] = _digest(answer.data)
+        if len(self._doubts) > DOUBTS_MAX:
+            del self._doubts[next(iter(self._doubts))]
+        return answer
+
+    async def may_replace(self, token: str, ask: Callable[[], Awaitable[Answer | None]]) -> bool:
+        """Return whether the body that a reader got with a token has it, by looks at a body that did not fit."""
+        believed, began_s = self._doubts.pop(token, None), time.monotonic()
+        for count in itertools.count():
+            if believed is None or time.monotonic() - began_s > AT_REST_S:
+                break
+            now = await ask()
+            if now is None or now.token != token or _digest(now.data) != believed:
+                return False
+            await asyncio.sleep(backoff_s(count))
+        return True
 
 
 def _is_md5(token: str, body: Buffer) -> bool:
-    return token.strip('"') == hashlib.md5(body, usedforsecurity=False).hexdigest()
+    return token.strip('"') == _digest(body).hex()
+
+
+def _digest(body: Buffer) -> bytes:
+    return hashlib.md5(body, usedforsecurity=False).digest()
 
 
 T = TypeVar("T")
@@ -127,10 +158,7 @@ class S3Bucket(Bucket):
     # -- files ---------------------------------------------------------------------------------------------
 
     async def get(self, key: str, span: Span = None, *, if_token: str = "", unless_token: str = "") -> Answer | None:
-        async def ask() -> Answer | None:
-            async with asyncio.timeout(self._account.answer_s_max):
-                return await self._by_way(lambda way: way.get(key, span, if_token=if_token, unless_token=unless_token))
-
+        ask = partial(self._get, key, span, if_token=if_token, unless_token=unless_token)
         answer = await ask()
         if answer is None or span is not None:
             return answer
@@ -140,7 +168,13 @@ class S3Bucket(Bucket):
             return answer
         return await self._etags.settle(answer, ask)
 
+    async def _get(self, key: str, span: Span = None, **tokens: str) -> Answer | None:
+        async with asyncio.timeout(self._account.answer_s_max):
+            return await self._by_way(lambda way: way.get(key, span, **tokens))
+
     async def put(self, key: str, data: Sequence[Buffer], over: Condition = None, metadata: Metadata = None) -> str:
+        if isinstance(over, str) and not await self._etags.may_replace(over, partial(self._get, key)):
+            raise Refusal(412, "PreconditionFailed", "the store had given other bytes with this ETag")
         token: str = await self._by_way(lambda way: way.put(key, data, over, metadata))
         if over is not None and not self._etags.is_proved:
             self._etags.learn(token, b"".join(data))
