@@ -24,7 +24,7 @@ from rollingfs.format.thrift import MalformedFooterError
 from rollingfs.fs.core import core
 from rollingfs.fs.filesystem import RollingFileSystem
 from rollingfs.parquet.encoding import GROUP_ROWS_MAX, as_table
-from rollingfs.parquet.grow import Verdict, changed, commit, guard_of, judged, look, repeated
+from rollingfs.parquet.grow import Settled, changed, commit, guard_of, judged, look, repeated
 from rollingfs.runtime.values import value_class
 from rollingfs.segment.files.arrow_joins import check_open_ended, schema_to_grow
 from rollingfs.segment.segment import Segment
@@ -91,7 +91,7 @@ def append(fs: RollingFileSystem, path: str, table: Any, *, compression: str | N
 
 
 def _append_once(
-    fs: RollingFileSystem, path: str, rows: pa.Table, options: pa.ipc.IpcWriteOptions, verdict: Verdict
+    fs: RollingFileSystem, path: str, rows: pa.Table, options: pa.ipc.IpcWriteOptions, verdict: Settled
 ) -> int:
     view = look(fs, path)
     with changed(path, view):

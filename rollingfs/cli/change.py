@@ -17,7 +17,7 @@ from rollingfs.cli.command import Commands, OffsetOf, PathOf, PathsOf, parse_whe
 from rollingfs.cli.errors import WrongUsage, value_of
 from rollingfs.cli.piped import Pipe
 from rollingfs.cli.running import stopping
-from rollingfs.cli.session import Advance, Place, Session
+from rollingfs.cli.session import Advance, Session, StorePath
 from rollingfs.errors import NoSegmentError
 from rollingfs.format.transitions import MISSING, Guard
 from rollingfs.fs.commit_on import CommitOn
@@ -80,7 +80,7 @@ def append(
     )
 
 
-def _pipe(session: Session, place: Place, when: CommitOn, create: bool, stamps: bool) -> None:
+def _pipe(session: Session, place: StorePath, when: CommitOn, create: bool, stamps: bool) -> None:
     path = place.core.to_write(place.path)
     with stopping() as stop:
         pipe = Pipe(place.core, path, sys.stdin.fileno(), when, stamps, stop)
@@ -99,7 +99,7 @@ def _size(source: BufferedReader) -> int | None:
     return status.st_size if stat.S_ISREG(status.st_mode) else None
 
 
-def _append(place: Place, source: BufferedReader, guard: Guard, create: bool, advance: Advance) -> tuple[int, int]:
+def _append(place: StorePath, source: BufferedReader, guard: Guard, create: bool, advance: Advance) -> tuple[int, int]:
     """Append all of a file; returns the offset and the size of the appended bytes.
 
     The file is read here, not in the library: over S3 the library would read in a thread, which Ctrl-C cannot wake.
@@ -156,7 +156,7 @@ def truncate(
     )
 
 
-def _report_erased(session: Session, text: str, place: Place, did: Erased) -> None:
+def _report_erased(session: Session, text: str, place: StorePath, did: Erased) -> None:
     row = dataclasses.asdict(did)
     session.report(
         {"name": place.name, "start_offset": row.pop("start"), "gone": did.is_gone, **row},
@@ -270,7 +270,7 @@ def rm(session: Session, path: PathsOf, recursive: bool = False, damaged: bool =
         session.report({"name": place.name, "deleted": True}, f"{text}: deleted")
 
 
-def _remove(place: Place, recursive: bool, damaged: bool) -> None:
+def _remove(place: StorePath, recursive: bool, damaged: bool) -> None:
     try:
         place.fs.rm(place.path, recursive=recursive, damaged=damaged)
     except IsADirectoryError as error:

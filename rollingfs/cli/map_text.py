@@ -7,7 +7,7 @@ from rich.text import Text
 from rollingfs.errors import visible
 from rollingfs.show.outlook_text import STEPS
 from rollingfs.show.readable import count_text, size_text
-from rollingfs.show.segment_map import OWN, Class, Outline
+from rollingfs.show.segment_map import OWN, Class, MapOutline
 
 RUNS_MAX = 24
 """Maximum number of runs of chunks in other folders that are listed."""
@@ -17,7 +17,7 @@ AGE_STYLES = ("bright_green", "green", "cyan", "blue", "magenta")
 GONE_STYLE, TAIL_STYLE, GARBAGE_STYLE = "bright_black", "yellow", "red"
 
 
-def map_lines(found: Outline, runs_max: int = RUNS_MAX) -> list[Text]:
+def map_lines(found: MapOutline, runs_max: int = RUNS_MAX) -> list[Text]:
     """Return the picture of a segment, line by line."""
     name = visible(found.path.rpartition("/")[2])
     lines = [Text(f"{name}: {found.title}"), Text("[").append_text(_bar(found)).append("]")]
@@ -28,7 +28,7 @@ def map_lines(found: Outline, runs_max: int = RUNS_MAX) -> list[Text]:
     return lines
 
 
-def _bar(found: Outline) -> Text:
+def _bar(found: MapOutline) -> Text:
     largest = max((cell.size for cell in found.cells), default=0)
     bar = Text()
     for cell in found.cells:
@@ -41,7 +41,7 @@ def _bar(found: Outline) -> Text:
     return bar
 
 
-def _legend(found: Outline, runs_max: int) -> list[Text]:
+def _legend(found: MapOutline, runs_max: int) -> list[Text]:
     lines = []
     if found.start:
         lines.append(_entry(GONE, GONE_STYLE, f"{size_text(found.start)} truncated, up to offset {found.start:,}"))

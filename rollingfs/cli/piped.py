@@ -16,7 +16,7 @@ from rollingfs.cli import output
 from rollingfs.cli.running import Stop
 from rollingfs.errors import AppendOutcomeUnknown, FencedError, RollingError, SegmentSealedError
 from rollingfs.format import transitions
-from rollingfs.format.append_keys import AlreadyAppended, ForgottenError, Writer, gone_of
+from rollingfs.format.append_keys import AlreadyAppended, AppendKey, ForgottenError, gone_of
 from rollingfs.format.transitions import Guard
 from rollingfs.fs.commit_on import CommitOn
 from rollingfs.fs.core import Core
@@ -166,7 +166,7 @@ class Pipe:
         self._since_s = time.monotonic()
 
     def _append(self, data: bytes) -> None:
-        writer = Writer(self._name, self._number, self._gone, self._segment)
+        writer = AppendKey(self._name, self._number, self._gone, self._segment)
         call = append(self.core.client, self.path, data, guard=Guard(self._segment), attrs=writer.attributes(len(data)))
         self.core.run(call)
 

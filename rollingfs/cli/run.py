@@ -16,7 +16,7 @@ from rollingfs.cli import errors, output
 from rollingfs.cli.command import Commands, FolderOf, Size, Time
 from rollingfs.cli.errors import WrongUsage
 from rollingfs.cli.running import SIGNALS, ExpectMark, check_mark, handling, stopping
-from rollingfs.cli.session import Place, Session
+from rollingfs.cli.session import Session, StorePath
 from rollingfs.fs.follower import Follower
 from rollingfs.show.readable import count_text
 from rollingfs.stream.blocks import OffloadStatus
@@ -161,7 +161,7 @@ def _pause_s(spent_s: float, every_s: float) -> float:
     return every_s - spent_s % every_s
 
 
-def _round(session: Session, place: Place, number: int, upkeep: Upkeep, saved: int) -> int:
+def _round(session: Session, place: StorePath, number: int, upkeep: Upkeep, saved: int) -> int:
     """Do a round; takes and returns the objects that the rounds of this process have saved."""
     began_s = time.monotonic()
     results = []
@@ -186,7 +186,7 @@ def _round(session: Session, place: Place, number: int, upkeep: Upkeep, saved: i
     return saved
 
 
-def _kept(session: Session, place: Place, upkeep: Upkeep) -> Iterator[Upkept]:
+def _kept(session: Session, place: StorePath, upkeep: Upkeep) -> Iterator[Upkept]:
     """Keep all folders below a place, and name unlisted folders."""
     core = place.core
     unlisted: dict[str, OSError] = {}
@@ -209,7 +209,7 @@ def _kept(session: Session, place: Place, upkeep: Upkeep) -> Iterator[Upkept]:
             yield one
 
 
-def offload_by_policies(session: Session, text: str, place: Place) -> None:
+def offload_by_policies(session: Session, text: str, place: StorePath) -> None:
     """Offload a segment, or everything below a folder, by the policies.
 
     Raises

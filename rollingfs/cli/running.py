@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 import typer
 
-from rollingfs.cli.session import Place
+from rollingfs.cli.session import StorePath
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 LOOK_S = 0.2
@@ -67,7 +67,7 @@ READING = ("GET", "HEAD", "OPTIONS")
 """Methods of HTTP without changes."""
 
 
-def check_mark(place: Place, mark: str | None) -> None:
+def check_mark(place: StorePath, mark: str | None) -> None:
     """Refuse a folder that lacks the file by which its store is known.
 
     Raises
@@ -81,7 +81,7 @@ def check_mark(place: Place, mark: str | None) -> None:
     raise FileNotFoundError(errno.ENOENT, why, path)
 
 
-def guarded(app: Any, place: Place, mark: str | None) -> Any:
+def guarded(app: Any, place: StorePath, mark: str | None) -> Any:
     """Return an ASGI application that answers 503 to requests which may change something while the mark is missing."""
     if mark is None:
         return app

@@ -28,7 +28,7 @@ Advance = Callable[[int], None]
 
 
 @value_class
-class Place:
+class StorePath:
     """A path on a store."""
 
     fs: RollingFileSystem
@@ -69,18 +69,18 @@ class Session:
     code: int = errors.DONE
     interrupted: str = ""
     """Message after Ctrl-C, if the library has no message."""
-    _places: list[Place] = field(default_factory=list)
+    _places: list[StorePath] = field(default_factory=list)
     _opener: Stores | None = None
     _bar: Progress | None = None
 
-    def place(self, text: str) -> Place:
+    def place(self, text: str) -> StorePath:
         """Return the store and path for a path on the command line."""
         protocol, path = split(text)
         self._opener = self._opener or Stores(parse_options(self.option, os.environ))
-        self._places.append(Place(self._opener.open(protocol, path), path))
+        self._places.append(StorePath(self._opener.open(protocol, path), path))
         return self._places[-1]
 
-    def each(self, texts: Sequence[str]) -> Iterator[tuple[str, Place]]:
+    def each(self, texts: Sequence[str]) -> Iterator[tuple[str, StorePath]]:
         """Yield the paths of a command line, with patterns expanded: each as people read it, and its place."""
         for text in texts:
             place = self.place(text)
@@ -89,7 +89,7 @@ class Session:
                 continue
             before = text[: text.index("://") + len("://")] if "://" in text else ""
             for path in place.fs.expand_path(place.path):
-                yield before + path, Place(place.fs, path)
+                yield before + path, StorePath(place.fs, path)
 
     def places(self, texts: Sequence[str]) -> tuple[RollingFileSystem, list[str]]:
         """Return several paths, which must be on the same store."""

@@ -19,7 +19,7 @@ from rich.text import Text
 from rollingfs.cli import errors, output
 from rollingfs.cli.command import Commands, FolderOf, Size, Time
 from rollingfs.cli.errors import WrongUsage
-from rollingfs.cli.session import Place, Session
+from rollingfs.cli.session import Session, StorePath
 from rollingfs.cli.stores import split
 from rollingfs.errors import visible
 from rollingfs.segment.files.state import Outlook, SegmentState
@@ -144,7 +144,7 @@ def top(
 class _Look:
     """Looks at the same folder, in a row."""
 
-    def __init__(self, place: Place, protocol: str, sort: Sort, after_bytes: Size, after_age: Time) -> None:
+    def __init__(self, place: StorePath, protocol: str, sort: Sort, after_bytes: Size, after_age: Time) -> None:
         self._place = place
         self.root: str = place.name
         self.prices = prices_of(protocol, place.path)

@@ -12,7 +12,7 @@ from rollingfs import Collected
 from rollingfs.cli import errors, output
 from rollingfs.cli.command import Commands, PathOf, PathsOf, Time
 from rollingfs.cli.output import picked
-from rollingfs.cli.session import Advance, Place, Session
+from rollingfs.cli.session import Advance, Session, StorePath
 from rollingfs.errors import CorruptHeaderError
 from rollingfs.folders.collect_tree import CollectedTree, TreeCollector
 from rollingfs.fs.core import core
@@ -247,7 +247,7 @@ def _sizes(row: Verified) -> str:
     return f": {row.found_size:,} bytes rather than {row.size:,}"
 
 
-def _segments_below(session: Session, place: Place) -> list[str]:
+def _segments_below(session: Session, place: StorePath) -> list[str]:
     """Return the segments at or below a path, also those whose header cannot be read, is a tombstone, or is gone.
 
     Raises

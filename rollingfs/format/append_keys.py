@@ -73,7 +73,7 @@ class ForgottenError(RollingError):
 
 
 @value_class
-class Writer:
+class AppendKey:
     """An append as its writer names it."""
 
     name: str
@@ -85,7 +85,7 @@ class Writer:
     """The incarnation that is meant."""
 
     @classmethod
-    def parse(cls, text: str) -> Writer:
+    def parse(cls, text: str) -> AppendKey:
         """Parse the words of a request: name, number, entries that had gone, incarnation.
 
         Raises

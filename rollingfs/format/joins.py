@@ -17,7 +17,7 @@ LINE_FEED = b"\n"
 
 
 @value_class
-class Part:
+class JoinPart:
     """The target or a source of a concat: its two ends."""
 
     path: str
@@ -32,7 +32,7 @@ class Part:
         return self.extent[0] == self.extent[1]
 
 
-def unended(parts: Sequence[Part], *, adds_line_feeds: bool) -> list[str]:
+def unended(parts: Sequence[JoinPart], *, adds_line_feeds: bool) -> list[str]:
     """Return the paths of parts that need a line feed before the next part.
 
     Parameters
@@ -65,7 +65,7 @@ def unended(parts: Sequence[Part], *, adds_line_feeds: bool) -> list[str]:
     return open_ended
 
 
-def _are_blocks(parts: Sequence[Part]) -> bool:
+def _are_blocks(parts: Sequence[JoinPart]) -> bool:
     """Return whether all parts after an Avro file are blocks of it: they end with its marker, and begin no file."""
     marker = parts[0].tail[-AVRO_MARKER_BYTES:]
     return all(
@@ -73,7 +73,7 @@ def _are_blocks(parts: Sequence[Part]) -> bool:
     )
 
 
-def _is_of_lines(part: Part) -> bool:
+def _is_of_lines(part: JoinPart) -> bool:
     """Return whether a part is text in lines, or a JSON record."""
     ends = (part.head, part.tail)
     return all(map(is_text, ends)) and (any(LINE_FEED in end for end in ends) or part.head[:1] in (b"{", b"["))

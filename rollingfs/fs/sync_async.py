@@ -18,7 +18,7 @@ V = TypeVar("V")
 Verb = Callable[..., Coroutine[Any, Any, T]]
 
 
-class Options(TypedDict, total=False):
+class Twins(TypedDict, total=False):
     """The options of `both`."""
 
     commits: bool
@@ -43,14 +43,14 @@ class Face(Protocol):
 
 @overload
 def both(
-    verb: Callable[Concatenate[V, P], Coroutine[Any, Any, T]], *, path: None = None, **options: Unpack[Options]
+    verb: Callable[Concatenate[V, P], Coroutine[Any, Any, T]], *, path: None = None, **options: Unpack[Twins]
 ) -> tuple[Callable[Concatenate[Any, P], T], Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]]: ...
 @overload
 def both(
-    verb: Callable[Concatenate[V, P], Coroutine[Any, Any, T]], *, path: str, **options: Unpack[Options]
+    verb: Callable[Concatenate[V, P], Coroutine[Any, Any, T]], *, path: str, **options: Unpack[Twins]
 ) -> tuple[Callable[Concatenate[Any, str, P], T], Callable[Concatenate[Any, str, P], Coroutine[Any, Any, T]]]: ...
 @overload
-def both(verb: Verb[T], *, path: str | None = None, **options: Unpack[Options]) -> tuple[Callable[..., T], Verb[T]]: ...
+def both(verb: Verb[T], *, path: str | None = None, **options: Unpack[Twins]) -> tuple[Callable[..., T], Verb[T]]: ...
 def both(
     verb: Verb[T],
     *,

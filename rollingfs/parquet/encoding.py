@@ -73,7 +73,7 @@ def encoded(rows: pa.Table, options: dict[str, Any]) -> tuple[bytes, bytes | Non
     """
 
     def encode(rows: pa.Table) -> tuple[bytes, bytes | None]:
-        encoder = Encoder(iter(rows.to_batches()), **options)
+        encoder = ParquetEncoder(iter(rows.to_batches()), **options)
         return b"".join(encoder), encoder.footer
 
     return _by_column(encode, rows, (pa.ArrowException,))
@@ -141,7 +141,7 @@ class OutputBuffer(io.RawIOBase):
         return b"".join(parts)
 
 
-class Encoder:
+class ParquetEncoder:
     """An iterable of the pieces of a Parquet file of some rows; the footer is known after the last piece.
 
     Parameters
@@ -179,7 +179,7 @@ class Encoder:
 
 
 def empty(schema: pa.Schema, row_group_size: int | None = None, **options: Any) -> bytes:
-    """Return a file without rows, with the options of `Encoder`."""
+    """Return a file without rows, with the options of `ParquetEncoder`."""
     sink = OutputBuffer()
     pq.ParquetWriter(sink, schema, **options).close()
     return sink.drain()

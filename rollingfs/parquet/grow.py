@@ -31,7 +31,7 @@ from rollingfs.fs.core import core
 from rollingfs.fs.filesystem import RollingFileSystem
 from rollingfs.fs.read_file import ReadFile
 from rollingfs.parquet import files
-from rollingfs.parquet.encoding import Encoder, as_table, empty, encoded
+from rollingfs.parquet.encoding import ParquetEncoder, as_table, empty, encoded
 from rollingfs.parquet.files import RowsFile, of_file, refused
 from rollingfs.runtime.values import value_class
 from rollingfs.segment.segment import Segment
@@ -59,7 +59,7 @@ _lost: dict[str, int] = {}
 
 
 @value_class
-class _File:
+class _RowFile:
     """Rows as a Parquet file."""
 
     data: bytes
@@ -109,7 +109,7 @@ def append(fs: RollingFileSystem, path: str, table: Any, **options: Any) -> int:
         return repeated(path, verdict, lambda: _append_once(fs, path, rows, options, verdict))
 
 
-def _append_once(fs: RollingFileSystem, path: str, rows: pa.Table, options: dict[str, Any], verdict: Verdict) -> int:
+def _append_once(fs: RollingFileSystem, path: str, rows: pa.Table, options: dict[str, Any], verdict: Settled) -> int:
     view = look(fs, path)
     with changed(path, view):
         data = _grown(fs, path, view, rows, options)
@@ -121,16 +121,16 @@ def _append_once(fs: RollingFileSystem, path: str, rows: pa.Table, options: dict
 
 
 @dataclass
-class Verdict:
+class Settled:
     """Known outcome of the commit of an append or a rewrite, for Ctrl-C."""
 
     outcome: str = NOT_COMMITTED
 
 
 @contextmanager
-def judged(path: str) -> Iterator[Verdict]:
+def judged(path: str) -> Iterator[Settled]:
     """Report the outcome of the commit with Ctrl-C; during the commit, the core does."""
-    verdict = Verdict()
+    verdict = Settled()
     try:
         yield verdict
     except KeyboardInterrupt as interrupt:
@@ -163,7 +163,7 @@ def commit(
     path: str,
     view: Segment | None,
     data: Sequence[Any],
-    verdict: Verdict,
+    verdict: Settled,
     attrs: Mapping[str, str] | None = None,
     guard: Guard | None = None,
 ) -> Written:
@@ -245,7 +245,7 @@ def _grown(
         return _growth(path, view, [], old, schema)
     rows = rows.select(schema.names).cast(schema)
     try:
-        file = _File(*encoded(rows, options))
+        file = _RowFile(*encoded(rows, options))
     except MalformedFooterError as error:
         raise refused(path, str(error)) from error
     return _growth(path, view, [file], old, schema)
@@ -265,7 +265,7 @@ def _typed(rows: pa.Table, known: pa.Schema) -> pa.Table:
     return rows
 
 
-def repeated(path: str, verdict: Verdict, attempt: Callable[[], T]) -> T:
+def repeated(path: str, verdict: Settled, attempt: Callable[[], T]) -> T:
     """Repeat an attempt to append until no other writer was faster.
 
     Raises
@@ -323,7 +323,7 @@ def rewrite(fs: RollingFileSystem, path: str, **options: Any) -> int:
             return _rewritten(fs, path, view, options, verdict)
 
 
-def _rewritten(fs: RollingFileSystem, path: str, view: Segment, options: dict[str, Any], verdict: Verdict) -> int:
+def _rewritten(fs: RollingFileSystem, path: str, view: Segment, options: dict[str, Any], verdict: Settled) -> int:
     old = footer_of(fs, view)
     with of_file(path):
         magics = len(MAGIC) * len(group_rows(old))  # before each row group stands one
@@ -336,7 +336,7 @@ def _rewritten(fs: RollingFileSystem, path: str, view: Segment, options: dict[st
         with of_file(path):
             if columns(files.footer_in(none)) != columns(old):
                 raise MalformedFooterError("its columns would have other types")
-        data = Encoder(file.iter_batches(BATCH_ROWS), **options) if file.metadata.num_rows else [none]
+        data = ParquetEncoder(file.iter_batches(BATCH_ROWS), **options) if file.metadata.num_rows else [none]
         verdict.outcome = UNKNOWN
         renewed = core(fs).run(renew(core(fs).client, path, data, guard_of(view)), commits=path)
         verdict.outcome = COMMITTED

@@ -23,9 +23,9 @@ from rollingfs.fs.filesystem import RollingFileSystem
 from rollingfs.server import page, segments, streams  # noqa: F401 - the latter two define operations
 from rollingfs.server.access import Tokens, check_browser
 from rollingfs.server.limits import Limited, Limits
-from rollingfs.server.operations import OPERATIONS, Call, Operation, document, small_body
+from rollingfs.server.operations import OPERATIONS, Call, RestOperation, document, small_body
 from rollingfs.server.problems import Json, problem
-from rollingfs.server.store import Store
+from rollingfs.server.store import ServedStore
 from rollingfs.server.tails import Watches
 from rollingfs.server.webhdfs import PREFIX, handle, remote_exception
 
@@ -55,7 +55,7 @@ class Gateway:
     """
 
     def __init__(self, fs: RollingFileSystem, root: str, tokens: Tokens, limits: Limits, hosts: Iterable[str]) -> None:
-        self.store, self.tokens, self.hosts = Store(fs, root, limits.body_bytes), tokens, tuple(hosts)
+        self.store, self.tokens, self.hosts = ServedStore(fs, root, limits.body_bytes), tokens, tuple(hosts)
         self.watches = Watches(self.store)
         hdfs = self.guarded(partial(handle, self.store, self.watches), remote_exception)
         routes = [
@@ -107,7 +107,7 @@ class Gateway:
 
         return run
 
-    async def rest(self, methods: Mapping[str, Operation], request: Request) -> Response:
+    async def rest(self, methods: Mapping[str, RestOperation], request: Request) -> Response:
         """Return an operation of REST."""
         found = methods["GET" if request.method == "HEAD" else request.method]
         path = request.path_params.get("path", "")

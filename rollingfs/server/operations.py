@@ -23,7 +23,7 @@ from rollingfs.server.problems import PROBLEM
 if TYPE_CHECKING:
     from rollingfs.segment.segment import Segment
     from rollingfs.server.access import Access
-    from rollingfs.server.store import Store
+    from rollingfs.server.store import ServedStore
     from rollingfs.server.tails import Watches
 
 
@@ -39,7 +39,7 @@ class Call:
     """A request for an operation."""
 
     request: Request
-    store: Store
+    store: ServedStore
     watches: Watches
     access: Access
     path: str
@@ -57,7 +57,7 @@ class Call:
 
 
 @value_class
-class Operation:
+class RestOperation:
     """Operation for clients; `answers` are media types by status, empty for an answer without a body."""
 
     run: Callable[..., Any]
@@ -127,7 +127,7 @@ async def small_body(request: Request) -> bytes:
     return body
 
 
-OPERATIONS: dict[str, dict[str, Operation]] = {}
+OPERATIONS: dict[str, dict[str, RestOperation]] = {}
 """By URL, as OpenAPI writes it, and by method."""
 
 
@@ -152,7 +152,7 @@ def operation(
     def keep(run: Callable[..., Any]) -> Callable[..., Any]:
         changes = method != "GET" and "{path}" in url
         model, tag = _model(run, fields or {}), url.split("/")[2].partition(":")[0]
-        OPERATIONS.setdefault(url, {})[method] = Operation(run, model, tag, changes, is_upload, has_json, said)
+        OPERATIONS.setdefault(url, {})[method] = RestOperation(run, model, tag, changes, is_upload, has_json, said)
         return run
 
     return keep
@@ -181,7 +181,7 @@ PATH = {"name": "path", "in": "path", "required": True, "description": ABOUT_PAT
 PATH["schema"] = {**TEXT, "minLength": 1, "maxLength": 1024}
 
 
-def document(operations: Mapping[str, Mapping[str, Operation]]) -> dict[str, Any]:
+def document(operations: Mapping[str, Mapping[str, RestOperation]]) -> dict[str, Any]:
     """Return the document, version 3.1."""
     paths = {
         url: {method.lower(): _operation(one) for method, one in methods.items()}
@@ -194,7 +194,7 @@ def document(operations: Mapping[str, Mapping[str, Operation]]) -> dict[str, Any
     return {"openapi": "3.1.0", "info": info, "paths": paths, "components": parts, "security": [{}, {"token": []}]}
 
 
-def _operation(one: Operation) -> dict[str, Any]:
+def _operation(one: RestOperation) -> dict[str, Any]:
     schema, said = one.model.model_json_schema(), one.about
     required = schema.get("required", [])
     done = {str(status): {"description": "done", **_content(media)} for status, media in one.answers.items()}

@@ -18,7 +18,7 @@ from rollingfs.errors import visible
 from rollingfs.segment.read.spot import Spot
 from rollingfs.server.operations import OPERATIONS, query_of
 from rollingfs.server.problems import headers_of, status_of, text_of
-from rollingfs.server.store import Store
+from rollingfs.server.store import ServedStore
 from rollingfs.show.notebook import segment_html
 from rollingfs.show.readable import size_text
 
@@ -36,7 +36,7 @@ def _html(title: str, status: int = 200, headers: Any = None, **shown: Any) -> H
     return HTMLResponse(text, status, {**(headers or {}), **PROTECTION})
 
 
-async def page(store: Store, request: Request) -> HTMLResponse:
+async def page(store: ServedStore, request: Request) -> HTMLResponse:
     """Return the page of a path."""
     path = query_of(request).get("path", request.state.access.prefix).strip("/")
     request.state.access.check(path, writes=False)
@@ -58,13 +58,13 @@ async def docs(request: Request) -> HTMLResponse:
     return _html("operations", operations=OPERATIONS)
 
 
-async def _folder(store: Store, place: str) -> dict[str, Any]:
+async def _folder(store: ServedStore, place: str) -> dict[str, Any]:
     entries = await store.listed(place)
     found: dict[str, Any] = store.shown({"entries": entries, **(await store.retention(place) if entries else {})})
     return found
 
 
-async def _segment(store: Store, place: str) -> dict[str, Any]:
+async def _segment(store: ServedStore, place: str) -> dict[str, Any]:
     view = await store.look(place)
     first = max(view.start, view.length - LAST_BYTES)
     data = b"".join([piece async for piece in store.pieces(view, first, view.length)])

@@ -11,7 +11,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response, StreamingResponse
 
 from rollingfs.errors import SegmentTruncatedError
-from rollingfs.format.append_keys import AlreadyAppended, Writer
+from rollingfs.format.append_keys import AlreadyAppended, AppendKey
 from rollingfs.policy import RollingPolicy
 from rollingfs.segment.read.spot import Spot
 from rollingfs.segment.segment import Segment
@@ -35,7 +35,7 @@ from rollingfs.server.operations import (
 )
 from rollingfs.server.problems import PROBLEM, Json, problem_fields
 from rollingfs.server.store import etag
-from rollingfs.server.tails import Following, events, poll
+from rollingfs.server.tails import RecordTail, events, poll
 
 PAGE_DEFAULT = 1000
 WAIT_S = 20.0
@@ -78,7 +78,7 @@ async def append(
     content_encoding
         `gzip` for a compressed body, which is appended unpacked.
     """
-    place, numbered = call.place(), None if writer is None else Writer.parse(writer)
+    place, numbered = call.place(), None if writer is None else AppendKey.parse(writer)
     if sum(map(bool, (idempotency_key, key, key_of_body, writer))) > 1:
         raise HTTPException(400, "give one of Idempotency-Key, key, key_of_body and writer; nothing was changed")
     sent = call.request.stream()
@@ -205,7 +205,7 @@ async def tail(
     """
     view = await call.look()
     given = offset if last_event_id is None else last_event_id
-    following = Following(call.watches, view, 1024 * max_kib, retry=retry)
+    following = RecordTail(call.watches, view, 1024 * max_kib, retry=retry)
     await following.begin(None if given is None else Spot.of(given))
     if EVENTS in accept:
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}

@@ -16,7 +16,7 @@ from rollingfs.backend.local.looks import leads_out
 from rollingfs.errors import RollingError
 from rollingfs.folders.moving import move
 from rollingfs.format import names
-from rollingfs.format.append_keys import ATTRIBUTE, WRITERS, Writer, check_fresh, remembering
+from rollingfs.format.append_keys import ATTRIBUTE, WRITERS, AppendKey, check_fresh, remembering
 from rollingfs.format.crc import crc32c
 from rollingfs.format.transitions import Guard
 from rollingfs.segment.files.intakes import addition
@@ -34,7 +34,7 @@ SEND_BYTES = 256 * 1024
 """Bytes that are sent before the client must have taken some; what is read at a time is a multiple."""
 
 
-class Store:
+class ServedStore:
     """Segments below a root.
 
     Parameters
@@ -190,7 +190,7 @@ class Store:
         body: AsyncIterable[bytes],
         offset: int | None = None,
         key: str | Callable[[], str | None] | None = None,
-        writer: Writer | None = None,
+        writer: AppendKey | None = None,
         **create: bool,
     ) -> tuple[Written, int]:
         """Append a body in a single commit; return the append and its size.

@@ -18,7 +18,7 @@ from rollingfs.runtime.values import value_class
 from rollingfs.segment.read.spot import BEFORE_BYTES_MAX, Spot, begin, check_extent
 from rollingfs.segment.segment import Segment
 from rollingfs.server.problems import problem_fields
-from rollingfs.server.store import Store, etag
+from rollingfs.server.store import ServedStore, etag
 
 POLL_S_MIN, POLL_S_MAX, POLL_GROWTH = 0.05, 2.0, 1.5
 HEARTBEAT_S = 15.0
@@ -29,7 +29,7 @@ RECORD_BYTES_MAX = 16 * 1024 * 1024
 class Watches:
     """Looks at segments for all who wait for them; the number of looks depends on the segments, not on the clients."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: ServedStore) -> None:
         self.store = store
         self.is_stopping = False
         self._looks: dict[str, tuple[asyncio.Task[Segment], asyncio.Event]] = {}
@@ -91,7 +91,7 @@ class Records:
         return self.behind(len(self.data)) if self.data else self.begin
 
 
-class Following:
+class RecordTail:
     """Reads the records of a segment from a spot on.
 
     Parameters
@@ -108,7 +108,7 @@ class Following:
         self._is_replaced = False
         self._spot = Spot(view.length)
 
-    async def begin(self, spot: Spot | None) -> Following:
+    async def begin(self, spot: Spot | None) -> RecordTail:
         """Begin at a spot; without a spot, at the present end.
 
         Raises
@@ -203,7 +203,7 @@ class Following:
             size = min(RECORD_BYTES_MAX, size * 4)
 
 
-async def poll(following: Following, wait_s: float, request: Request) -> Records:
+async def poll(following: RecordTail, wait_s: float, request: Request) -> Records:
     """Return the next whole records, for a client that waits for an answer.
 
     Raises
@@ -227,7 +227,7 @@ async def _gone(request: Request) -> NoReturn:
     raise ClientDisconnect
 
 
-async def events(following: Following) -> AsyncIterator[bytes]:
+async def events(following: RecordTail) -> AsyncIterator[bytes]:
     """Yield records as server-sent events until the seal.
 
     The id of an event is the spot after it.

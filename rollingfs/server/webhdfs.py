@@ -20,7 +20,7 @@ from rollingfs.format.crc import crc32c
 from rollingfs.server.operations import Call, query_of
 from rollingfs.server.problems import headers_of, status_of, text_of
 from rollingfs.server.segments import streamed
-from rollingfs.server.store import Store
+from rollingfs.server.store import ServedStore
 from rollingfs.server.tails import Watches
 
 PREFIX = "/webhdfs/v1"
@@ -38,7 +38,7 @@ EXISTS = "org.apache.hadoop.fs.FileAlreadyExistsException"
 class Hdfs(Call):
     """A request of WebHDFS."""
 
-    def __init__(self, request: Request, store: Store, watches: Watches) -> None:
+    def __init__(self, request: Request, store: ServedStore, watches: Watches) -> None:
         path = unquote(request.path_params["path"], errors="surrogateescape").strip("/")
         super().__init__(request, store, watches, request.state.access, path, request.method != "GET")
         self.fs, self.at = store.fs, self.place()
@@ -89,7 +89,7 @@ def answer(value: Any = None, status: int = 200, headers: Mapping[str, str] | No
     return Response(b"" if value is None else json.dumps(value).encode(), status, headers)
 
 
-async def handle(store: Store, watches: Watches, request: Request) -> Response:
+async def handle(store: ServedStore, watches: Watches, request: Request) -> Response:
     """Any operation."""
     call = Hdfs(request, store, watches)
     found = OPS.get((request.method, call.op))

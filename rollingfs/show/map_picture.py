@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from rollingfs.errors import visible
 from rollingfs.format.names import CHUNKS_SUFFIX
 from rollingfs.show.readable import count_text, size_text
-from rollingfs.show.segment_map import Class, Outline
+from rollingfs.show.segment_map import Class, MapOutline
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -52,7 +52,7 @@ def _line(x: float, y: float, text: str, px: int = FONT_PX, *, ends: bool = Fals
     return y, f'<text x="{x:.2f}" y="{y:.2f}" font-size="{px}"{anchor}>{escape(text)}</text>'
 
 
-def draw(found: Outline, file: Path) -> None:
+def draw(found: MapOutline, file: Path) -> None:
     """Write the picture into a file, as SVG."""
     shapes = list(_shapes(found))
     height = round(max(y for y, _ in shapes)) + MARGIN
@@ -67,7 +67,7 @@ def draw(found: Outline, file: Path) -> None:
 # -- shapes --------------------------------------------------------------------------------------------------
 
 
-def _shapes(found: Outline) -> Iterator[Shape]:
+def _shapes(found: MapOutline) -> Iterator[Shape]:
     yield _line(MARGIN, 30, visible(found.path), TITLE_PX)
     yield _line(MARGIN, 54, found.title)
     yield from _runs(found)
@@ -82,11 +82,11 @@ def _shapes(found: Outline) -> Iterator[Shape]:
     yield from _legend(found)
 
 
-def _x(found: Outline, offset: int) -> float:
+def _x(found: MapOutline, offset: int) -> float:
     return MARGIN + (WIDTH - 2 * MARGIN) * offset / max(1, found.length)
 
 
-def _runs(found: Outline) -> Iterator[Shape]:
+def _runs(found: MapOutline) -> Iterator[Shape]:
     """Yield a strip that shows the folders of the chunks, if there are several."""
     runs = [run for run in found.runs if run.count]
     if len(runs) < 2:
@@ -100,7 +100,7 @@ def _runs(found: Outline) -> Iterator[Shape]:
             yield _line(x, RUNS_TOP - 4, name, FONT_PX - 2)
 
 
-def _bar(found: Outline) -> Iterator[Shape]:
+def _bar(found: MapOutline) -> Iterator[Shape]:
     largest = max((cell.size for cell in found.cells), default=0)
     each = (WIDTH - 2 * MARGIN) / max(1, len(found.cells))
     at = 0
@@ -118,7 +118,7 @@ def _bar(found: Outline) -> Iterator[Shape]:
             yield _box(x, BAR_BOTTOM - height, width - gap, height, AGE_COLOURS[cell.age])
 
 
-def _legend(found: Outline) -> Iterator[Shape]:
+def _legend(found: MapOutline) -> Iterator[Shape]:
     marks = [(colour, one.count > 0, _class_text(one)) for colour, one in zip(AGE_COLOURS, found.ages, strict=True)]
     marks += [
         (GONE_COLOUR, found.start > 0, f"truncated: {size_text(found.start)}"),

@@ -108,7 +108,7 @@ class Leftovers:
 
 
 @value_class
-class Outline:
+class MapOutline:
     """All that a picture of a segment shows."""
 
     path: str
@@ -140,7 +140,7 @@ class Outline:
         return f"{facts}: {bytes_}{f', {self.tail_bytes:,} inline' if self.tail_bytes else ''}"
 
 
-def outline(chunks: SegmentChunks, *, now_s: float, width: int = WIDTH, garbage: Leftovers | None = None) -> Outline:
+def outline(chunks: SegmentChunks, *, now_s: float, width: int = WIDTH, garbage: Leftovers | None = None) -> MapOutline:
     """Return the content of a picture of a segment.
 
     Memory does not grow with the number of chunks.
@@ -157,7 +157,7 @@ def outline(chunks: SegmentChunks, *, now_s: float, width: int = WIDTH, garbage:
     found = list(runs(tally.noted(chunks), view.start, view.length))
     if found and found[-1].count == 0 and tally.cells:
         tally.cells[-1] = Cell(0, 0)  # an inline tail is shown, however short it is
-    return Outline(
+    return MapOutline(
         view.path,
         view.state,
         view.version,

@@ -19,9 +19,9 @@ from rollingfs.spark.segment_operations import (
     EXPORT,
     OPERATIONS,
     ROW_SCHEMA,
+    Chores,
     ExportFolder,
-    Row,
-    Settings,
+    OutcomeRow,
     maintain_one,
     merged,
 )
@@ -94,7 +94,7 @@ def maintain(
 
     Returns
     -------
-    pyspark.sql.DataFrame or list of Row
+    pyspark.sql.DataFrame or list of OutcomeRow
         With Spark a DataFrame of rows that are computed already: looking at it again repeats no operation.
 
     Raises
@@ -106,14 +106,14 @@ def maintain(
     asked = Asked.of(tier, after_bytes, after_age, deletion_lag, block_bytes)
     wanted = _operations(operations, {"truncate": keep, EXPORT: target, TRIM: cut, CONCAT: into, OFFLOAD: asked})
     kept, grace_s = None if keep is None else parse_bytes(keep), None if grace is None else parse_seconds(grace)
-    run = Settings(wanted, kept, align, None, grace_s, parse_seconds(readers_grace), dry_run, asked)
+    run = Chores(wanted, kept, align, None, grace_s, parse_seconds(readers_grace), dry_run, asked)
     fs, paths = _found(options := _options(urls, storage_options))
     if target is not None:
         run = run.to(ExportFolder(target, _roots(fs, options, paths), target_options, overwrite), paths)
     return _done(spark, options, run, StreamOperations(fs, paths, run, cut, into), threads)
 
 
-def _done(spark: Any, options: Options, settings: Settings, streams: StreamOperations, threads: int) -> Any:
+def _done(spark: Any, options: Options, settings: Chores, streams: StreamOperations, threads: int) -> Any:
     """Do all operations; their rows."""
     work = partial(maintain_one, options, settings)
     with ThreadPoolExecutor(threads, "rollingfs-maintain") as pool:
@@ -126,7 +126,7 @@ def _done(spark: Any, options: Options, settings: Settings, streams: StreamOpera
         left = [path for path in paths if not any(one.error for one in earlier[path].values())]
         name = f"rollingfs: {', '.join(settings.operations)} of {len(left)} segments"
         found = pool.map(work, left) if spark is None else job.run(spark, name, left, work, ROW_SCHEMA)
-        by_path = {row["path"]: Row(**row) for row in found if row.get("path") is not None}
+        by_path = {row["path"]: OutcomeRow(**row) for row in found if row.get("path") is not None}
     rows = [row for path in paths if (row := merged(path, earlier[path], by_path.get(path))) is not None]
     # of rows, so that looking at it starts no job again
     return rows if spark is None else spark.createDataFrame([tuple(asdict(row).values()) for row in rows], ROW_SCHEMA)

@@ -67,7 +67,7 @@ class ExportFolder:
 
 
 @value_class
-class Settings:
+class Chores:
     """Operations to do, and their arguments."""
 
     operations: tuple[str, ...]
@@ -86,7 +86,7 @@ class Settings:
         if self.keep is not None and (self.keep < 0 or self.align == ""):
             raise ValueError(f"cannot keep {self.keep} bytes aligned by {self.align!r}; no segment was changed")
 
-    def to(self, target: ExportFolder, paths: Sequence[str]) -> Settings:
+    def to(self, target: ExportFolder, paths: Sequence[str]) -> Chores:
         """Return the same for an export to a folder.
 
         Raises
@@ -103,7 +103,7 @@ class Settings:
 
 
 @value_class
-class Row:
+class OutcomeRow:
     """The result of the operations on a segment."""
 
     path: str
@@ -134,7 +134,7 @@ class Outcome:
     error: str | None = None
 
 
-def maintain_one(options: Options, settings: Settings, path: str) -> dict[str, Any]:
+def maintain_one(options: Options, settings: Chores, path: str) -> dict[str, Any]:
     """Do the operations to a segment, up to the first damage.
 
     A segment that is gone gives no values.
@@ -142,7 +142,7 @@ def maintain_one(options: Options, settings: Settings, path: str) -> dict[str, A
     Returns
     -------
     dict
-        The values of a `Row`, which has the failure.
+        The values of an `OutcomeRow`, which has the failure.
     """
     began_s = time.monotonic()
     of_segments = [one for one in OPERATIONS if one in settings.operations]
@@ -177,7 +177,7 @@ def maintain_one(options: Options, settings: Settings, path: str) -> dict[str, A
             error = error or said(failure)
     size = sum(one.bytes for one in did.values())
     details = json.dumps({name: one.details for name, one in did.items()})
-    return asdict(Row(path, tried, error is None, size, details, error, time.monotonic() - began_s, **state))
+    return asdict(OutcomeRow(path, tried, error is None, size, details, error, time.monotonic() - began_s, **state))
 
 
 def said(failure: Exception) -> str:
@@ -185,7 +185,7 @@ def said(failure: Exception) -> str:
     return f"{type(failure).__name__}: {failure}"
 
 
-def merged(path: str, before: Mapping[str, Outcome], row: Row | None) -> Row | None:
+def merged(path: str, before: Mapping[str, Outcome], row: OutcomeRow | None) -> OutcomeRow | None:
     """Return the row of a segment with the outcomes of operations that came before, by operation.
 
     Parameters
@@ -195,7 +195,7 @@ def merged(path: str, before: Mapping[str, Outcome], row: Row | None) -> Row | N
     """
     if not before:
         return row
-    row = row or Row(path, "", True, 0, "{}", None, 0.0)
+    row = row or OutcomeRow(path, "", True, 0, "{}", None, 0.0)
     later = json.loads(row.details)
     details = {name: one.details for name, one in before.items() if one.details is not None} | later
     error = next((one.error for one in before.values() if one.error is not None), row.error)
@@ -204,11 +204,11 @@ def merged(path: str, before: Mapping[str, Outcome], row: Row | None) -> Row | N
     return replace(row, operation=last, done=error is None, bytes=size, details=json.dumps(details), error=error)
 
 
-def _info(fs: RollingFileSystem, segment: SegmentHandle, settings: Settings) -> Outcome:
+def _info(fs: RollingFileSystem, segment: SegmentHandle, settings: Chores) -> Outcome:
     return Outcome(0, {"size": segment.size, "state": segment.state, "attrs": segment.attrs, "owner": segment.owner})
 
 
-def _verify(fs: RollingFileSystem, segment: SegmentHandle, settings: Settings) -> Outcome:
+def _verify(fs: RollingFileSystem, segment: SegmentHandle, settings: Chores) -> Outcome:
     rows = segment.verify()
     bad = damaged(rows)
     size = sum(row.found_size or 0 for row in rows)
@@ -216,7 +216,7 @@ def _verify(fs: RollingFileSystem, segment: SegmentHandle, settings: Settings) -
     return Outcome(size, {"chunks": len(rows), "damaged": [row.file for row in bad]}, error)
 
 
-def _truncate(fs: RollingFileSystem, segment: SegmentHandle, settings: Settings) -> Outcome:
+def _truncate(fs: RollingFileSystem, segment: SegmentHandle, settings: Chores) -> Outcome:
     assert settings.keep is not None
     offset = max(segment.start, segment.length - settings.keep)  # never less than the bytes asked for stay
     if settings.align is not None:
@@ -226,27 +226,27 @@ def _truncate(fs: RollingFileSystem, segment: SegmentHandle, settings: Settings)
     return Outcome(freed, {"offset": offset, "waiting_for_collection": waiting})
 
 
-def _seal(fs: RollingFileSystem, segment: SegmentHandle, settings: Settings) -> Outcome:
+def _seal(fs: RollingFileSystem, segment: SegmentHandle, settings: Chores) -> Outcome:
     was_sealed = segment.sealed
     if not was_sealed and not settings.dry_run:
         segment.seal()
     return Outcome(0, {"sealed_now": not was_sealed})
 
 
-def _consolidate(fs: RollingFileSystem, segment: SegmentHandle, settings: Settings) -> Outcome:
+def _consolidate(fs: RollingFileSystem, segment: SegmentHandle, settings: Chores) -> Outcome:
     if settings.dry_run:
         return Outcome(0, {})
     result = segment.consolidate(settings.readers_grace)
     return Outcome(result.joined_bytes + result.copied_bytes, asdict(result))
 
 
-def _rewrite(fs: RollingFileSystem, segment: SegmentHandle, settings: Settings) -> Outcome:
+def _rewrite(fs: RollingFileSystem, segment: SegmentHandle, settings: Chores) -> Outcome:
     freed = 0 if settings.dry_run else parquet.rewrite(fs, segment.path)
     segment.refresh()
     return Outcome(freed, {"freed": freed})
 
 
-def _export(fs: RollingFileSystem, segment: SegmentHandle, settings: Settings) -> Outcome:
+def _export(fs: RollingFileSystem, segment: SegmentHandle, settings: Chores) -> Outcome:
     """Write a segment as a plain file, unless a file as long is there that is not older than its last change."""
     place = settings.target
     assert place is not None
@@ -258,7 +258,7 @@ def _export(fs: RollingFileSystem, segment: SegmentHandle, settings: Settings) -
     return Outcome(size, {"target": url, "size": size})
 
 
-def _offload(fs: RollingFileSystem, segment: SegmentHandle, settings: Settings) -> Outcome:
+def _offload(fs: RollingFileSystem, segment: SegmentHandle, settings: Chores) -> Outcome:
     """Offload as the caller asks, or by the policies; without a policy, do not."""
     if settings.dry_run:
         return Outcome(0, {})
@@ -274,7 +274,7 @@ def _offload(fs: RollingFileSystem, segment: SegmentHandle, settings: Settings) 
     return Outcome(did.bytes, asdict(did))
 
 
-def _upkeep(fs: RollingFileSystem, segment: SegmentHandle, settings: Settings) -> Outcome:
+def _upkeep(fs: RollingFileSystem, segment: SegmentHandle, settings: Chores) -> Outcome:
     """Do what a round of ``rollingfs run`` does to a segment; of the memory of a stream it does the collection."""
     if settings.dry_run:
         return _collect(fs, segment, settings)
@@ -288,7 +288,7 @@ def _upkeep(fs: RollingFileSystem, segment: SegmentHandle, settings: Settings) -
     return Outcome(freed, did.as_fields(), "; ".join(did.failed.values()) or None)
 
 
-def _collect(fs: RollingFileSystem, segment: SegmentHandle | str, settings: Settings) -> Outcome:
+def _collect(fs: RollingFileSystem, segment: SegmentHandle | str, settings: Chores) -> Outcome:
     """Collect the files of a segment's folder, also of a deleted segment."""
     if isinstance(segment, SegmentHandle):
         result = segment.collect(settings.grace, settings.dry_run)
@@ -297,7 +297,7 @@ def _collect(fs: RollingFileSystem, segment: SegmentHandle | str, settings: Sett
     return Outcome(result.bytes, {"files": len(result.files), "young": result.young})
 
 
-_DOES: Mapping[str, Callable[[RollingFileSystem, SegmentHandle, Settings], Outcome]] = {
+_DOES: Mapping[str, Callable[[RollingFileSystem, SegmentHandle, Chores], Outcome]] = {
     "info": _info,
     "verify": _verify,
     "truncate": _truncate,

@@ -12,7 +12,7 @@ from rollingfs.errors import CorruptHeaderError, SegmentNotSealedError
 from rollingfs.format import names
 from rollingfs.fs.core import core
 from rollingfs.fs.filesystem import RollingFileSystem
-from rollingfs.spark.segment_operations import UPKEEP, Outcome, Settings, said
+from rollingfs.spark.segment_operations import UPKEEP, Chores, Outcome, said
 from rollingfs.spark.source import segments
 from rollingfs.stream.cut import StreamCut
 from rollingfs.stream.ledger import Ledgers
@@ -44,7 +44,12 @@ class StreamOperations:
     """
 
     def __init__(
-        self, fs: RollingFileSystem, paths: Sequence[str], settings: Settings, cut: StreamCut | str | None, into: Any
+        self,
+        fs: RollingFileSystem,
+        paths: Sequence[str],
+        settings: Chores,
+        cut: StreamCut | str | None,
+        into: Any,
     ) -> None:
         if into is not None and (not into or "/" in into):
             raise ValueError(f"into={into!r}: it must be the name of a segment in each folder; nothing was done")

@@ -14,7 +14,7 @@ LISTING_FILES = 1005  # stores list in pages of 1,000
 DELETING_THREADS = 4
 
 
-class Folders(Subject):
+class FolderListings(Subject):
     """A listing is complete and never old."""
 
     def test_a_listing_shows_files_and_folders_directly_in_it(self, backend: Backend, folder: str) -> None:

@@ -20,9 +20,9 @@ from s3fs import S3FileSystem
 
 from rollingfs.backend.objects.s3.backend import S3Backend
 from rollingfs.backend.objects.s3.options import (
+    BucketOptions,
     Connection,
     InexpressibleError,
-    Options,
     Settings,
     obstore_options,
     plain_settings,
@@ -64,12 +64,12 @@ def told(
     environment: Any = None,
     connection: Connection = USUAL,
     settings: Settings | None = None,
-) -> Options:
+) -> BucketOptions:
     settings = settings or settings_of(sync(client.fs.loop, client.session))
     return obstore_options(bucket, client.fs, settings, connection, environment or {}, region)
 
 
-def made(bucket: str = "bucket", *, region: str | None = None, environment: Any = None, **given: Any) -> Options:
+def made(bucket: str = "bucket", *, region: str | None = None, environment: Any = None, **given: Any) -> BucketOptions:
     return told(connected(**given), bucket, region=region, environment=environment)
 
 
@@ -89,7 +89,7 @@ def url_of_botocore(client: S3Backend, bucket: str) -> str:
     return str(urls[0]).partition("?")[0]
 
 
-def url_of(options: Options) -> str:
+def url_of(options: BucketOptions) -> str:
     endpoint = options.config["endpoint"]
     return f"{endpoint}/key" if options.config["virtual_hosted_style_request"] else f"{endpoint}/{options.bucket}/key"
 

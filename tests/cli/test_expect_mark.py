@@ -7,7 +7,7 @@ import pytest
 
 from rollingfs import RollingFileSystem
 from rollingfs.cli.running import guarded
-from rollingfs.cli.session import Place
+from rollingfs.cli.session import StorePath
 from tests.support.cli import Run
 
 
@@ -36,7 +36,7 @@ def test_a_server_changes_nothing_while_the_mark_is_missing(tmp_path):
         answers.append(message.get("status"))
 
     fs = RollingFileSystem("file", skip_instance_cache=True)
-    app = guarded(app, Place(fs, str(tmp_path)), ".mounted")
+    app = guarded(app, StorePath(fs, str(tmp_path)), ".mounted")
     for scope in ({"type": "lifespan"}, *({"type": "http", "method": one} for one in ("GET", "PUT", "POST", "DELETE"))):
         asyncio.run(app(scope, None, send))
     assert served == ["lifespan", "GET"]

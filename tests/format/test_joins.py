@@ -11,7 +11,7 @@ import zlib
 import pytest
 
 from rollingfs.errors import WholeFileError
-from rollingfs.format.joins import Part, unended
+from rollingfs.format.joins import JoinPart, unended
 from rollingfs.format.lz4_frame import first_bytes
 from rollingfs.format.whole_files import HEAD_BYTES, TAIL_BYTES, format_of, head_bytes, unjoinable
 from tests.support.servers import require_module
@@ -55,9 +55,9 @@ def archive() -> bytes:
     return file.getvalue()
 
 
-def part(path: str, data: bytes) -> Part:
+def part(path: str, data: bytes) -> JoinPart:
     head = data[: max(HEAD_BYTES, head_bytes(data[:HEAD_BYTES]))]
-    return Part(path, None, (0, len(data)), head, data[-TAIL_BYTES:])
+    return JoinPart(path, None, (0, len(data)), head, data[-TAIL_BYTES:])
 
 
 def joined(*contents: bytes, newline: bool = False) -> list[str]:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from rollingfs.errors import WholeFileError
 from rollingfs.format import file_marks, whole_files
-from rollingfs.format.joins import Part, unended
+from rollingfs.format.joins import JoinPart, unended
 from rollingfs.format.whole_files import HEAD_BYTES, TAIL_BYTES, head_bytes
 from tests.formats.parts import MAKE, WAYS
 from tests.formats.readers import READERS, SUFFIX
@@ -55,7 +55,7 @@ def joins(kind: str) -> str:
     for name, rows in (("first", FIRST), ("second", SECOND)):
         data = MAKE[kind](rows)
         head = data[: max(HEAD_BYTES, head_bytes(data[:HEAD_BYTES]))]
-        parts.append(Part(name, None, (0, len(data)), head, data[-TAIL_BYTES:]))
+        parts.append(JoinPart(name, None, (0, len(data)), head, data[-TAIL_BYTES:]))
     try:
         unended(parts, adds_line_feeds=False)
     except WholeFileError:

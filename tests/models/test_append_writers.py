@@ -10,7 +10,7 @@ from typing import NamedTuple
 import pytest
 
 from rollingfs.format import append_keys
-from rollingfs.format.append_keys import WRITERS, AlreadyAppended, ForgottenError, Writer, gone_of
+from rollingfs.format.append_keys import WRITERS, AlreadyAppended, AppendKey, ForgottenError, gone_of
 from tests.models.explore import explore
 
 NAMES = "abc"
@@ -24,7 +24,7 @@ class Client(NamedTuple):
     left: int = APPENDS
     number: int = 0
     known: int = 0
-    sent: Writer | None = None
+    sent: AppendKey | None = None
     is_open: bool = False
     """Whether a request for it may have taken place, or may still do so."""
 
@@ -32,14 +32,14 @@ class Client(NamedTuple):
 class World(NamedTuple):
     text: str = "0"
     clients: tuple[Client, ...] = (Client(),) * len(NAMES)
-    late: frozenset[Writer] = frozenset()
+    late: frozenset[AppendKey] = frozenset()
     log: tuple[tuple[str, int], ...] = ()
     refused: frozenset[tuple[str, int]] = frozenset()
     faults: int = FAULTS
     wrong: str = ""
 
 
-def served(world: World, append: Writer) -> tuple[World, str]:
+def served(world: World, append: AppendKey) -> tuple[World, str]:
     """What a server makes of a request, and what it answers."""
     try:
         made = append.attributes(1)({WRITERS: world.text}, len(world.log))[WRITERS]
@@ -59,7 +59,7 @@ def steps(world: World) -> Iterator[World]:
     for nth, client in enumerate(world.clients):
         if client.sent is None:
             if client.left:
-                append = Writer(NAMES[nth], client.number + 1, client.known, "s")
+                append = AppendKey(NAMES[nth], client.number + 1, client.known, "s")
                 yield put(world, nth, client._replace(number=client.number + 1, sent=append))
             continue
         after, told = served(world, client.sent)
@@ -96,11 +96,11 @@ def test_no_append_takes_place_twice() -> None:
 
 @pytest.mark.parametrize("rule", ["what has gone", "the number"])
 def test_without_a_rule_an_append_takes_place_twice(rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    check = Writer.check
+    check = AppendKey.check
 
-    def careless(self: Writer, attrs: dict[str, str]) -> str | None:
+    def careless(self: AppendKey, attrs: dict[str, str]) -> str | None:
         if rule == "what has gone":
-            return check(Writer(self.name, self.number, gone_of(attrs), self.segment), attrs)
+            return check(AppendKey(self.name, self.number, gone_of(attrs), self.segment), attrs)
         try:
             return check(self, attrs)
         except ForgottenError as error:
@@ -108,5 +108,5 @@ def test_without_a_rule_an_append_takes_place_twice(rule: str, monkeypatch: pyte
                 raise
             return next(one for one in attrs[WRITERS].split() if one.startswith(self._own))
 
-    monkeypatch.setattr(Writer, "check", careless)
+    monkeypatch.setattr(AppendKey, "check", careless)
     assert explore(World(), steps, lambda world: world.wrong)[2]

@@ -21,7 +21,7 @@ from rollingfs.format import names
 from rollingfs.format.header import Chunk
 from rollingfs.runtime.concurrency import drive
 from rollingfs.segment.files import copies as passing, copies as pieces
-from rollingfs.segment.files.copies import Piece, in_files, plan_pieces
+from rollingfs.segment.files.copies import CopyPiece, in_files, plan_pieces
 from rollingfs.segment.verbs import export
 from tests.support.backends import Counting, Scripted, limit, private_memory
 from tests.support.examples import examples, slowly, some
@@ -89,7 +89,7 @@ def test_as_little_as_possible_is_read(sizes: list[int], start: int, plan: list[
     assert [(piece.start, piece.end, piece.chunk is None) for piece in found] == plan
 
 
-def parts_of(file: list[Piece]) -> list[int]:
+def parts_of(file: list[CopyPiece]) -> list[int]:
     """The parts that an upload to S3 makes of some pieces."""
     sizes, buffered = [], 0
     for piece in file:

@@ -15,7 +15,15 @@ from rollingfs.format.crc import crc32c
 from rollingfs.format.header import Chunk
 from rollingfs.format.object_metadata import Label, Last, parse_label
 from rollingfs.segment.files import rebuild_evidence as known
-from rollingfs.segment.files.rebuild_evidence import AmbiguousRebuildError, By, Evidence, File, FileRange, Gap, Left
+from rollingfs.segment.files.rebuild_evidence import (
+    AmbiguousRebuildError,
+    By,
+    ChunkFile,
+    Evidence,
+    FileRange,
+    Gap,
+    Left,
+)
 from rollingfs.segment.files.rebuild_plan import BEFORE, BEYOND, INSIDE, SAME, plan
 from tests.support.examples import examples
 
@@ -24,7 +32,7 @@ X, Y = "7b0c2f6e-4d11-4c53-9b0e-0d3a5f9c1e27", "c0ffee00-0000-4000-8000-00000000
 
 
 def piece(start: int, data: bytes, name: str = "", by: By = By.NAME) -> FileRange:
-    return FileRange(start, len(data), File(name or f"{start}-{data.hex()}", len(data), crc32c(data), 0), by)
+    return FileRange(start, len(data), ChunkFile(name or f"{start}-{data.hex()}", len(data), crc32c(data), 0), by)
 
 
 # -- one chain or none, compared with all chains of small worlds -------------------------------------------------
@@ -103,7 +111,7 @@ def test_doubles_with_other_bytes_are_refused_with_both_names(other):
 
 def test_the_same_bytes_as_only_a_part_of_a_file_prove_nothing():
     whole = piece(0, b"onetwo", "whole")
-    part = FileRange(0, 3, File("part", 10, 1, 0), By.PAGE, 2)
+    part = FileRange(0, 3, ChunkFile("part", 10, 1, 0), By.PAGE, 2)
     with pytest.raises(AmbiguousRebuildError):
         plan(Evidence([whole, part]), 0)
 
@@ -119,16 +127,16 @@ def test_a_gap_ends_the_plan_and_what_lies_behind_before_and_inside_is_listed():
 # -- evidence ----------------------------------------------------------------------------------------------------
 
 
-def chunk_file(data: bytes, start: int | None, label: Label | None = None) -> File:
+def chunk_file(data: bytes, start: int | None, label: Label | None = None) -> ChunkFile:
     name = f"{start:020d}-{'a' * 12}" if start is not None else f"stage-{'a' * 12}"
-    return File(f"{S}$chunks/{name}", len(data), crc32c(data), 0, label)
+    return ChunkFile(f"{S}$chunks/{name}", len(data), crc32c(data), 0, label)
 
 
-def evidence(*files: File, pages: Sequence[known.ListedPage] = (), **how: object) -> Evidence:
+def evidence(*files: ChunkFile, pages: Sequence[known.ListedPage] = (), **how: object) -> Evidence:
     return known.gather(S, {file.path: file for file in files}, pages, **how)  # type: ignore[arg-type]
 
 
-def listed(*files: File, label: Label | None = None) -> known.ListedPage:
+def listed(*files: ChunkFile, label: Label | None = None) -> known.ListedPage:
     chunks, start = [], 0
     for file in files:
         chunks.append(Chunk(start, file.size, names.relate(S, file.path), file.crc32c, 0))
@@ -177,7 +185,7 @@ def test_what_is_damaged_missing_or_left_out_is_listed_with_its_reason():
     good, bad, out = chunk_file(b"one", 0), chunk_file(b"two", 3), chunk_file(b"three", 6)
     gone = chunk_file(b"four", 11)
     page = listed(good, bad, out, gone)
-    spoiled = File(bad.path, 3, 5, 0)
+    spoiled = ChunkFile(bad.path, 3, 5, 0)
     found = evidence(good, spoiled, out, pages=[page], leave_out=[out.path.rpartition("/")[2]])
     assert [piece.file for piece in found.pieces] == [good]
     reasons = {one.file: one.reason for one in found.left}

@@ -11,7 +11,7 @@ import pytest
 from rollingfs import RollingFileSystem
 from rollingfs.format.crc import crc32c
 from rollingfs.server import make_app, webhdfs as webhdfs_server
-from rollingfs.server.store import SEND_BYTES, Store
+from rollingfs.server.store import SEND_BYTES, ServedStore
 from tests.server.conftest import Client, Process
 from tests.support.examples import slowly
 from tests.support.servers import new_bucket, require_module
@@ -43,7 +43,7 @@ def test_the_steps_of_the_protocol(client: Client) -> None:
 
 def test_what_a_client_leaves_unread_is_hardly_read(fs: RollingFileSystem, root: str, monkeypatch: Any) -> None:
     fs.pipe_file(f"{root}/a", bytes(64 * SEND_BYTES))
-    store = Store(fs, root)
+    store = ServedStore(fs, root)
     read = Mock(wraps=store.client.fetcher.read)
 
     async def main(count: int) -> int:

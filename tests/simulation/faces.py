@@ -16,7 +16,7 @@ from starlette.requests import Request
 
 from rollingfs import RollingFileSystem
 from rollingfs.cli import change
-from rollingfs.cli.session import Place, Session
+from rollingfs.cli.session import Session, StorePath
 from rollingfs.errors import AppendOutcomeUnknown, CommitTimeoutError, RollingError
 from rollingfs.format.transitions import Guard
 from rollingfs.fs.binding import Binding
@@ -28,7 +28,7 @@ from rollingfs.server import segments, webhdfs
 from rollingfs.server.access import Access
 from rollingfs.server.operations import Call as RestCall
 from rollingfs.server.problems import UNCHANGED, truth_of
-from rollingfs.server.store import Store
+from rollingfs.server.store import ServedStore
 from rollingfs.server.tails import Watches
 from tests.simulation import baton, model
 from tests.simulation.draw import Draw, Op
@@ -98,7 +98,7 @@ def request_of(method: str, path: str, body: bytes, query: dict[str, str]) -> Re
 
 async def hdfs(fs: RollingFileSystem, method: str, path: str, op: str, body: bytes = b"", **query: str) -> Any:
     """An answer of WebHDFS, without its redirect."""
-    store = Store(fs, "/")
+    store = ServedStore(fs, "/")
     request = request_of(method, path, body, {"op": op, "data": "true", **query})
     answer = await truly(webhdfs.handle(store, Watches(store), request))
     return json.loads(answer.body or b"null")
@@ -106,7 +106,7 @@ async def hdfs(fs: RollingFileSystem, method: str, path: str, op: str, body: byt
 
 async def rest(fs: RollingFileSystem, operation: Callable[..., Any], path: str, body: bytes = b"", **given: Any) -> Any:
     """The fields of an answer of REST."""
-    store = Store(fs, "/")
+    store = ServedStore(fs, "/")
     call = RestCall(request_of("POST", path, body, {}), store, Watches(store), Access(), path.strip("/"), True)
     answer = await truly(operation(call, **given))
     return json.loads(answer.body) if hasattr(answer, "body") else answer
@@ -121,8 +121,8 @@ class Terminal:
     def __init__(self, fs: RollingFileSystem) -> None:
         self.fs, self.reported, self.interrupted, self.json = fs, {}, "", True
 
-    def place(self, text: str) -> Place:
-        return Place(self.fs, text)
+    def place(self, text: str) -> StorePath:
+        return StorePath(self.fs, text)
 
     def places(self, texts: Sequence[str]) -> tuple[RollingFileSystem, list[str]]:
         return self.fs, [*texts]
@@ -145,7 +145,7 @@ async def command(fs: RollingFileSystem, body: Callable[..., None], *given: Any,
 async def command_append(fs: RollingFileSystem, path: str, data: bytes) -> int:
     """The command ``append``, with its standard input."""
     source = io.BufferedReader(io.BytesIO(data))  # type: ignore[arg-type]
-    call = partial(change._append, Place(fs, path), source, Guard(), True, lambda size: None)
+    call = partial(change._append, StorePath(fs, path), source, Guard(), True, lambda size: None)
     offset, _ = await baton.Baton(call).run()
     return cast(int, offset)
 

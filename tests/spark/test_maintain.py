@@ -10,7 +10,7 @@ from rollingfs import OffloadPolicy, RetentionPolicy, RollingFileSystem, Rolling
 from rollingfs.parquet import append
 from rollingfs.spark import job
 from rollingfs.spark.maintain import maintain
-from rollingfs.spark.segment_operations import Row
+from rollingfs.spark.segment_operations import OutcomeRow
 
 SMALL = RollingPolicy(max_bytes=100, inline_bytes=10)
 
@@ -24,7 +24,7 @@ def fill(fs: RollingFileSystem, folder: Path, count: int, lines: int = 20) -> li
     return paths
 
 
-def by_path(rows: list[Row]) -> dict[str, Row]:
+def by_path(rows: list[OutcomeRow]) -> dict[str, OutcomeRow]:
     return {row.path: row for row in rows}
 
 
@@ -124,7 +124,7 @@ def test_a_folder_of_segments_is_exported_to_another_folder_and_a_second_run_fin
     fs.pipe_file(f"{tmp_path}/in/deep/er", b"deep")
     out = tmp_path / "out"
 
-    def run(**options: Any) -> dict[str, Row]:
+    def run(**options: Any) -> dict[str, OutcomeRow]:
         return by_path(maintain(None, f"{tmp_path}/in", "export", target=f"file://{out}", **options))
 
     rows = run(dry_run=True)
@@ -317,7 +317,7 @@ def test_a_spark_job_retains_and_offloads_as_threads_do(tmp_path, source: Any):
         fs.stream(f"{tmp_path}/{run}/in").retention = RetentionPolicy.by_size(100, every=0)
         Path(f"{tmp_path}/{run}/in/s1$header").write_text("rubbish")
         frame = maintain(spark, f"{tmp_path}/{run}", ["retain", "offload"], storage_options=options)
-        rows = frame if spark is None else [Row(**row.asDict()) for row in frame.collect()]
+        rows = frame if spark is None else [OutcomeRow(**row.asDict()) for row in frame.collect()]
         told = [(row.path, row.operation, row.done, row.bytes, row.details, row.start, row.error) for row in rows]
         return json.loads(json.dumps(told).replace(f"{tmp_path}/{run}/", ""))
 

@@ -20,7 +20,7 @@ from rollingfs.spark.source import metadata
 from rollingfs.spark.source.formats import lines
 from rollingfs.spark.source.formats.compression import CompressedError
 from rollingfs.spark.source.options import DataLossError
-from rollingfs.spark.source.positions import Position, parse_position
+from rollingfs.spark.source.positions import ReadPosition, parse_position
 from tests.support.life import Turned
 from tests.support.spark import arrow_stream
 from tests.support.spark_source import NUMBERS, TEXT, batch_reader, blinded, inferred, put, read, reader, rows_of, step
@@ -41,7 +41,7 @@ def numbered(count: int, first: int = 0) -> bytes:
 
 
 def test_a_position_is_a_name_a_time_a_cut_or_the_offset_of_a_query():
-    assert parse_position("o", " Earliest ") == Position("earliest")
+    assert parse_position("o", " Earliest ") == ReadPosition("earliest")
     assert parse_position("o", "1970-01-01T00:01:00Z").at_s == 60
     assert parse_position("o", "1970-01-01 00:01").at_s == 60  # without a zone: UTC, as in the formats
     cut = parse_position("o", str(StreamCut({"/f/a": 7}, 5.0, 7, {"/f/a": "x"})))

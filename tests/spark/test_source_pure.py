@@ -14,7 +14,7 @@ from hypothesis import given, strategies as st
 from rollingfs.spark.source import partitions
 from rollingfs.spark.source.formats import arrow_streams, lines, parquet, text
 from rollingfs.spark.source.option import BATCH, WRITE
-from rollingfs.spark.source.options import Place, parse_options, parse_url
+from rollingfs.spark.source.options import Location, parse_options, parse_url
 from rollingfs.spark.source.partitions import Extent, Range
 from rollingfs.spark.source.stream import batch_limit, offsets
 from rollingfs.spark.source.stream.batch_limit import Run
@@ -43,16 +43,16 @@ def extent_of(data: bytes, shift: int = SHIFT) -> Extent:
 @pytest.mark.parametrize(
     ("url", "place"),
     [
-        ("rolling::s3://b/x", Place("s3", "s3://b/x")),
-        ("rolling+s3://b/x", Place("s3", "s3://b/x")),
-        ("rolling+s3a://b/x", Place("s3", "s3://b/x")),
-        ("s3a://b/x/*", Place("s3", "s3://b/x/*")),
-        ("file:///data/x", Place("file", "/data/x")),
-        ("file:/data/x", Place("file", "/data/x")),
-        ("rolling::file:///data/x", Place("file", "/data/x")),
-        ("rolling+file:///data/x", Place("file", "/data/x")),
-        ("/data/x", Place("file", "/data/x")),
-        ("memory://x", Place("memory", "memory://x")),
+        ("rolling::s3://b/x", Location("s3", "s3://b/x")),
+        ("rolling+s3://b/x", Location("s3", "s3://b/x")),
+        ("rolling+s3a://b/x", Location("s3", "s3://b/x")),
+        ("s3a://b/x/*", Location("s3", "s3://b/x/*")),
+        ("file:///data/x", Location("file", "/data/x")),
+        ("file:/data/x", Location("file", "/data/x")),
+        ("rolling::file:///data/x", Location("file", "/data/x")),
+        ("rolling+file:///data/x", Location("file", "/data/x")),
+        ("/data/x", Location("file", "/data/x")),
+        ("memory://x", Location("memory", "memory://x")),
     ],
 )
 def test_every_way_to_write_a_url_names_the_backend_and_the_path_in_it(url, place):

@@ -24,7 +24,7 @@ from rollingfs.backend.contract import (
     Upload,
     finished,
 )
-from rollingfs.backend.objects.bucket import Bucket, Listed, NoJoinsError
+from rollingfs.backend.objects.bucket import Bucket, FolderPage, NoJoinsError
 from rollingfs.backend.objects.errors import Refusal, answer_of, errors_of, is_conflict, is_gone, only_of, retrying
 from rollingfs.backend.objects.upload import PART_BYTES, PARTS_MAX, ObjectUpload, put
 from rollingfs.backend.values import Capability
@@ -175,11 +175,11 @@ class ObjectBackend(Backend):
         found = await answer_of("listing", "the buckets", self.list_buckets)
         return Listing(tuple(FileInfo(name, 0, 0.0, is_folder=True) for name in sorted(found)))
 
-    async def _page(self, folder: str, place: str | None = None, **more: Any) -> Listed:
+    async def _page(self, folder: str, place: str | None = None, **more: Any) -> FolderPage:
         bucket, prefix = self._folder(folder)
         return await answer_of("listing", folder, bucket.page, prefix, place, **more)
 
-    def _entries(self, folder: str, listed: Listed) -> tuple[FileInfo, ...]:
+    def _entries(self, folder: str, listed: FolderPage) -> tuple[FileInfo, ...]:
         bucket, prefix = self._folder(folder)
         # of a key with "//", this is a folder whose path ends in a slash: what lies in it can be read and deleted
         folders = (FileInfo(f"{bucket.name}/{key}", 0, 0.0, is_folder=True) for key in listed.folders)

@@ -35,7 +35,7 @@ class Answer:
 
 
 @value_class
-class Listed:
+class FolderPage:
     """A page of a folder."""
 
     files: Sequence[FileInfo]
@@ -126,7 +126,7 @@ class Bucket(abc.ABC):
         """Return the metadata of a file; names may have ``_`` for ``-``."""
 
     @abc.abstractmethod
-    async def page(self, prefix: str, place: str | None = None, *, keys_max: int | None = None) -> Listed:
+    async def page(self, prefix: str, place: str | None = None, *, keys_max: int | None = None) -> FolderPage:
         """Return a page of a folder: "", or a key that ends with a slash."""
 
     @abc.abstractmethod
@@ -185,7 +185,7 @@ async def read_up_to(body: Any, limit: int | None) -> bytes:
 B = TypeVar("B", bound=Bucket)
 
 
-class Kept(dict[str, B]):
+class RecentBuckets(dict[str, B]):
     """The buckets that were opened last, by name."""
 
     def __init__(self, make: Callable[[str], B]) -> None:

@@ -26,7 +26,7 @@ PARTS_MAX = 9_000
 
 
 @value_class
-class Piece:
+class CopyPiece:
     """A range of a segment: the store copies it from a chunk, or else the client reads and writes it."""
 
     start: int
@@ -44,7 +44,7 @@ class Piece:
         return -(-self.size // (READ_PART_BYTES if self.chunk is None else COPY_PART_BYTES))
 
 
-def plan_pieces(chunks: Sequence[Chunk], start: int, end: int, part_bytes_min: int) -> list[Piece]:
+def plan_pieces(chunks: Sequence[Chunk], start: int, end: int, part_bytes_min: int) -> list[CopyPiece]:
     """Cut the bytes ``[start, end)`` of a segment into pieces that a store can join, reading and writing few of them.
 
     Parameters
@@ -54,7 +54,7 @@ def plan_pieces(chunks: Sequence[Chunk], start: int, end: int, part_bytes_min: i
     part_bytes_min
         Minimum size of all pieces but the last.
     """
-    pieces: list[Piece] = []
+    pieces: list[CopyPiece] = []
     loose: int | None = None  # where bytes begin that are too few for a part
     for chunk in chunks:
         start = chunk.start
@@ -67,7 +67,7 @@ def plan_pieces(chunks: Sequence[Chunk], start: int, end: int, part_bytes_min: i
                 loose = None
         if loose is None and start < chunk.end:
             if chunk.end - start >= part_bytes_min or chunk.end == end:
-                pieces.append(Piece(start, chunk.end, chunk))
+                pieces.append(CopyPiece(start, chunk.end, chunk))
             else:
                 loose = start
         start = chunk.end
@@ -76,16 +76,16 @@ def plan_pieces(chunks: Sequence[Chunk], start: int, end: int, part_bytes_min: i
     return _without_short_ends(pieces, part_bytes_min)
 
 
-def _add_loose(pieces: list[Piece], start: int, end: int) -> None:
+def _add_loose(pieces: list[CopyPiece], start: int, end: int) -> None:
     """Neighbours that are both read and written are one."""
     if pieces and pieces[-1].chunk is None and pieces[-1].end == start:
         start = pieces.pop().start
-    pieces.append(Piece(start, end))
+    pieces.append(CopyPiece(start, end))
 
 
-def _without_short_ends(pieces: Sequence[Piece], part_bytes_min: int) -> list[Piece]:
+def _without_short_ends(pieces: Sequence[CopyPiece], part_bytes_min: int) -> list[CopyPiece]:
     """Let no piece that is read end, before one that is copied, with a part that is too short: read on instead."""
-    found: list[Piece] = []
+    found: list[CopyPiece] = []
     for piece in pieces:
         before = found[-1] if found and found[-1].chunk is None else None
         start = piece.start
@@ -102,9 +102,9 @@ def _without_short_ends(pieces: Sequence[Piece], part_bytes_min: int) -> list[Pi
     return found
 
 
-def in_files(pieces: Sequence[Piece], parts_max: int = PARTS_MAX) -> list[list[Piece]]:
+def in_files(pieces: Sequence[CopyPiece], parts_max: int = PARTS_MAX) -> list[list[CopyPiece]]:
     """Cut a plan into runs, one for each upload."""
-    files: list[list[Piece]] = [[]]
+    files: list[list[CopyPiece]] = [[]]
     room = parts_max
     for piece in pieces:
         for part in _cut(piece, parts_max):
@@ -116,7 +116,7 @@ def in_files(pieces: Sequence[Piece], parts_max: int = PARTS_MAX) -> list[list[P
     return files
 
 
-def _cut(piece: Piece, parts_max: int) -> list[Piece]:
+def _cut(piece: CopyPiece, parts_max: int) -> list[CopyPiece]:
     """A piece, cut between parts if it has too many for one upload; a chunk never has."""
     if piece.chunk is not None:
         return [piece]

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from rollingfs.errors import WholeFileError
 from rollingfs.format import joins, whole_files
-from rollingfs.format.joins import Part
+from rollingfs.format.joins import JoinPart
 from rollingfs.segment.at import At
 from rollingfs.segment.read.ends import ends_of
 from rollingfs.segment.read.revalidate import OUTDATED, SNAPSHOTS_MAX
@@ -42,7 +42,7 @@ class JoinLooks:
     def __init__(self, at: At, *, adds_line_feeds: bool) -> None:
         self._at = at
         self._adds_line_feeds = adds_line_feeds
-        self._parts: dict[str, Part] = {}
+        self._parts: dict[str, JoinPart] = {}
 
     async def first(self, target: str, sources: Sequence[str]) -> None:
         """Look at the target and sealed sources as last seen, and at other sources now.
@@ -93,7 +93,7 @@ class JoinLooks:
         known, extent = self._parts.get(view.path), (view.start, view.length)
         if known is None or (known.incarnation, known.extent) != (incarnation, extent):
             head, tail = await self._ends(view) if view.size else (b"", b"")
-            self._parts[view.path] = Part(view.path, incarnation, extent, head, tail)
+            self._parts[view.path] = JoinPart(view.path, incarnation, extent, head, tail)
 
     async def _ends(self, view: Segment) -> tuple[bytes, bytes]:
         """Return the bytes to look at; empty if the ends are damaged, because it is a file of no format then."""

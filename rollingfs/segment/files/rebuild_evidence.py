@@ -43,7 +43,7 @@ class AmbiguousRebuildError(RollingError, ValueError):
 
 
 @value_class
-class File:
+class ChunkFile:
     """A chunk file as it was read."""
 
     path: str
@@ -59,7 +59,7 @@ class FileRange:
 
     start: int
     length: int
-    file: File
+    file: ChunkFile
     by: By
     offset: int = 0
     """Offset within the file."""
@@ -135,7 +135,7 @@ def is_named(path: str, by: Collection[str]) -> bool:
 
 
 def gather(
-    segment: str, files: Mapping[str, File], pages: Sequence[ListedPage], leave_out: Collection[str] = ()
+    segment: str, files: Mapping[str, ChunkFile], pages: Sequence[ListedPage], leave_out: Collection[str] = ()
 ) -> Evidence:
     """The pieces that index pages, metadata and names put at offsets.
 
@@ -185,7 +185,7 @@ def gather(
     return found
 
 
-def _later(segment: str, files: Mapping[str, File]) -> dict[str, list[FileRange]]:
+def _later(segment: str, files: Mapping[str, ChunkFile]) -> dict[str, list[FileRange]]:
     """The pieces that metadata of later files place: each says what its incarnation held last when it was begun."""
     found: dict[str, list[FileRange]] = {}
     for later in files.values():
@@ -200,7 +200,7 @@ def _later(segment: str, files: Mapping[str, File]) -> dict[str, list[FileRange]
     return found
 
 
-def _by_itself(file: File, left: list[Left]) -> list[FileRange]:
+def _by_itself(file: ChunkFile, left: list[Left]) -> list[FileRange]:
     label = file.label
     start = label.offset if label is not None and label.offset is not None else _written_at(file.path)
     if start is None or not file.size:
@@ -210,7 +210,7 @@ def _by_itself(file: File, left: list[Left]) -> list[FileRange]:
     return [FileRange(start, file.size, file, By.LABEL if incarnation else By.NAME, 0, incarnation)]
 
 
-def _contradicts(label: Label | None, file: File) -> bool:
+def _contradicts(label: Label | None, file: ChunkFile) -> bool:
     return label is not None and label.crc32c not in (None, file.crc32c)
 
 

@@ -30,7 +30,7 @@ from rollingfs.runtime.steps import Steps
 from rollingfs.segment.at import At
 from rollingfs.segment.commit.chunk_files import Stored, TierStored
 from rollingfs.segment.commit.uploads import Uploads
-from rollingfs.segment.files.copies import READ_BYTES_MAX, Piece, pass_through, plan_pieces
+from rollingfs.segment.files.copies import READ_BYTES_MAX, CopyPiece, pass_through, plan_pieces
 from rollingfs.segment.files.replace_chunks import Swap, clipped, is_there, swap_chunks, window
 from rollingfs.segment.files.rewrite_plan import Plan, Run, size_of
 from rollingfs.segment.files.tier_lines import failing, young_line
@@ -268,15 +268,15 @@ async def _assemble(
         await at.fetcher.complete(view, checks)
 
 
-def _pieces(at: At, path: str, run: Sequence[Chunk], target: str) -> list[Piece]:
+def _pieces(at: At, path: str, run: Sequence[Chunk], target: str) -> list[CopyPiece]:
     """Return the pieces of a run: bytes that the store copies, and bytes that pass through this client."""
     start, end = run[0].start, run[-1].end
     if not all(can_copy(at.backend, _file(path, chunk), target) for chunk in run):
-        return [Piece(start, end)]
+        return [CopyPiece(start, end)]
     if len(run) == 1 and run[0].length == run[0].size:
-        return [Piece(start, end, run[0])]
+        return [CopyPiece(start, end, run[0])]
     if not at.backend.capability.can_join:
-        return [Piece(start, end)]
+        return [CopyPiece(start, end)]
     return plan_pieces(run, start, end, at.backend.capability.join_part_bytes_min)
 
 

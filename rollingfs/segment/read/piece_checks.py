@@ -20,7 +20,7 @@ RUNS_MAX = 4096
 
 
 @dataclass(slots=True, eq=False, repr=False)
-class _File:
+class _ReadChunk:
     """Bytes that were read of a chunk file, or of a piece of it: runs in order, with gaps."""
 
     path: str
@@ -85,7 +85,7 @@ class PieceChecks:
 
     def _begin(self) -> None:
         self._process = os.getpid()
-        self._files: dict[tuple[str, int], _File] = {}
+        self._files: dict[tuple[str, int], _ReadChunk] = {}
         """The files and pieces that were read in part, the least recently read first."""
         self._count = 0
         """The number of their runs."""
@@ -109,10 +109,10 @@ class PieceChecks:
                 if path not in self._damaged and first < end and start < last:
                     low, high = max(first, start), min(last, end)
                     part = data if high - low == len(data) else memoryview(data)[low - start : high - start]
-                    file = self._files.pop((path, first), None) or _File(path, chunk, first, last, crc)
+                    file = self._files.pop((path, first), None) or _ReadChunk(path, chunk, first, last, crc)
                     self._add(file, low, part)
 
-    def _add(self, file: _File, start: int, data: Buffer) -> None:
+    def _add(self, file: _ReadChunk, start: int, data: Buffer) -> None:
         self._count -= len(file.starts)
         for first, last in file.gaps(start, start + len(data)):
             is_all = last - first == len(data)
@@ -122,7 +122,7 @@ class PieceChecks:
         elif file.crcs[0] != file.crc32c:
             self._damaged |= {file.path}
 
-    def _keep(self, file: _File) -> None:
+    def _keep(self, file: _ReadChunk) -> None:
         self._files[file.path, file.first] = file
         self._count += len(file.starts)
         while self._runs_max is not None and self._count > self._runs_max:

@@ -23,7 +23,7 @@ from rollingfs.runtime.steps import Progress, Steps
 from rollingfs.runtime.values import value_class
 from rollingfs.segment.at import At
 from rollingfs.segment.commit.index_pages import LOOKS_MAX
-from rollingfs.segment.files.copies import Piece, in_files, pass_through, plan_pieces
+from rollingfs.segment.files.copies import CopyPiece, in_files, pass_through, plan_pieces
 from rollingfs.segment.read.piece_checks import PieceChecks
 from rollingfs.segment.read.read_job import missing_chunk
 from rollingfs.segment.segment import Segment, names_file
@@ -85,7 +85,7 @@ async def export(
     await _check_target(at, view, target, name, overwrite)
     await clean(target, name)
     upload = partial(target.open_write, name, Over.ANYTHING if overwrite else Over.NOTHING)
-    whole, steps, now = Piece(view.start, view.length), Steps(view.size, progress), view
+    whole, steps, now = CopyPiece(view.start, view.length), Steps(view.size, progress), view
     for _ in range(LOOKS_MAX):
         try:
             joined = await _write(at, now, whole, target, name, await upload(), steps)
@@ -171,7 +171,9 @@ async def _look_again(at: At, view: Segment, seen: Segment, error: FileNotFoundE
     raise error
 
 
-async def _write(at: At, view: Segment, whole: Piece, target: Backend, name: str, upload: Upload, steps: Steps) -> int:
+async def _write(
+    at: At, view: Segment, whole: CopyPiece, target: Backend, name: str, upload: Upload, steps: Steps
+) -> int:
     """Write a range of a snapshot as a file, once; return the number of bytes that the store copied."""
     made: list[str] = []
     checks = PieceChecks()
@@ -196,7 +198,7 @@ async def _write(at: At, view: Segment, whole: Piece, target: Backend, name: str
     return joined
 
 
-async def _plan(at: At, view: Segment, whole: Piece, target: Backend) -> list[list[Piece]]:
+async def _plan(at: At, view: Segment, whole: CopyPiece, target: Backend) -> list[list[CopyPiece]]:
     part_min = target.capability.join_part_bytes_min
     pieces = [whole] if whole.size else []
     if is_same(target, at.backend) and target.capability.can_join and whole.size > part_min:
@@ -206,7 +208,7 @@ async def _plan(at: At, view: Segment, whole: Piece, target: Backend) -> list[li
     return in_files(pieces) if part_min else [pieces]
 
 
-async def _chunks(at: At, view: Segment, whole: Piece) -> list[Chunk]:
+async def _chunks(at: At, view: Segment, whole: CopyPiece) -> list[Chunk]:
     """Return the parts of chunk files that hold a range; or all of a plain file."""
     if view.header is None:
         return [Chunk(0, view.length, "", None, 0)]
@@ -221,7 +223,7 @@ async def _chunks(at: At, view: Segment, whole: Piece) -> list[Chunk]:
 
 
 async def _fill(
-    at: At, view: Segment, upload: Upload, pieces: Sequence[Piece], checks: PieceChecks, steps: Steps
+    at: At, view: Segment, upload: Upload, pieces: Sequence[CopyPiece], checks: PieceChecks, steps: Steps
 ) -> None:
     for piece in pieces:
         if piece.chunk is None:

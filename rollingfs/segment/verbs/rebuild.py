@@ -36,7 +36,7 @@ from rollingfs.segment.files.copies import copy_range
 from rollingfs.segment.files.rebuild_evidence import (
     AmbiguousRebuildError,
     By,
-    File,
+    ChunkFile,
     FileRange,
     Gap,
     Left,
@@ -283,14 +283,14 @@ async def _pages(at: At, infos: Iterable[FileInfo]) -> tuple[list[ListedPage], l
     return pages, unreadable
 
 
-async def _file(at: At, info: FileInfo, steps: Steps) -> File | None:
+async def _file(at: At, info: FileInfo, steps: Steps) -> ChunkFile | None:
     try:
         crc, size = await read_checksum(at.backend, info.path)
         label = parse_label(await at.backend.metadata(info.path))
     except FileNotFoundError:
         return None  # a collection took it meanwhile
     steps.add(size)
-    return File(info.path, size, crc, round(info.modified * 1000), label)
+    return ChunkFile(info.path, size, crc, round(info.modified * 1000), label)
 
 
 # -- the new segment -------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from rollingfs.spark.source import places, segments
 from rollingfs.spark.source.formats import compression
 from rollingfs.spark.source.options import Options
 from rollingfs.spark.source.partitions import Extent
-from rollingfs.spark.source.positions import EARLIEST, LATEST, Point, Position
+from rollingfs.spark.source.positions import EARLIEST, LATEST, Point, ReadPosition
 from rollingfs.spark.source.segments import SegmentReader, extent_of
 from rollingfs.stream.cut_finder import offset_at
 
@@ -55,7 +55,7 @@ class Boundaries:
         ValueError
             A cut names no segment of the read, or an offset after the end of one.
         """
-        starting, ending = self.options.starting, self.options.ending or Position(LATEST)
+        starting, ending = self.options.starting, self.options.ending or ReadPosition(LATEST)
         self.check(starting, "startingOffsets", views)
         self.check(ending, "endingOffsets", views)
         if starting.name == EARLIEST and ending.name == LATEST:
@@ -63,7 +63,7 @@ class Boundaries:
         found = segments.each(self.fs, lambda view: self._extent(view, starting, ending), views.values())
         return [extent for extent in found if extent is not None]
 
-    def _extent(self, view: Segment, starting: Position, ending: Position) -> Extent | None:
+    def _extent(self, view: Segment, starting: ReadPosition, ending: ReadPosition) -> Extent | None:
         end = None if self._is_empty(view.path) else self._end(view, ending)
         if end is None:
             return None
@@ -79,7 +79,7 @@ class Boundaries:
         first, last = starting.points.get(path), ending.points.get(path) if ending is not None else None
         return first is not None and first == last
 
-    def check(self, position: Position, option: str, views: Mapping[str, Segment]) -> None:
+    def check(self, position: ReadPosition, option: str, views: Mapping[str, Segment]) -> None:
         """Refuse a cut of other segments, and log its segments that are gone.
 
         Raises
@@ -98,7 +98,7 @@ class Boundaries:
                 what = f"the segment is gone; option {option} names offset {position.points[path].offset} in it"
                 self.options.lose(f"{path}: {what}")
 
-    def start(self, view: Segment, position: Position, option: str) -> int:
+    def start(self, view: Segment, position: ReadPosition, option: str) -> int:
         """Return the offset at which a read from a position begins in a segment."""
         if position.name:
             return view.start if position.name == EARLIEST else self._behind(view, view.length)
@@ -108,14 +108,14 @@ class Boundaries:
             self.options.lose(f"{view.path}: {what} were truncated away")
         return view.start if offset is None else self._behind(view, offset)
 
-    def _end(self, view: Segment, position: Position) -> int | None:
+    def _end(self, view: Segment, position: ReadPosition) -> int | None:
         """Return the offset at which a read up to a position ends in a segment; None if the segment came later."""
         if position.name:
             return view.length
         offset = self._offset(view, position, "endingOffsets")
         return None if offset is None else self._behind(view, offset)
 
-    def _offset(self, view: Segment, position: Position, option: str) -> int | None:
+    def _offset(self, view: Segment, position: ReadPosition, option: str) -> int | None:
         """Return the offset of a time or a cut in a segment, perhaps within a record.
 
         It is None if the segment came later.

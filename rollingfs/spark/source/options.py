@@ -16,7 +16,7 @@ from rollingfs.runtime.values import value_class
 from rollingfs.spark.source import formats, option as of
 from rollingfs.spark.source.formats import compression
 from rollingfs.spark.source.option import BATCH, BOTH, READ, STREAM, WRITE, option
-from rollingfs.spark.source.positions import EARLIEST, LATEST, Position, parse_position
+from rollingfs.spark.source.positions import EARLIEST, LATEST, ReadPosition, parse_position
 
 logger = logging.getLogger("pyspark_rollingfs")
 
@@ -56,7 +56,7 @@ class DataLossError(SegmentTruncatedError):
 
 
 @value_class
-class Place:
+class Location:
     """A URL: the protocol of the backend, and the path (or pattern) in it."""
 
     protocol: str
@@ -78,7 +78,7 @@ def _policy(name: str) -> of.Parse:
 class Options:
     """The options of a read or write, checked."""
 
-    places: tuple[Place, ...]
+    places: tuple[Location, ...]
     storage_options: Mapping[str, Any] = field(default_factory=dict, repr=False)
     """It may hold secrets, so it must be in no text that Spark shows or logs."""
     given: frozenset[str] = frozenset()
@@ -90,8 +90,8 @@ class Options:
     partition_bytes: int = option("partitionBytes", of.some_bytes, PARTITION_BYTES_DEFAULT)
     fails_on_data_loss: bool = option("failOnDataLoss", of.truth, True)
     skips_corrupt: bool = option("onCorrupt", of.one_of({"fail": False, "skip": True}), False)
-    starting: Position = option("startingOffsets", parse_position, Position(EARLIEST))
-    ending: Position | None = option("endingOffsets", parse_position, None, BATCH)
+    starting: ReadPosition = option("startingOffsets", parse_position, ReadPosition(EARLIEST))
+    ending: ReadPosition | None = option("endingOffsets", parse_position, None, BATCH)
     """End of a batch; None: the present ends."""
     has_metadata: bool = option("includeMetadata", of.truth, False)
     """Whether rows have the columns `_offset`, `_segment` and `_commit_time`."""
@@ -159,7 +159,7 @@ class Options:
         return {name: text for name in _POLICY if (text := getattr(self, name)) is not None}
 
     @property
-    def target(self) -> Place:
+    def target(self) -> Location:
         """Return the segment of a write.
 
         Raises
@@ -270,7 +270,7 @@ def _transaction(given: Mapping[str, str]) -> tuple[str, int] | None:
     return app, int(version)
 
 
-def parse_url(url: str) -> Place:
+def parse_url(url: str) -> Location:
     """Parse ``rolling::s3://b/x``, ``rolling+s3://b/x``, ``s3://b/x`` or a local path.
 
     Raises
@@ -287,7 +287,7 @@ def parse_url(url: str) -> Place:
     protocol = {"s3a": "s3", "local": "file"}.get(protocol, protocol)
     if protocol == "rolling" or not protocol.replace("+", "").isalnum() or not path.strip("/"):
         raise ValueError(f"{url!r} names no segment: write rolling::s3://bucket/x, s3://bucket/x or file:///x")
-    return Place(protocol, path if protocol == "file" else f"{protocol}://{path}")
+    return Location(protocol, path if protocol == "file" else f"{protocol}://{path}")
 
 
 def _json_object(name: str, example: str, text: str) -> dict[str, Any]:

@@ -28,7 +28,7 @@ class Point:
 
 
 @value_class
-class Position:
+class ReadPosition:
     """A place in all segments that a query reads. At most one of the fields is set."""
 
     name: str = ""
@@ -44,7 +44,7 @@ class Position:
         return not self.name and self.at_s is None
 
 
-def parse_position(option: str, text: str) -> Position:
+def parse_position(option: str, text: str) -> ReadPosition:
     """Return a position as a user writes it.
 
     Parameters
@@ -59,14 +59,14 @@ def parse_position(option: str, text: str) -> Position:
     """
     said = text.strip()
     if said.lower() in (EARLIEST, LATEST):
-        return Position(said.lower())
+        return ReadPosition(said.lower())
     if said.startswith("{"):
-        return Position(points=_points(option, said))
+        return ReadPosition(points=_points(option, said))
     try:
         at = datetime.fromisoformat(said)
     except ValueError as error:
         raise ValueError(f"option {option} is {text!r}: it must be {FORMS}") from error
-    return Position(at_s=(at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp())
+    return ReadPosition(at_s=(at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp())
 
 
 def _points(option: str, text: str) -> dict[str, Point]:

@@ -11,10 +11,10 @@ from typing import Any
 from obstore.store import AzureStore
 
 from rollingfs.backend.objects.azure.bucket import AzureContainer
-from rollingfs.backend.objects.azure.options import Account
+from rollingfs.backend.objects.azure.options import AzureAccount
 from rollingfs.backend.objects.azure.plain import PlainRequests
 from rollingfs.backend.objects.backend import ObjectBackend
-from rollingfs.backend.objects.bucket import Kept
+from rollingfs.backend.objects.bucket import RecentBuckets
 from rollingfs.backend.objects.clouds import names_of
 from rollingfs.backend.objects.errors import Refusal
 from rollingfs.backend.objects.obstores.objects import Store, store_of
@@ -36,13 +36,13 @@ class AzureBackend(ObjectBackend):
     copies_between = False
 
     def __init__(
-        self, scheme: str, account: Account, find_loop: Callable[[], Any], max_concurrency: int | None = None
+        self, scheme: str, account: AzureAccount, find_loop: Callable[[], Any], max_concurrency: int | None = None
     ) -> None:
         self._account = account
         self.scheme = scheme
         can_delete_if = account.can_sign or bool(account.sas)
         self.capability = replace(self.capability.limited(max_concurrency), can_delete_if=can_delete_if)
-        self.buckets: Kept[AzureContainer] = Kept(self._container)
+        self.buckets: RecentBuckets[AzureContainer] = RecentBuckets(self._container)
         self._places = Places(CONNECTIONS_MAX)
         self._plain = PlainRequests(account)
         self._find_loop = find_loop

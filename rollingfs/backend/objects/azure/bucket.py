@@ -12,7 +12,7 @@ import obstore
 from rollingfs.backend import patience
 from rollingfs.backend.contract import Buffer, FileInfo, Metadata, Over
 from rollingfs.backend.objects.azure.plain import PlainRequests
-from rollingfs.backend.objects.bucket import Answer, Bucket, Condition, Listed, Parts, Span
+from rollingfs.backend.objects.bucket import Answer, Bucket, Condition, FolderPage, Parts, Span
 from rollingfs.backend.objects.errors import Refusal, is_conflict, retrying
 from rollingfs.backend.objects.obstores.objects import MakeStore, ObstoreObjects
 from rollingfs.backend.objects.obstores.processes import check_usable
@@ -64,12 +64,12 @@ class AzureContainer(ObstoreObjects, Bucket):
         found = await self.ask(lambda: obstore.get_async(self.quick, key, options={"head": True}))
         return {name: value for name, value in found.attributes.items() if name not in HEADERS}
 
-    async def page(self, prefix: str, place: str | None = None, *, keys_max: int | None = None) -> Listed:
+    async def page(self, prefix: str, place: str | None = None, *, keys_max: int | None = None) -> FolderPage:
         found = await self.ask(lambda: obstore.list_with_delimiter_async(self.quick, prefix.rstrip("/")))
         folders = list(found["common_prefixes"])
         # obstore leaves out the empty file of the folder's own name by which tools show a folder
         files = [one for one in found["objects"] if one["path"].startswith(prefix)]
-        return Listed([self.found(one) for one in files if one["path"] not in folders], folders)
+        return FolderPage([self.found(one) for one in files if one["path"] not in folders], folders)
 
     async def has_any(self, prefix: str) -> bool:
         stream = obstore.list(self.quick, prefix.rstrip("/"), chunk_size=1)
@@ -119,13 +119,13 @@ class AzureContainer(ObstoreObjects, Bucket):
             raise
 
     def parts(self, key: str, over: Over | None, metadata: Metadata = None) -> Parts:
-        return _Parts(self, key, over, _attributes(metadata))
+        return _BlockParts(self, key, over, _attributes(metadata))
 
     async def now(self) -> float:
         return await self._beside.now()
 
 
-class _Parts(Parts):
+class _BlockParts(Parts):
     """A new file in parts, by obstore's own writer, which sends several at once.
 
     If the name must be free, that is looked up right before: obstore takes no condition here.

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import fsspec.asyn
 from fsspec import AbstractFileSystem
 
-from rollingfs.backend.objects.azure.options import OPTIONS, Account, azure_options
+from rollingfs.backend.objects.azure.options import OPTIONS, AzureAccount, azure_options
 from rollingfs.backend.objects.clouds import FSSPEC_OPTIONS, OBSTORE, cloud_of, is_of, options_of
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def _open_obstore(fs: AbstractFileSystem, max_concurrency: int | None) -> Object
     store: Any = fs._construct_store("rollingfs")
     config = {name: value for name, value in store.config.items() if name != "container_name"}
     url = str(config.get("endpoint") or f"https://{config.get('account_name')}.blob.core.windows.net").rstrip("/")
-    account = Account(url, config, dict(store.client_options or {}), store.credential_provider)
+    account = AzureAccount(url, config, dict(store.client_options or {}), store.credential_provider)
     return AzureBackend(scheme, account, _finder(fs.asynchronous, fs.loop), max_concurrency)
 
 

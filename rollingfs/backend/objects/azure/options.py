@@ -43,7 +43,7 @@ _OF_OTHER_SERVICES = ("queueendpoint", "tableendpoint", "fileendpoint", "seconda
 
 
 @value_class(slots=False)
-class Account:
+class AzureAccount:
     """An account, as obstore is to be configured for it."""
 
     url: str
@@ -68,7 +68,7 @@ class Account:
 _EMULATOR = "UseDevelopmentStorage"
 
 
-def azure_options(given: Mapping[str, Any], environment: Mapping[str, str]) -> Account:
+def azure_options(given: Mapping[str, Any], environment: Mapping[str, str]) -> AzureAccount:
     """Return options of obstore for options of adlfs; without credentials, anonymous, unless ``anon=False``.
 
     All settings that obstore would look up in the environment are given, so that it cannot mix accounts.
@@ -99,7 +99,7 @@ def azure_options(given: Mapping[str, Any], environment: Mapping[str, str]) -> A
     credential = found.get("credential")
     tokens = None if credential is None else _tokens(credential)
     client = {"allow_http": True} if endpoint.startswith("http://") else {}
-    return Account(endpoint, config | _credentials(found), client, tokens)
+    return AzureAccount(endpoint, config | _credentials(found), client, tokens)
 
 
 def _tokens(credential: Any) -> Callable[[], Any]:

@@ -12,7 +12,7 @@ from urllib.parse import quote, urlencode
 
 import aiohttp
 
-from rollingfs.backend.objects.azure.options import Account
+from rollingfs.backend.objects.azure.options import AzureAccount
 from rollingfs.backend.objects.errors import Refusal, date_of
 from rollingfs.backend.objects.obstores.objects import Store
 from rollingfs.backend.objects.obstores.requests import CONNECT_S_MAX, READ_S_MAX
@@ -28,7 +28,7 @@ class PlainRequests:
     Without a signature that every URL carries, a conditional DELETE gets a signature of its own.
     """
 
-    def __init__(self, account: Account) -> None:
+    def __init__(self, account: AzureAccount) -> None:
         self._url = account.url
         self._sas, self._config = account.sas, account.config
         client = account.client

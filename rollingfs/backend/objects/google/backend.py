@@ -12,7 +12,7 @@ from urllib.parse import quote
 from gcsfs import GCSFileSystem
 
 from rollingfs.backend.objects.backend import ObjectBackend
-from rollingfs.backend.objects.bucket import Kept
+from rollingfs.backend.objects.bucket import RecentBuckets
 from rollingfs.backend.objects.clouds import names_of
 from rollingfs.backend.objects.errors import errors_of
 from rollingfs.backend.objects.google.bucket import GoogleBucket
@@ -38,7 +38,7 @@ class GoogleBackend(ObjectBackend):
     def __init__(self, fs: GCSFileSystem, max_concurrency: int | None = None) -> None:
         self.requests = GoogleRequests(fs)
         self.capability = self.capability.limited(max_concurrency)
-        self.buckets: Kept[GoogleBucket] = Kept(partial(GoogleBucket, self.requests))
+        self.buckets: RecentBuckets[GoogleBucket] = RecentBuckets(partial(GoogleBucket, self.requests))
 
     @property
     def loop(self) -> Any:

@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import quote
 
 from rollingfs.backend.contract import Buffer, FileInfo, Metadata, Over
-from rollingfs.backend.objects.bucket import Answer, Bucket, Condition, Listed, Parts, Span
+from rollingfs.backend.objects.bucket import Answer, Bucket, Condition, FolderPage, Parts, Span
 from rollingfs.backend.objects.errors import Refusal, date_of, retrying, token_of
 from rollingfs.backend.objects.google.requests import GoogleRequests
 from rollingfs.format.sizes import read_bytes_max
@@ -88,11 +88,11 @@ class GoogleBucket(Bucket):
         found: dict[str, str] = described.get("metadata", {})
         return found
 
-    async def page(self, prefix: str, place: str | None = None, *, keys_max: int | None = None) -> Listed:
+    async def page(self, prefix: str, place: str | None = None, *, keys_max: int | None = None) -> FolderPage:
         found = await self._page(prefix, delimiter="/", pageToken=place, maxResults=keys_max)
         files = list(map(self._found, found.get("items", [])))
         folders = [one.removesuffix("/") for one in found.get("prefixes", [])]
-        return Listed(files, folders, found.get("nextPageToken") or None)
+        return FolderPage(files, folders, found.get("nextPageToken") or None)
 
     async def _page(self, prefix: str, **parameters: Any) -> dict[str, Any]:
         fields = f"prefixes,nextPageToken,items({FIELDS})"
@@ -136,14 +136,14 @@ class GoogleBucket(Bucket):
             more = reply.value["rewriteToken"]
 
     def parts(self, key: str, over: Over | None, metadata: Metadata = None) -> Parts:
-        return _Parts(self._requests, self._base, key, over, metadata)
+        return _ResumableParts(self._requests, self._base, key, over, metadata)
 
     async def now(self) -> float:
         reply = await self._requests.send("GET", f"b/{quote(self.name, safe='')}", accept=ANY_REFUSAL, fields="name")
         return date_of(reply.headers)
 
 
-class _Parts(Parts):
+class _ResumableParts(Parts):
     """A resumable upload: the file is invisible before the last part is there."""
 
     def __init__(self, requests: GoogleRequests, base: str, key: str, over: Over | None, metadata: Metadata) -> None:

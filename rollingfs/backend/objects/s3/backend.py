@@ -42,7 +42,7 @@ from botocore.utils import get_environ_proxies
 from s3fs import S3FileSystem
 
 from rollingfs.backend.objects.backend import ObjectBackend
-from rollingfs.backend.objects.bucket import Kept
+from rollingfs.backend.objects.bucket import RecentBuckets
 from rollingfs.backend.objects.clouds import options_of
 from rollingfs.backend.objects.errors import LastingError, Refusal, errors_of
 from rollingfs.backend.objects.home_loop import HomeLoop
@@ -120,7 +120,7 @@ class S3Backend(ObjectBackend):
         protocols = (fs.protocol,) if isinstance(fs.protocol, str) else fs.protocol
         self.scheme, self.schemes = protocols[0], frozenset(protocols)
         self._use_obstore = use_obstore
-        self.buckets: Kept[S3Bucket] = Kept(partial(S3Bucket, self))
+        self.buckets: RecentBuckets[S3Bucket] = RecentBuckets(partial(S3Bucket, self))
         self._connections: weakref.WeakKeyDictionary[Any, Connection] = weakref.WeakKeyDictionary()
         self._places = Places(pool)
         self._told: set[str] = set()

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from rollingfs.backend.contract import Buffer, FileInfo, Metadata, Over, Part, PendingUpload
-from rollingfs.backend.objects.bucket import Answer, Bucket, Condition, Listed, Span
+from rollingfs.backend.objects.bucket import Answer, Bucket, Condition, FolderPage, Span
 from rollingfs.backend.objects.errors import (
     ERRORS,
     NO_UPLOAD_CODE,
@@ -286,7 +286,7 @@ class S3Bucket(Bucket):
 
     # -- folders -------------------------------------------------------------------------------------------
 
-    async def page(self, prefix: str, place: str | None = None, *, keys_max: int | None = None) -> Listed:
+    async def page(self, prefix: str, place: str | None = None, *, keys_max: int | None = None) -> FolderPage:
         more: dict[str, Any] = {} if place is None else {"ContinuationToken": place}
         if keys_max is not None:
             more["MaxKeys"] = keys_max
@@ -301,7 +301,7 @@ class S3Bucket(Bucket):
             found = [found_of(file, f"{self.name}/{key}") for file, key in zip(files, keys, strict=True)]
         except KeyError as error:
             raise LastingError(f"the store lists a file or folder without {error}") from error
-        return Listed(
+        return FolderPage(
             found,
             [folder[:-1] for folder in folders],
             _next_place(answer, place),

@@ -13,7 +13,7 @@ from s3fs import S3FileSystem
 from rollingfs.backend.objects.obstores.objects import ObstoreObjects, Store, store_of
 from rollingfs.backend.objects.obstores.requests import Places
 from rollingfs.backend.objects.s3.botocore import errors_of_botocore
-from rollingfs.backend.objects.s3.options import Options
+from rollingfs.backend.objects.s3.options import BucketOptions
 
 if TYPE_CHECKING:
     from obstore.store import S3Credential
@@ -64,7 +64,7 @@ class Credentials:
         }
 
 
-def through_obstore(options: Options, fs: S3FileSystem, places: Places) -> ObstoreObjects:
+def through_obstore(options: BucketOptions, fs: S3FileSystem, places: Places) -> ObstoreObjects:
     """Return the reader and writer of the files of a bucket.
 
     Raises
@@ -85,5 +85,5 @@ def through_obstore(options: Options, fs: S3FileSystem, places: Places) -> Obsto
     return objects
 
 
-def _store(options: Options, credentials: Credentials | None, client: dict[str, Any], patience_s: float) -> Store:
+def _store(options: BucketOptions, credentials: Credentials | None, client: dict[str, Any], patience_s: float) -> Store:
     return store_of(S3Store, options.bucket, options.config, {**options.client, **client}, patience_s, credentials)

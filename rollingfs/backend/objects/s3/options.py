@@ -112,7 +112,7 @@ class Connection:
 
 
 @value_class
-class Options:
+class BucketOptions:
     """The options of obstore for a bucket."""
 
     bucket: str
@@ -178,7 +178,7 @@ def obstore_options(
     connection: Connection,
     environment: Mapping[str, str],
     region: str | None = None,
-) -> Options:
+) -> BucketOptions:
     """Return the options of obstore for a bucket.
 
     Parameters
@@ -225,7 +225,7 @@ def obstore_options(
         "pool_max_idle_per_host": str(made.max_pool_connections),
         **_transport(config["endpoint"], connection, environment),
     }
-    return Options(bucket, config, options, attributes, timedelta(seconds=timeouts[1]), is_signed)
+    return BucketOptions(bucket, config, options, attributes, timedelta(seconds=timeouts[1]), is_signed)
 
 
 def _check(fs: Any, config: Any, environment: Mapping[str, str]) -> None:

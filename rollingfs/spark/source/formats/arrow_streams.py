@@ -26,7 +26,7 @@ from rollingfs.format.arrow_stream import (
 )
 from rollingfs.parquet.encoding import OutputBuffer, gathered
 from rollingfs.spark.source.formats.contract import Format, Located, ReadOptions
-from rollingfs.spark.source.formats.lines import Read, Window
+from rollingfs.spark.source.formats.lines import Read, ReadWindow
 from rollingfs.spark.source.partitions import Extent, Range
 from rollingfs.spark.source.segments import SegmentReader, extent_of
 
@@ -71,7 +71,7 @@ def streams(read: Read, extent: Extent) -> Iterator[tuple[Stream, bool]]:
 
 def messages(read: Read, extent: Extent) -> Iterator[Message]:
     """Yield the messages of an extent, found by reading the beginning of each."""
-    window = Window(read, extent.end, WINDOW_BYTES)
+    window = ReadWindow(read, extent.end, WINDOW_BYTES)
     position = extent.start
     is_file = window(position, position + len(_FILE_HEAD)) == _FILE_HEAD
     position += len(_FILE_HEAD) if is_file else 0
@@ -96,7 +96,7 @@ def messages(read: Read, extent: Extent) -> Iterator[Message]:
         position = body + length
 
 
-def _is_footer(window: Window, position: int, end: int) -> bool:
+def _is_footer(window: ReadWindow, position: int, end: int) -> bool:
     """Return whether the bytes left are the footer of an IPC file."""
     if end - position < _FILE_TAIL_BYTES:
         return False
@@ -160,7 +160,7 @@ def whole_end(read: Read, extent: Extent, limit: int, *, is_last: bool = False) 
             break
         found = stream[-1].end
     else:
-        if found > extent.start and _is_footer(Window(read, extent.end, WINDOW_BYTES), found, extent.end):
+        if found > extent.start and _is_footer(ReadWindow(read, extent.end, WINDOW_BYTES), found, extent.end):
             return extent.end
     return found
 

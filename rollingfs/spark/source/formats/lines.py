@@ -22,7 +22,7 @@ FEED, RETURN = b"\n", b"\r"
 _BREAK = re.compile(rb"\r\n|\r|\n")
 
 
-class Window:
+class ReadWindow:
     """Reads up to an offset, and gives bytes of the last read again.
 
     Parameters
@@ -87,7 +87,7 @@ def raw_blocks(
         position += at
         size = block_bytes if at else 2 * size
     if position < end:
-        window = Window(read, stop)
+        window = ReadWindow(read, stop)
         data = window(position, min(end + LOOK_BYTES, stop))
         upto = begin(window, first, end, stop)
         yield position, data if upto <= position + len(data) else read(position, upto), upto - position

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from rollingfs.parquet.encoding import Encoder
+from rollingfs.parquet.encoding import ParquetEncoder
 from rollingfs.spark.source import partitions, rows
 from rollingfs.spark.source.formats.contract import Format, Located, ReadOptions
 from rollingfs.spark.source.partitions import Extent, Range
@@ -35,7 +35,7 @@ class Parquet(Format):
 
     def encode(self, batches: Iterator[pa.RecordBatch]) -> Iterable[bytes]:
         """Return a file."""
-        return Encoder(batches)
+        return ParquetEncoder(batches)
 
 
 def batches(file: Any, one: Range, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:

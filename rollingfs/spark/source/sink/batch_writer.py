@@ -19,7 +19,7 @@ from rollingfs.spark.source.plain_errors import plainly
 from rollingfs.spark.source.sink import commits, routing
 from rollingfs.spark.source.sink.commits import Marker
 from rollingfs.spark.source.sink.segment_commit import SegmentCommit
-from rollingfs.spark.source.sink.task_writer import Receipt, TaskWriter, Written, by_segment, received
+from rollingfs.spark.source.sink.task_writer import Receipt, TaskData, TaskWriter, by_segment, received
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -61,7 +61,7 @@ class JobCommit:
         """Return the column that names the segment of a row."""
         return self.options.segment_by
 
-    def segment(self, name: str | None, pieces: Sequence[Written] = ()) -> SegmentCommit:
+    def segment(self, name: str | None, pieces: Sequence[TaskData] = ()) -> SegmentCommit:
         """Return the commit to the target, or to the segment of a name in it."""
         return SegmentCommit(self.options, name, self.schema, pieces, overwrite=self.overwrite)
 

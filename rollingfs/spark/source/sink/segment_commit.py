@@ -23,7 +23,7 @@ from rollingfs.spark.source import places, segments
 from rollingfs.spark.source.formats import PARQUET
 from rollingfs.spark.source.loops import ATTRIBUTE_PREFIX
 from rollingfs.spark.source.options import Options
-from rollingfs.spark.source.sink.task_writer import Written, segment_path
+from rollingfs.spark.source.sink.task_writer import TaskData, segment_path
 
 
 class SegmentCommit:
@@ -40,7 +40,13 @@ class SegmentCommit:
     """
 
     def __init__(
-        self, options: Options, name: str | None, schema: pa.Schema, pieces: Sequence[Written] = (), *, overwrite: bool
+        self,
+        options: Options,
+        name: str | None,
+        schema: pa.Schema,
+        pieces: Sequence[TaskData] = (),
+        *,
+        overwrite: bool,
     ) -> None:
         self.options = options
         self.pieces = pieces
@@ -154,7 +160,7 @@ class SegmentCommit:
             self._write(self.grown(None), attrs, Guard(expected_attrs=expected_attrs))
             return
 
-        verdict = grow.Verdict()
+        verdict = grow.Settled()
 
         def attempt() -> None:
             view = self.view()

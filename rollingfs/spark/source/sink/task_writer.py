@@ -16,7 +16,7 @@ from rollingfs import Staged
 from rollingfs.format import names
 from rollingfs.fs.core import core
 from rollingfs.fs.filesystem import RollingFileSystem
-from rollingfs.parquet.encoding import Encoder
+from rollingfs.parquet.encoding import ParquetEncoder
 from rollingfs.runtime.values import value_class
 from rollingfs.segment.verbs.stage import stage
 from rollingfs.spark.source import loops, places, rows
@@ -52,7 +52,7 @@ def task_bytes_max(partition: int, task_bytes: int, batch_bytes: int) -> int:
 
 
 @value_class
-class Written:
+class TaskData:
     """Data of a task for a segment."""
 
     name: str | None
@@ -70,7 +70,7 @@ class Written:
 class Receipt(WriterCommitMessage):
     """The message of a task."""
 
-    def __init__(self, partition: int, pieces: Sequence[Written], query: str | None) -> None:
+    def __init__(self, partition: int, pieces: Sequence[TaskData], query: str | None) -> None:
         self.partition = partition
         self.pieces = tuple(pieces)
         self.query = query
@@ -82,9 +82,9 @@ def received(messages: Sequence[WriterCommitMessage | None]) -> list[Receipt]:
     return sorted(found, key=lambda receipt: receipt.partition)
 
 
-def by_segment(receipts: Sequence[Receipt]) -> Mapping[str | None, list[Written]]:
+def by_segment(receipts: Sequence[Receipt]) -> Mapping[str | None, list[TaskData]]:
     """Return the pieces of each segment, in their order; the segments in the order of their names."""
-    found: dict[str | None, list[Written]] = {}
+    found: dict[str | None, list[TaskData]] = {}
     for receipt in receipts:
         for piece in receipt.pieces:
             found.setdefault(piece.name, []).append(piece)
@@ -123,7 +123,7 @@ class TaskWriter:
 
     # -- one segment -----------------------------------------------------------------------------------------
 
-    def _one(self, batches: Iterator[pa.RecordBatch], limit: int) -> Sequence[Written]:
+    def _one(self, batches: Iterator[pa.RecordBatch], limit: int) -> Sequence[TaskData]:
         """Return the rows of a segment: uploaded once they exceed a message."""
         encoded = self.encoded(batches)
         source, held = iter(encoded), b""
@@ -136,8 +136,8 @@ class TaskWriter:
 
     # -- the segment that a column names -----------------------------------------------------------------------
 
-    def _routed(self, batches: Iterator[pa.RecordBatch], column: str, limit: int) -> Sequence[Written]:
-        pieces: list[Written] = []
+    def _routed(self, batches: Iterator[pa.RecordBatch], column: str, limit: int) -> Sequence[TaskData]:
+        pieces: list[TaskData] = []
         held: dict[str, Rows] = {}
         held_bytes = 0
         for batch in batches:
@@ -151,7 +151,7 @@ class TaskWriter:
                 held, held_bytes = {}, 0
         return [*pieces, *self._settled(held, limit)]
 
-    def _settled(self, held: Mapping[str, Rows], limit: int) -> list[Written]:
+    def _settled(self, held: Mapping[str, Rows], limit: int) -> list[TaskData]:
         """Encode rows by segment; stage the largest, until the message may carry the rest."""
         encoded = [(name, self.encoded(iter(batches))) for name, batches in held.items()]
         pieces = sorted((_piece(name, b"".join(of_one), of_one) for name, of_one in encoded), key=lambda one: one.size)
@@ -159,7 +159,7 @@ class TaskWriter:
         count = bisect_right(list(accumulate(piece.size for piece in pieces)), limit)
         return pieces[:count] + self._staged(pieces[count:])
 
-    def _staged(self, pieces: Sequence[Written]) -> list[Written]:
+    def _staged(self, pieces: Sequence[TaskData]) -> list[TaskData]:
         """Stage what some segments get, several at a time."""
         if not pieces:
             return []
@@ -167,7 +167,7 @@ class TaskWriter:
         at = core(fs).client
         calls = [partial(stage, at, segment_path(fs, self.options, piece.name), piece.data) for piece in pieces]
         receipts = core(fs).run(at.runtime.gather(calls, at.backend.capability.requests_max))
-        return [Written(piece.name, staged, piece.footer) for piece, staged in zip(pieces, receipts, strict=True)]
+        return [TaskData(piece.name, staged, piece.footer) for piece, staged in zip(pieces, receipts, strict=True)]
 
 
 def segment_path(fs: RollingFileSystem, options: Options, name: str | None) -> str:
@@ -182,6 +182,6 @@ def segment_path(fs: RollingFileSystem, options: Options, name: str | None) -> s
     return names.check_new_name(target if name is None else f"{target}/{name}")
 
 
-def _piece(name: str | None, data: bytes | Staged, encoded: Iterable[bytes]) -> Written:
+def _piece(name: str | None, data: bytes | Staged, encoded: Iterable[bytes]) -> TaskData:
     """Return what was written; the footer of a Parquet file is known once all of it was encoded."""
-    return Written(name, data, encoded.footer if isinstance(encoded, Encoder) else None)
+    return TaskData(name, data, encoded.footer if isinstance(encoded, ParquetEncoder) else None)

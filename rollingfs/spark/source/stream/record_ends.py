@@ -153,7 +153,7 @@ class RecordEnds:
         known, found = self._ends.get(view.path, (None, End(begin)))
         if known != key:
             opened = SegmentReader(places.filesystem(self.options), view)
-            read = lines.Window(opened.read, view.length)
+            read = lines.ReadWindow(opened.read, view.length)
             try:
                 end = self._align(opened, read, begin, min(upto, limit), limit)
                 found = self._sums(view, read, end, min(CHECK_BYTES, end - begin))
