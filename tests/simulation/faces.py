@@ -67,7 +67,7 @@ def filesystem_of(client: At) -> RollingFileSystem:
     bridge: Any = FaceBridge(client.backend)
     fs._client, fs._bridge = client, bridge
     fs._core = Core(client, bridge, fs)
-    fs._at = partial(Binding.by_path, fs._core)
+    fs._at = partial(Binding, fs._core)
     return fs
 
 

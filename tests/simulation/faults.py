@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from rollingfs.format.header import AGE_S_MAX, GRACE_S
 from rollingfs.format.names import CHUNKS_SUFFIX, PROBE_PREFIX
+from tests.simulation import model
+from tests.simulation.history import running
 from tests.simulation.store import Store
 from tests.support.faults import CHANGING, CONDITIONAL, Crashed, Fault, FaultyBackend
 from tests.support.simulation import VirtualLoop
@@ -31,6 +33,11 @@ SELDOM = (Fault.NAP, Fault.COMA, Fault.CRASH_BEFORE, Fault.CRASH_AFTER)
 SELDOM_SHARE = 0.06
 READING = (Fault.BEFORE, Fault.LOST, Fault.THROTTLED, Fault.REFUSED)
 WRITING = (Fault.BEFORE, Fault.AFTER, Fault.AFTER, Fault.LOST, Fault.LOST, Fault.FULL, Fault.THROTTLED, Fault.REFUSED)
+DENIED_SHARE = 0.8
+"""Of the failed looks of a store that denies files."""
+DENIABLE = frozenset({"read", "read_if_changed", "stat"})
+SHOWING = frozenset({model.look, model.read, model.part, model.whole, model.copy, model.by_steps})
+"""Operations that may show what a denied header hides."""
 REMOTE = (Fault.LATE, Fault.LATE, Fault.HOURS, Fault.DOUBLED, Fault.DOUBLED)
 
 
@@ -87,6 +94,8 @@ class Way(FaultyBackend):
         self.pending = 0
         self.lies: Lies | None = None
         """If the store lets two win."""
+        self.denials: random.Random | None = None
+        """If a look may not find a file that is there."""
         self.planned: list[Fault | None] = []
         """The faults of the next calls, before any is drawn."""
         self.late: set[asyncio.Task[None]] = set()
@@ -105,7 +114,7 @@ class Way(FaultyBackend):
         chance, share = self.chances.get((self._own, 0.0))
         fault = self.planned.pop(0) if self.planned else None
         if fault is None and share and chance.random() < share and f"/{PROBE_PREFIX}" not in str(args[:1]):
-            fault = fault_of(chance, verb, args, is_disk=self.store.is_disk)
+            fault = self._denied(fault_of(chance, verb, args, is_disk=self.store.is_disk), verb)
             self.met[fault] += 1
         way_s = chance.random() * WAY_S_MAX
         if fault in (Fault.NAP, Fault.COMA):
@@ -121,6 +130,16 @@ class Way(FaultyBackend):
         if self.is_dead:
             raise Crashed(verb)
         return answer
+
+    def _denied(self, fault: Fault, verb: str) -> Fault:
+        """The fault itself, or a denial instead."""
+        doing = running.get()
+        if self.denials is None or fault not in READING or verb not in DENIABLE or doing is None:
+            return fault
+        if doing.is_of_face or doing.call.verb in SHOWING or self.denials.random() >= DENIED_SHARE:
+            return fault
+        doing.is_denied = True
+        return Fault.DENIED
 
     def _fail_before(self, fault: Fault, verb: str, what: str) -> None:
         if fault is Fault.REFUSED:

@@ -58,6 +58,8 @@ class Doing:
     """Whether its calls may fail."""
     is_locked_out: bool = False
     """Whether the store refused one of its calls, because another held a lock for too long."""
+    is_denied: bool = False
+    """Whether one of its looks did not find a file that is there."""
     is_of_face: bool = False
     """Whether a program on top runs it, which nobody cancels."""
     is_alone: bool = True

@@ -41,6 +41,9 @@ OF_LIES = (
     *("listing", "open", "crash", "cancel", "face"),
 )
 """The verbs of such a world: those whose loss takes nothing of others."""
+DENIES_SHARE = 0.1
+"""Of the other worlds: in these, a look may not find a file that is there."""
+DENIES_SALT = 0xDE17
 ALONE = {"erase", "lose_page"}
 QUIET_S = 30.0
 """A pause before and after these: after an erase all bytes are looked at if nothing else went on."""
@@ -67,6 +70,8 @@ class Plan:
     steps: Sequence[Step]
     lies: float = 0.0
     """The share of late replaces that the store carries out although another has won."""
+    denies: bool = False
+    """Whether a look may not find a file that is there."""
 
 
 def plan_of(seed: int, count: int = STEPS) -> Plan:
@@ -94,7 +99,7 @@ def plan_of(seed: int, count: int = STEPS) -> Plan:
 def _with_lies(chance: random.Random, plan: Plan) -> Plan:
     """The plan, perhaps on a store that lies; other worlds stay as they were."""
     if chance.random() >= LIES_SHARE:
-        return plan
+        return replace(plan, denies=random.Random(plan.seed ^ DENIES_SALT).random() < DENIES_SHARE)
     steps = [replace(step, verb=step.verb if step.verb in OF_LIES else chance.choice(OF_LIES)) for step in plan.steps]
     return replace(plan, steps=steps, lies=chance.choice(LIES))
 

@@ -17,6 +17,7 @@ from rollingfs.backend.contract import Backend
 from rollingfs.errors import (
     AppendOutcomeUnknown,
     CommitTimeoutError,
+    CorruptChunkError,
     CorruptHeaderError,
     LostCommitError,
     NoSegmentError,
@@ -143,6 +144,7 @@ class World:
 
     def _client(self, index: int) -> At:
         way = Way(self.store, random.Random(self.chance.getrandbits(48)), self.faults, is_async=self.kinds[index])
+        way.denials = random.Random(self.plan.seed + index) if self.plan.denies and not self.store.is_disk else None
         way.lies = self.lies if self.plan.lies and not self.store.is_disk else None
         self.ways[index:] = [way, *self.ways[index + 1 :]]
         client = self.client_on(
@@ -275,7 +277,8 @@ class World:
             is_told = isinstance(error, TierFailedError)  # it only says whose error it was
             is_told |= isinstance(error, UnflushedError) and not self.is_last(op)  # a look's flush failed
             has_slept = self.now_s - doing.began_s > AGE_S_MAX / 2
-            if is_told and "injected" in str(error):
+            is_denied = doing.is_denied and not isinstance(error, CorruptHeaderError | CorruptChunkError)
+            if is_denied or (is_told and "injected" in str(error)):
                 self._end(doing, "unknown")
             elif isinstance(error, StagedExpiredError) and has_slept:  # what it had uploaded was collected
                 self._end(doing, "not done", error)
