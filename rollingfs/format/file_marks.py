@@ -103,7 +103,10 @@ BEGINNINGS = {
     # models
     b"\xba\x16\x4f\x2f": "fastText",
     b"MMIDIDX\0": "Megatron index",
-    b"{L\x00\x00\x00\x00\x00\x00\x07learner": "XGBoost",
+    b"{L\x00\x00\x00\x00\x00\x00\x00\x07learner": "XGBoost",
+    b"\n\x0e\n\x05<unk>\x15": "SentencePiece",
+    b"\0\0\x08\x01\0": "IDX",
+    b"\0\0\x08\x03\0": "IDX",
     # places, shapes
     b"PMTiles\x03": "PMTiles",
     b"fgb\x03": "FlatGeobuf",
@@ -146,6 +149,8 @@ BEGINNINGS = {
     b"caff\0\x01": "CAF",
     b"riff\x2e\x91\xcf\x11": "W64",
     b"MAC \x96\x0f": "Monkey's Audio",
+    b"DSD \x1c\0\0\0\0\0\0\0": "DSF",
+    b"TTA1\x01\0": "True Audio",
     # packets, programs, documents
     b"\xa1\xb2\xc3\xd4": "pcap",
     b"\xd4\xc3\xb2\xa1": "pcap",
@@ -159,6 +164,10 @@ BEGINNINGS = {
     b"\xac\xed\0\x05": "Java object",
     b"\0asm": "WebAssembly",
     b"\x7fELF": "ELF",
+    b"MZ\x90\0\x03\0\0\0": "Windows program",
+    b"\xcf\xfa\xed\xfe": "Mach-O",
+    b"\x5a\x49\x4d\x04\x06\0": "ZIM",
+    b"\x5a\x49\x4d\x04\x05\0": "ZIM",
     b"AT&TFORM": "DjVu",
     b"ITSF\x03\0\0\0": "CHM",
     b"bplist00": "property list",
@@ -170,6 +179,8 @@ BEGINNINGS = {
     b"VTXF": "Vortex",
 }
 TEXTS = {
+    b"tree\nversion=v": "LightGBM",
+    b'{"learner":{"attributes":{': "XGBoost",
     b"\xc3\x40\xf1\x40": "SEG-Y",
     b"##fileformat=VCF": "VCF",
     b"@HD\tVN:": "SAM",
@@ -227,6 +238,8 @@ INSIDE = (
     (0, re.compile(rb"ID3[\x02-\x04]\0|\xff[\xe2-\xfb]..(.{9}|.{17}|.{32})(Xing|Info)", re.DOTALL), "MP3 with a count"),
     (0, re.compile(rb"\n[\0\x02-\x05]\x01[\x01\x02\x04\x08].{60}\0", re.DOTALL), "PCX"),
     (0, re.compile(rb"\x01\xda[\0\x01][\x01\x02]\0[\x01-\x03]"), "SGI"),
+    (0, re.compile(rb"I[A-Za-z][A-Za-z0-9]{2}.{12}(\0\0\x10\0{5}){2}", re.DOTALL), "Faiss"),
+    (0, re.compile(rb"\xca\xfe\xba\xbe\0[\0\x03]\0[\x2d-\x50]"), "Java class"),
     (0, re.compile(rb"(DanM|LinS).[\0-\x20].[\0-\x20]", re.DOTALL), "MSP"),
     (0, re.compile(rb"\x28\0{3}.{8}\x01\0[\x01\x04\x08\x10\x18\x20]\0", re.DOTALL), "BMP"),
     (0, re.compile(rb"\0\0..ftyp", re.DOTALL), "MP4"),
