@@ -11,13 +11,14 @@ from io import BufferedReader
 from typing import Annotated, cast
 
 import typer
+from fsspec.callbacks import Callback
 
 from rollingfs import Erased
 from rollingfs.cli.command import Commands, OffsetOf, PathOf, PathsOf, parse_when
 from rollingfs.cli.errors import WrongUsage, value_of
 from rollingfs.cli.piped import Pipe
 from rollingfs.cli.running import stopping
-from rollingfs.cli.session import Advance, Session, StorePath
+from rollingfs.cli.session import Session, StorePath
 from rollingfs.errors import NoSegmentError
 from rollingfs.format.transitions import MISSING, Guard
 from rollingfs.fs.commit_on import CommitOn
@@ -99,7 +100,7 @@ def _size(source: BufferedReader) -> int | None:
     return status.st_size if stat.S_ISREG(status.st_mode) else None
 
 
-def _append(place: StorePath, source: BufferedReader, guard: Guard, create: bool, advance: Advance) -> tuple[int, int]:
+def _append(place: StorePath, source: BufferedReader, guard: Guard, create: bool, advance: Callback) -> tuple[int, int]:
     """Append all of a file; returns the offset and the size of the appended bytes.
 
     The file is read here, not in the library: over S3 the library would read in a thread, which Ctrl-C cannot wake.
@@ -110,7 +111,7 @@ def _append(place: StorePath, source: BufferedReader, guard: Guard, create: bool
     try:
         while data := source.read1(PIECE_BYTES):  # takes what has come, so that progress is shown at once
             core.run(intake.take(data))
-            advance(len(data))
+            advance.relative_update(len(data))
         core.run(intake.flush())
     except BaseException:
         core.run(intake.abort())

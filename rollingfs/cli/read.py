@@ -54,7 +54,7 @@ def cat(session: Session, path: PathsOf) -> None:
         ):
             while data := file.read(PIECE_BYTES):
                 output.write(data)
-                advance(len(data))
+                advance.relative_update(len(data))
 
 
 @commands("head")

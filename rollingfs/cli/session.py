@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from glob import has_magic
 from typing import TYPE_CHECKING, Any
 
+from fsspec.callbacks import DEFAULT_CALLBACK, Callback
+
 from rollingfs.cli import errors, output
 from rollingfs.cli.errors import ReaderGone, WrongUsage
 from rollingfs.cli.stores import Stores, parse_options, split
@@ -23,7 +25,6 @@ if TYPE_CHECKING:
 
     from rollingfs.fs.filesystem import RollingFileSystem
 
-Advance = Callable[[int], None]
 """Tells a progress bar how much more is done."""
 
 
@@ -115,7 +116,7 @@ class Session:
     @contextlib.contextmanager
     def progress(
         self, what: str, total: int | None = None, *, of_bytes: bool = False, shown: bool = True
-    ) -> Iterator[Advance]:
+    ) -> Iterator[Callback]:
         """Show progress on standard error, if people watch.
 
         Parameters
@@ -128,7 +129,7 @@ class Session:
             False if the bar would disturb other output on the terminal.
         """
         if not shown or not self.is_watched:
-            yield _nothing
+            yield DEFAULT_CALLBACK
             return
         from rollingfs.cli.progress import progress_bar
 
@@ -137,7 +138,7 @@ class Session:
         try:
             with bar:
                 task = bar.add_task(visible(what), total=total)
-                yield lambda done: bar.advance(task, done)
+                yield Callback(hooks={"bar": lambda _, done, **given: bar.update(task, completed=done)})
         finally:
             self._bar = None
 
@@ -194,7 +195,3 @@ class Session:
         if bucket and not core(fs).backend.capability.has_folders and not fs.isdir(bucket):
             return f"the bucket {bucket!r} does not exist"
         return None
-
-
-def _nothing(done: int) -> None:
-    """Advance no bar."""

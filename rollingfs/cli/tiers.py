@@ -75,7 +75,7 @@ def offload(
     for text, place in session.each(path):
         with session.progress(f"offloading {text}", place.fs.size(place.path), of_bytes=True) as advance:
             did = place.fs.offload(
-                place.path, alias, upto, after_bytes, after_age, deletion_lag, block or BLOCK_BYTES, progress=advance
+                place.path, alias, upto, after_bytes, after_age, deletion_lag, block or BLOCK_BYTES, callback=advance
             )
         _report(session, text, place.name, did, f"moved to {alias!r}")
 
@@ -96,7 +96,7 @@ def onload(session: Session, path: PathsOf, tier: str | None = None, upto: Upto 
     session.interrupted = "interrupted; chunks that were moved stay moved, run it again for the rest"
     for text, place in session.each(path):
         with session.progress(f"onloading {text}", place.fs.size(place.path), of_bytes=True) as advance:
-            did = place.fs.onload(place.path, tier, upto, deletion_lag=lag, progress=advance)
+            did = place.fs.onload(place.path, tier, upto, deletion_lag=lag, callback=advance)
         _report(session, text, place.name, did, "moved back")
 
 

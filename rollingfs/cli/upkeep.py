@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from fsspec.callbacks import Callback
 
 from rollingfs import Collected
 from rollingfs.cli import errors, output
 from rollingfs.cli.command import Commands, PathOf, PathsOf, Time
 from rollingfs.cli.output import picked
-from rollingfs.cli.session import Advance, Session, StorePath
+from rollingfs.cli.session import Session, StorePath
 from rollingfs.errors import CorruptHeaderError
 from rollingfs.folders.collect_tree import CollectedTree, TreeCollector
 from rollingfs.fs.core import core
@@ -43,7 +44,7 @@ def consolidate(session: Session, path: PathsOf, grace: Time = "10min") -> None:
     for text, place in session.each(path):
         segment = place.fs.segment(place.path)
         with session.progress(f"consolidating {text}", segment.size, of_bytes=True) as advance:
-            did = segment.consolidate(grace=grace, progress=advance)
+            did = segment.consolidate(grace=grace, callback=advance)
         moved = f"{did.joined_bytes:,} bytes joined by the store, {did.copied_bytes:,} through this client"
         session.report(
             {"name": segment.path, **dataclasses.asdict(did)},
@@ -75,7 +76,7 @@ def export(session: Session, segment: str, target: str, overwrite: bool = False)
     if other.fs is not place.fs:
         options = {name: other.fs.storage_options[name] for name in ("target_protocol", "target_options")}
     with session.progress(f"exporting {segment}", found.size, of_bytes=True) as advance:
-        did = place.fs.export(place.path, other.path, overwrite=overwrite, progress=advance, **options)
+        did = place.fs.export(place.path, other.path, overwrite=overwrite, callback=advance, **options)
     moved = f"{did.joined_bytes:,} bytes joined by the store, {did.copied_bytes:,} through this client"
     session.report(dataclasses.asdict(did), f"{segment}: {did.size:,} bytes written to {target}; {moved}")
 
@@ -111,7 +112,7 @@ def rebuild(
     session.interrupted = "interrupted; nothing was made, unless it was just being finished"
     fs, (old, new) = session.places([path, to])
     with session.progress(f"reading {path}", None, of_bytes=True) as advance:
-        did = fs.rebuild(old, new, start, leave_out or (), incarnation or (), dry_run, progress=advance)
+        did = fs.rebuild(old, new, start, leave_out or (), incarnation or (), dry_run, callback=advance)
     _report_rebuilt(session, path, to, {"name": core(fs).strip(old), "to": core(fs).strip(new)}, did)
 
 
@@ -208,12 +209,12 @@ def _complain_of(session: Session, path: str, error: OSError) -> None:
     output.complain(f"{path} is not verified: {errors.in_one_line(error)}")
 
 
-def _verify_one(session: Session, fs: RollingFileSystem, path: str, advance: Advance) -> None:
+def _verify_one(session: Session, fs: RollingFileSystem, path: str, advance: Callback) -> None:
     name = core(fs).strip(path)
     rows: Sequence[Verified] = ()
     error = None
     try:
-        rows = fs.segment(path).verify(progress=advance)
+        rows = fs.segment(path).verify(callback=advance)
     except CorruptHeaderError as corrupt:
         error = errors.in_one_line(corrupt)
     bad = damaged(rows)

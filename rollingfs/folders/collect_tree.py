@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
+
+from fsspec.callbacks import DEFAULT_CALLBACK, Callback
 
 from rollingfs.backend import shared_errors
 from rollingfs.errors import CorruptHeaderError
@@ -20,13 +22,6 @@ from rollingfs.segment.verbs.collect import collect
 logger = logging.getLogger("rollingfs")
 
 SEGMENTS_AT_ONCE_MAX = 8
-
-Progress = Callable[[str, Collected], None]
-"""Takes each segment's path and its collection's report, in any thread or on any loop."""
-
-
-def _count_nothing(total: int) -> Callable[[int], None]:
-    return lambda done: None
 
 
 @value_class
@@ -76,8 +71,7 @@ class TreeCollector:
         *,
         grace_s: float | None = None,
         dry_run: bool = False,
-        progress: Progress | None = None,
-        begin: Callable[[int], Callable[[int], None]] = _count_nothing,
+        callback: Callback = DEFAULT_CALLBACK,
     ) -> CollectedTree:
         """Collect every segment at or below a path, as `Collector.collect` does.
 
@@ -90,11 +84,8 @@ class TreeCollector:
             Minimum age of a file to be deleted, in seconds; by default the 24 hours of the format.
         dry_run
             Delete no file, report the files that would be deleted.
-        progress
-            Called for each segment.
-        begin
-            Called with the number of segments; returns a function that is called with 1 for each segment, also after a
-            failure.
+        callback
+            Counts the segments that are done or have failed, in fsspec's way.
 
         Raises
         ------
@@ -106,11 +97,11 @@ class TreeCollector:
         failures = [_failure(folder, error) for folder, error in unlisted.items()]
         seen: dict[str, int] = {}
         named = frozenset(found)
-        tell = begin(len(found))
+        callback.set_size(len(found))
 
         async def one(segment: str) -> Collected | Failure:
-            result = await self._one(segment, grace_s, dry_run, progress, seen, named)
-            tell(1)
+            result = await self._one(segment, grace_s, dry_run, seen, named)
+            callback.relative_update(1)
             return result
 
         calls = [partial(one, segment) for segment in found]
@@ -219,7 +210,6 @@ class TreeCollector:
         path: str,
         grace_s: float | None,
         dry_run: bool,
-        progress: Progress | None,
         seen: dict[str, int],
         named: frozenset[str],
     ) -> Collected | Failure:
@@ -229,8 +219,6 @@ class TreeCollector:
             collected = Collected()  # somebody else deleted its leftovers meanwhile
         except (OSError, ValueError) as error:
             return _failure(path, error)
-        if progress is not None:
-            progress(path, collected)
         return collected
 
 

@@ -20,12 +20,10 @@ from rollingfs.format import names
 from rollingfs.format.transitions import missing
 from rollingfs.fs import arguments
 from rollingfs.fs.core import Core
-from rollingfs.fs.progress import begin
 from rollingfs.fs.target import adapt
 from rollingfs.runtime.bridge import Bridge
 
 if TYPE_CHECKING:
-    from rollingfs.runtime.steps import Progress
     from rollingfs.segment.verbs.export import Exported
     from rollingfs.segment.verbs.rebuild import Rebuilt
 
@@ -38,7 +36,6 @@ async def export(
     overwrite: bool = False,
     target_protocol: str | None = None,
     target_options: Mapping[str, Any] | None = None,
-    progress: Progress | None = None,
     callback: Callback = DEFAULT_CALLBACK,
 ) -> Exported:
     """Write the retained bytes of a segment or plain file as a plain file, under another name, for other tools.
@@ -56,10 +53,8 @@ async def export(
     target_protocol, target_options
         The protocol and the options of another store; by default the protocol of the URL, and no options. With
         options, the bytes pass through this client, even if the store is the same.
-    progress
-        Called with the number of bytes since the last call, from any thread of the library.
     callback
-        The same, in fsspec's way.
+        Counts the bytes that are written, from any thread, in fsspec's way.
 
     Raises
     ------
@@ -83,8 +78,8 @@ async def export(
     if names.is_reserved(path):
         raise missing(path)
     view = await core.client.lookup.view(path, fresh=True)
-    tell = begin(callback, view.size, progress)
-    return await export(core.client, view, backend, name, overwrite=overwrite, progress=tell)
+    callback.set_size(view.size)
+    return await export(core.client, view, backend, name, overwrite=overwrite, progress=callback.relative_update)
 
 
 async def rebuild(
@@ -96,7 +91,6 @@ async def rebuild(
     incarnations: Collection[str] = (),
     dry_run: bool = False,
     *,
-    progress: Progress | None = None,
     callback: Callback = DEFAULT_CALLBACK,
 ) -> Rebuilt:
     """Make a new segment of the chunks that a segment with a lost or damaged header left; the old files stay.
@@ -119,10 +113,8 @@ async def rebuild(
         If given, take only files of these incarnations and files without an incarnation.
     dry_run
         Make no file, only return the plan.
-    progress
-        Called with the number of bytes that were read since the last call.
     callback
-        The same, in fsspec's way; the total is not known before.
+        Counts the bytes that are read, in fsspec's way; the total is not known before.
 
     Raises
     ------
@@ -145,7 +137,7 @@ async def rebuild(
             f"{path}: {worded(leave_out=...)} and {worded(incarnations=...)} take lists, not one text; nothing was made"
         )
 
-    tell = begin(callback, None, progress)
+    tell = callback.relative_update
     return await rebuild(
         core.client, path, to, start, leave_out=leave_out, incarnations=incarnations, dry_run=dry_run, progress=tell
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from fsspec.callbacks import DEFAULT_CALLBACK, Callback
@@ -13,11 +12,9 @@ from rollingfs.format.transitions import missing
 from rollingfs.fs import patterns
 from rollingfs.fs.core import Core, without_scheme
 from rollingfs.fs.patterns import Paths, as_list, is_one
-from rollingfs.fs.progress import begin
 from rollingfs.policy import parse_seconds
 
 if TYPE_CHECKING:
-    from rollingfs.folders.collect_tree import Progress
     from rollingfs.segment.files.collected import Collected
 
 MODE = 0o777
@@ -181,7 +178,6 @@ async def collect(
     grace: float | str | None = None,
     dry_run: bool = False,
     recursive: bool = False,
-    progress: Progress | None = None,
     callback: Callback = DEFAULT_CALLBACK,
 ) -> Collected:
     """Delete the files without a reference, in a segment's folder and its chunks' folders.
@@ -198,8 +194,6 @@ async def collect(
     recursive
         Collect all segments at or below the path, and the leftovers of deleted segments. The answer is then a
         `CollectedTree`, which names the segments that failed.
-    progress
-        With `recursive`: called with each segment's path and what was collected of it.
     callback
         Counts the segments that are done, in fsspec's way.
     """
@@ -210,10 +204,8 @@ async def collect(
         from rollingfs.folders.collect_tree import TreeCollector
 
         tree = TreeCollector(core.client)
-        return await tree.collect(
-            core.strip(path), grace_s=grace_s, dry_run=dry_run, progress=progress, begin=partial(begin, callback)
-        )
-    tell = begin(callback, 1)
+        return await tree.collect(core.strip(path), grace_s=grace_s, dry_run=dry_run, callback=callback)
+    callback.set_size(1)
     collected = await collect(core.client, core.to_write(path), grace_s=grace_s, dry_run=dry_run)
-    tell(1)
+    callback.relative_update(1)
     return collected

@@ -14,7 +14,6 @@ from rollingfs.folders.listing import Listings
 from rollingfs.format import names
 from rollingfs.format.header import Header
 from rollingfs.fs.binding import Binding
-from rollingfs.fs.progress import begin
 from rollingfs.policy import (
     BLOCK_BYTES,
     DELETION_LAG_S,
@@ -32,7 +31,6 @@ from rollingfs.segment.verbs.change import change as change_segment
 
 if TYPE_CHECKING:
     from rollingfs.format.policies import PolicyChange
-    from rollingfs.runtime.steps import Progress
     from rollingfs.segment.files.collected import Collected
     from rollingfs.segment.verbs.consolidate import Consolidated
     from rollingfs.segment.verbs.offload import Offloaded
@@ -49,7 +47,6 @@ async def offload(
     deletion_lag: float | str = DELETION_LAG_S,
     block_bytes: int | str = BLOCK_BYTES,
     *,
-    progress: Progress | None = None,
     callback: Callback = DEFAULT_CALLBACK,
 ) -> Offloaded:
     """Move the chunks of a segment to a tier; readers see no difference, and writers may go on.
@@ -72,10 +69,8 @@ async def offload(
         They go with the next truncation, collection, consolidation or offload after that.
     block_bytes
         The largest block in bytes (or text like ``"64MiB"``); a larger chunk moves by itself.
-    progress
-        Called with the number of bytes that were done since the last call; all of them are the segment's size.
     callback
-        The same, in fsspec's way.
+        Counts the bytes of the segment that are done, from any thread, in fsspec's way.
 
     Raises
     ------
@@ -98,9 +93,9 @@ async def offload(
     if not names.is_ledger(at.path):  # the retention of the stream in whose folder the segment lies may forbid it
         ledger = await Ledgers(at.client).resolved(names.parent(at.path))
         check_retention(at.path, asked, ledger)
-    tell = begin(callback, (await at.header()).size, progress)
+    callback.set_size((await at.header()).size)
     try:
-        return await offload(at.client, at.path, asked, segment=at.segment, progress=tell)
+        return await offload(at.client, at.path, asked, segment=at.segment, progress=callback.relative_update)
     finally:
         await at.refresh()
 
@@ -111,7 +106,6 @@ async def onload(
     upto: int | None = None,
     deletion_lag: float | str = DELETION_LAG_S,
     *,
-    progress: Progress | None = None,
     callback: Callback = DEFAULT_CALLBACK,
 ) -> Offloaded:
     """Move the chunks of a segment back from a tier, or from all tiers; otherwise as `offload`."""
@@ -119,9 +113,11 @@ async def onload(
     from rollingfs.segment.verbs.offload import onload
 
     chosen, lag_s = Chosen.parse(upto, None, None), parse_seconds(deletion_lag)
-    tell = begin(callback, (await at.header()).size, progress)
+    callback.set_size((await at.header()).size)
     try:
-        return await onload(at.client, at.path, tier, chosen, segment=at.segment, lag_s=lag_s, progress=tell)
+        return await onload(
+            at.client, at.path, tier, chosen, segment=at.segment, lag_s=lag_s, progress=callback.relative_update
+        )
     finally:
         await at.refresh()
 
@@ -188,7 +184,6 @@ async def consolidate(
     at: Binding,
     grace: float | str = READERS_GRACE_S,
     *,
-    progress: Progress | None = None,
     callback: Callback = DEFAULT_CALLBACK,
 ) -> Consolidated:
     """Join small neighbouring chunks into chunks of the policy's size; appends and readers may go on.
@@ -198,11 +193,8 @@ async def consolidate(
     grace
         Seconds (or text like ``"10min"``) for which the old files stay for readers that opened the segment
         before. They go with the next truncation, collection or consolidation after that.
-    progress
-        Called with the number of bytes that were done since the last call; all of them are the segment's size. The
-        calls may come from any thread.
     callback
-        The same, in fsspec's way.
+        Counts the bytes of the segment that are done, from any thread, in fsspec's way.
 
     Raises
     ------
@@ -214,24 +206,21 @@ async def consolidate(
     header = (await at.current.look()).header
     if header is None:
         return Consolidated()  # a plain file is one chunk
-    tell = begin(callback, header.size, progress)
-    result = await consolidate(at.client, at.path, segment=header.segment, grace_s=parse_seconds(grace), progress=tell)
+    callback.set_size(header.size)
+    result = await consolidate(
+        at.client, at.path, segment=header.segment, grace_s=parse_seconds(grace), progress=callback.relative_update
+    )
     await at.current.look(fresh=False)
     return result
 
 
-async def verify(
-    at: Binding, *, progress: Progress | None = None, callback: Callback = DEFAULT_CALLBACK
-) -> list[Verified]:
+async def verify(at: Binding, *, callback: Callback = DEFAULT_CALLBACK) -> list[Verified]:
     """Read every chunk; returns a row for each, with its state.
 
     Parameters
     ----------
-    progress
-        Called with the number of bytes that were read since the last call; all of them are the segment's size. The
-        calls may come from any thread.
     callback
-        The same, in fsspec's way.
+        Counts the bytes of the segment that are done, from any thread, in fsspec's way.
 
     Raises
     ------
@@ -240,8 +229,8 @@ async def verify(
     """
     from rollingfs.segment.verbs.verify import verify
 
-    tell = begin(callback, (await at.current.look()).size, progress)
-    rows = await verify(at.client, at.path, progress=tell)
+    callback.set_size((await at.current.look()).size)
+    rows = await verify(at.client, at.path, progress=callback.relative_update)
     await at.refresh()  # the rows are of what has the name, whatever that is
     return rows
 
