@@ -10,18 +10,21 @@ from tests.support.simulation import FAR, NEAR, Load, NoTurns, simulate
 
 UNSATURATED = (
     *(Load(8, 1.0, latencies=NEAR), Load(2, 0.3, is_fixed=True, latencies=NEAR), Load(4, 1.0, latencies=FAR)),
-    *slowly(*(Load(8, 0.3, is_fixed=is_fixed, latencies=NEAR) for is_fixed in (False, True))),
-    *slowly(Load(16, 1.0, latencies=NEAR), Load(8, 4.0, latencies=FAR, duration_s=400)),
-    *slowly(Load(24, 4.0, latencies=NEAR, duration_s=360)),
+    *slowly(Load(8, 0.3, latencies=NEAR)),
+    *nightly(Load(8, 0.3, is_fixed=True, latencies=NEAR), Load(16, 1.0, latencies=NEAR)),
+    *nightly(Load(8, 4.0, latencies=FAR, duration_s=400), Load(24, 4.0, latencies=NEAR, duration_s=360)),
     *nightly(Load(60, 4.0, latencies=NEAR), Load(60, 10.0, latencies=NEAR, duration_s=200)),
 )
 NEARLY_SATURATED = (
     Load(8, 0.1, latencies=NEAR),
-    *slowly(Load(16, 0.3, latencies=NEAR), Load(8, 0.3, latencies=FAR, duration_s=150)),
+    *nightly(Load(16, 0.3, latencies=NEAR), Load(8, 0.3, latencies=FAR, duration_s=150)),
 )
 """The pauses are shorter than the time in which all others commit."""
-TWO_SATURATED = slowly(Load(2, latencies=NEAR, duration_s=200))
-SATURATED = slowly(Load(8, latencies=NEAR), Load(16, latencies=NEAR), Load(8, latencies=FAR, duration_s=300))
+TWO_SATURATED = nightly(Load(2, latencies=NEAR, duration_s=200))
+SATURATED = [
+    *slowly(Load(8, latencies=NEAR)),
+    *nightly(Load(16, latencies=NEAR), Load(8, latencies=FAR, duration_s=300)),
+]
 RATIO_MAX = 1.3
 
 run = functools.cache(simulate)

@@ -18,7 +18,11 @@ class TestConformance(
     abstract.AbstractPipeTests,
 ):
     @pytest.fixture(
-        params=["memory", *slowly("file", "s3"), pytest.param("az", marks=[pytest.mark.clouds, pytest.mark.slow])]
+        params=[
+            "memory",
+            *slowly("file", "s3"),
+            pytest.param("az", marks=[pytest.mark.clouds, pytest.mark.slow, pytest.mark.nightly]),
+        ]
     )
     def folder(self, request):
         return new_folder(request.param, request)

@@ -126,6 +126,7 @@ def test_a_missing_bucket_is_named_by_a_copy_into_it(s3_options: dict[str, Any])
 
 
 @pytest.mark.parametrize("verb", SOME)
+@pytest.mark.parametrize("s3_options", ["seaweed"], indirect=True)
 @pytest.mark.parametrize("code", ["ExpiredToken", "AuthorizationHeaderMalformed"])
 def test_what_s3_says_of_tokens_and_regions_is_the_same_clear_error_by_every_verb(
     s3_options: dict[str, Any], path: str, code: str, verb: str
