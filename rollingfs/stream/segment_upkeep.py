@@ -266,18 +266,12 @@ async def attempt(how: How, verb: str, path: str, step: Callable[[], Awaitable[U
         return failure(path, verb, path, error)
 
 
-async def offload_segment(client: At, path: str, ledger: Ledger | None = None) -> Offloaded | None:
-    """Offload a segment by its policies; None without a tier, or for a plain file.
-
-    Parameters
-    ----------
-    ledger
-        The ledger of the segment's folder, if it is known.
-    """
+async def offload_segment(client: At, path: str) -> Offloaded | None:
+    """Offload a segment by its policies; None without a tier, or for a plain file."""
     loaded = await client.headers.load(path)
     if not loaded.live or loaded.header is None:
         return None
-    ledger = await Ledgers(client).resolved(names.parent(path)) if ledger is None else ledger
+    ledger = await Ledgers(client).resolved(names.parent(path))
     return await offload_by_policy(client, path, loaded.header, ledger)
 
 

@@ -29,12 +29,11 @@ RUN = re.compile(r"(?P<worlds>\d+) worlds, (?P<operations>\d+) operations, (?P<f
 def block(found: dict[str, int | str]) -> str:
     """The lines of the page that state figures."""
     return (
-        f"- {found['tests']:,} tests; {found['fast']:,} of them in the fast suite, on {found['date']}. "
-        "`pytest --collect-only -q` counts them anew.\n"
+        f"- {found['tests']:,} tests; {found['fast']:,} of them in the fast suite, on {found['date']}.\n"
         f"- On {found['run_date']}, the long run of the simulation did {found['operations']:,} operations in "
-        f"{found['worlds']} worlds, among {found['faults']:,} faults of {len(Fault)} kinds\n"
-        "  (lost and late answers, crashes, refusals, conflicts, stopped clients, …), and broke no rule. "
-        f"(`python -m tests.simulation {' '.join(LONG_RUN)}`; CI does {WORLDS_OF_CI} of the worlds.)\n"
+        f"{found['worlds']} worlds, among {found['faults']:,} faults of {len(Fault)} kinds, "
+        f"and broke no rule. (`python -m tests.simulation {' '.join(LONG_RUN)}`; "
+        f"CI does {WORLDS_OF_CI} of the worlds.)\n"
     )
 
 

@@ -14,7 +14,7 @@ import org.apache.hadoop.fs.FileSystem;
 
 /** Reads a segment in every way that a stream offers, and compares with the bytes that it must have. */
 public final class Compare {
-    private static final int ROUNDS = 200;
+    private static final int ROUNDS = 100;
 
     private Compare() {}
 
