@@ -44,9 +44,9 @@ def test_a_server_does_what_the_page_on_stores_says(name, _):
     assert found["doctor"] != "safe" or "several" not in found["create"] + found["replace"], found
     if known is None:
         pytest.skip(f"the page has no row of it yet: {found}")
-    by_luck = {"reads", "crash"} if known["doctor"] == "refused" else {"reads"}
+    # races of a refused store go wrong now and then, reads of others once in a thousand: the soak finds what follows
+    by_luck = BY_CHANCE if known["doctor"] == "refused" else {"reads"}
     for fact, text in found.items():
-        # a read that goes wrong once in a thousand is not in each run: what follows for us, the soak finds
         assert fact in by_luck or "**" not in text or "**" in known[fact], (
             f"{fact}: {text}; the page says {known[fact]}"
         )
