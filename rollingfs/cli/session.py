@@ -21,11 +21,11 @@ from rollingfs.fs.core import Core, core
 from rollingfs.runtime.values import value_class
 
 if TYPE_CHECKING:
-    from rich.progress import Progress
+    from rich.progress import Progress, ProgressColumn
 
     from rollingfs.fs.filesystem import RollingFileSystem
 
-"""Tells a progress bar how much more is done."""
+BAR_COLUMNS = 24
 
 
 @value_class
@@ -131,9 +131,7 @@ class Session:
         if not shown or not self.is_watched:
             yield DEFAULT_CALLBACK
             return
-        from rollingfs.cli.progress import progress_bar
-
-        bar = progress_bar(of_bytes=of_bytes, counted=of_bytes or total is not None)
+        bar = _bar(of_bytes=of_bytes, counted=of_bytes or total is not None)
         self._bar = bar
         try:
             with bar:
@@ -195,3 +193,21 @@ class Session:
         if bucket and not core(fs).backend.capability.has_folders and not fs.isdir(bucket):
             return f"the bucket {bucket!r} does not exist"
         return None
+
+
+def _bar(*, of_bytes: bool, counted: bool) -> Progress:
+    """Return a bar that goes away when its work is done."""
+    from rich import progress
+
+    columns: list[ProgressColumn] = [progress.SpinnerColumn()]
+    columns.append(progress.TextColumn("{task.description}", markup=False))
+    if counted:
+        columns.append(progress.BarColumn(BAR_COLUMNS))
+    if counted and of_bytes:
+        columns += [progress.DownloadColumn(binary_units=True), progress.TransferSpeedColumn()]
+    elif counted:
+        columns.append(progress.MofNCompleteColumn())
+    columns.append(progress.TimeElapsedColumn())
+    screen = output.Screen(stderr=True)
+    # nothing is redirected: standard output may be a file
+    return progress.Progress(*columns, console=screen, transient=True, redirect_stdout=False, redirect_stderr=False)

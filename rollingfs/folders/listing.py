@@ -14,9 +14,8 @@ from typing import Literal
 
 from rollingfs.backend.contract import Listing
 from rollingfs.errors import CorruptHeaderError
-from rollingfs.folders.info import Info, info_of, info_of_folder, info_of_row, info_of_unreadable
+from rollingfs.folders.info import Info, Scan as Scan, info_of, info_of_folder, info_of_row, info_of_unreadable
 from rollingfs.folders.listing_rows import ListingRows
-from rollingfs.folders.scan import Scan as Scan
 from rollingfs.format import names
 from rollingfs.format.listing_codec import Row
 from rollingfs.format.transitions import missing

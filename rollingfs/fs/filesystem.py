@@ -31,7 +31,7 @@ from rollingfs.fs import (
     transfers,
 )
 from rollingfs.fs.binding import Binding
-from rollingfs.fs.core import Core, without_scheme
+from rollingfs.fs.core import MEMORY_BYTES_DEFAULT, Core, Tuning, without_scheme
 from rollingfs.fs.segment_forms import ByPath
 from rollingfs.fs.sync_async import both, in_order, name_for_users
 from rollingfs.fs.target import Configured, make_policy, open_target, take_store_options
@@ -40,7 +40,6 @@ from rollingfs.policy import OffloadPolicy, RollingPolicy
 from rollingfs.runtime.bridge import Bridge
 from rollingfs.runtime.clock import Clock
 from rollingfs.segment.at import COMMIT_TIMEOUT_S, HEADER_CACHE_S, At
-from rollingfs.segment.read.tuning import MEMORY_BYTES_DEFAULT, Tuning
 from rollingfs.segment.write.budget import WRITE_MEMORY_BYTES_DEFAULT
 
 if TYPE_CHECKING:

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from rollingfs.backend.contract import Buffer
 from rollingfs.errors import ConflictError
+from rollingfs.fs.core import Tuning
 from rollingfs.runtime.bridge import Bridge
 from rollingfs.segment.at import At
 from rollingfs.segment.read.piece_checks import RUNS_MAX, PieceChecks
 from rollingfs.segment.read.prefetch import PREFETCH_RANGE_BYTES, Bounds
 from rollingfs.segment.read.revalidate import OUTDATED, Current, RevalidatingReads, Span, Trust
-from rollingfs.segment.read.tuning import Tuning
 from rollingfs.segment.segment import Segment
 
 if TYPE_CHECKING:

@@ -14,9 +14,8 @@ from fsspec.caching import BaseCache, KnownPartsOfAFile, MMapCache, caches
 
 from rollingfs.folders.info import info_of
 from rollingfs.fs.arrow_at_exit import lent
-from rollingfs.fs.core import Core
+from rollingfs.fs.core import Core, Tuning
 from rollingfs.fs.read_buffer import LINE_BYTES, ReadBuffer
-from rollingfs.segment.read.tuning import Tuning
 from rollingfs.segment.segment import Segment
 
 BLOCK_BYTES = 5 * 1024 * 1024

@@ -15,9 +15,9 @@ from rollingfs import RollingFileSystem
 from rollingfs.backend.objects.obstores.requests import READS_MAX
 from rollingfs.backend.objects.s3 import backend as s3_backend
 from rollingfs.backend.patience import PAUSE_S_MAX, TOLD_AFTER_S
+from rollingfs.fs.core import MEMORY_BYTES_DEFAULT
 from rollingfs.policy import INLINE_BYTES_DEFAULT, MAX_BYTES_DEFAULT
 from rollingfs.segment.at import COMMIT_TIMEOUT_S, HEADER_CACHE_S
-from rollingfs.segment.read.tuning import MEMORY_BYTES_DEFAULT
 from rollingfs.show.outlook_text import PRICES_AT, S3_EXPRESS, S3_STANDARD
 
 ROOT = Path(__file__).parents[2]

@@ -12,7 +12,7 @@ import pytest
 
 from rollingfs import RollingFileSystem, RollingPolicy
 from rollingfs.backend.memory import MemoryBackend
-from rollingfs.segment.read.tuning import Tuning
+from rollingfs.fs.core import Tuning
 from tests.support.places import new_place
 from tests.support.servers import count_requests
 

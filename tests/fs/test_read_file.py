@@ -21,10 +21,10 @@ from hypothesis import given, settings, strategies as st
 from rollingfs import CorruptChunkError, RollingFileSystem, RollingPolicy, SegmentTruncatedError
 from rollingfs.format import names
 from rollingfs.fs import read_buffer
+from rollingfs.fs.core import Tuning
 from rollingfs.fs.read_file import ReadFile
 from rollingfs.runtime.concurrency import drive
 from rollingfs.segment.read import prefetch
-from rollingfs.segment.read.tuning import Tuning
 from tests.support.examples import examples
 from tests.support.reading import World, letters, make_world
 

@@ -10,9 +10,9 @@ from hypothesis import given, strategies as st
 
 from rollingfs import RollingPolicy
 from rollingfs.fs import read_buffer
+from rollingfs.fs.core import Tuning
 from rollingfs.segment.read import prefetch, ranges
 from rollingfs.segment.read.read_job import even
-from rollingfs.segment.read.tuning import Tuning
 from tests.support.reading import letters, make_world
 from tests.support.schedules import eventually
 

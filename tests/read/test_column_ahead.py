@@ -13,12 +13,12 @@ from hypothesis import given, settings, strategies as st
 
 from rollingfs.format.parquet_chunks import chunk_spans
 from rollingfs.format.thrift import I64, LIST, STRUCT, Decoder, Encoder, MalformedFooterError
+from rollingfs.fs.core import Tuning
 from rollingfs.fs.read_file import ReadFile
 from rollingfs.policy import RollingPolicy
 from rollingfs.segment.read import ahead, prefetch
 from rollingfs.segment.read.ahead import FOOTERS_MAX, MISSES_MAX, ColumnAhead, ColumnPattern, pattern_of
 from rollingfs.segment.read.prefetch import Bounds
-from rollingfs.segment.read.tuning import Tuning
 from tests.support.backends import private_memory, raises
 from tests.support.examples import examples
 from tests.support.reading import World

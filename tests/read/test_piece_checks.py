@@ -206,7 +206,7 @@ def test_with_verify_ranges_of_one_chunk_share_the_rest_of_it(seen):
 def test_with_verify_a_chunk_too_large_for_memory_is_verified_and_not_held(seen, monkeypatch):
     seen.damage(2, 999)
     with seen.fs.open(seen.path, verify=True) as file:
-        monkeypatch.setattr("rollingfs.segment.read.tuning.Tuning.memory_bytes", 10)
+        monkeypatch.setattr("rollingfs.fs.core.Tuning.memory_bytes", 10)
         assert file.read(100) == DATA[:100]
         assert file._buffer.held(0) == 100
         with pytest.raises(CorruptChunkError):
