@@ -27,8 +27,13 @@ READERS: dict[str, Callable[[str], object]] = {
 }
 
 
+LIGHT = ("polars", "pandas")
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("reader", READERS)
+@pytest.mark.parametrize(
+    "reader", [pytest.param(reader, marks=() if reader in LIGHT else pytest.mark.nightly) for reader in READERS]
+)
 def test_a_reader_takes_ranges(reader: str, tmp_path: Path) -> None:
     fs = RollingFileSystem("file")
     fs.pipe_file(f"{tmp_path}/rows.parquet", parquet(ROWS))
