@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any, TypeVar, cast
 from urllib.parse import quote, urlencode
 
+from fsspec.callbacks import Callback
 from starlette.requests import Request
 
 from rollingfs import RollingFileSystem
@@ -131,8 +132,8 @@ class Terminal:
         self.reported = value
 
     @contextlib.contextmanager
-    def progress(self, *_: Any, **__: Any) -> Iterator[Callable[[int], None]]:
-        yield lambda done: None
+    def progress(self, *_: Any, **__: Any) -> Iterator[Callback]:
+        yield Callback()
 
 
 async def command(fs: RollingFileSystem, body: Callable[..., None], *given: Any, **options: Any) -> dict[str, Any]:
@@ -145,7 +146,7 @@ async def command(fs: RollingFileSystem, body: Callable[..., None], *given: Any,
 async def command_append(fs: RollingFileSystem, path: str, data: bytes) -> int:
     """The command ``append``, with its standard input."""
     source = io.BufferedReader(io.BytesIO(data))  # type: ignore[arg-type]
-    call = partial(change._append, StorePath(fs, path), source, Guard(), True, lambda size: None)
+    call = partial(change._append, StorePath(fs, path), source, Guard(), True, Callback())
     offset, _ = await baton.Baton(call).run()
     return cast(int, offset)
 

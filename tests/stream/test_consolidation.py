@@ -1,15 +1,10 @@
-"""Upkeep joins small chunks by itself, beside writers, readers of old snapshots, other clients and crashes."""
+"""Upkeep joins small chunks by itself; `benchmarks.life` kills it, and the simulation has other clients beside it."""
 
 import random
-import time
 
-import pytest
-
-from rollingfs import RollingFileSystem, RollingPolicy
-from rollingfs.fs.core import core
+from rollingfs import RollingPolicy
 from rollingfs.stream.segment_upkeep import Upkept, total
 from rollingfs.stream.upkeep import Upkeep
-from tests.support.cli import running
 from tests.support.life import World, pieces_of
 from tests.support.small import a_round
 
@@ -30,9 +25,6 @@ def grow(world: World, data: bytes) -> None:
 
 def sizes(world: World) -> list[int]:
     return [chunk.length for chunk in world.chunks(GROWN)]
-
-
-# -- what is joined ------------------------------------------------------------------------------------------
 
 
 def test_a_segment_that_grows_has_about_as_few_chunks_as_its_size_asks_for_and_the_fewest_once_it_is_sealed():
@@ -70,35 +62,3 @@ def test_what_a_truncation_leaves_of_a_large_chunk_is_not_written_anew():
     upkeep(world, readers_grace_s=0)
     assert sizes(world) == [6400, 1040]
     assert world.content(GROWN) == bytes(400) + DATA
-
-
-# -- real processes ------------------------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-def test_a_process_that_is_killed_ten_times_on_the_way_loses_nothing(tmp_path):
-    path, fs = f"{tmp_path}/log", RollingFileSystem("file", policy=POLICY, sync=False, skip_instance_cache=True)
-    fs.create(path)
-    written, chance = b"", random.Random(7)
-    for _ in range(10):
-        options = ("--every", "0.1s", "--readers-grace", "0", "--option", "sync=false")
-        with running("run", tmp_path, *options) as run:
-            joined = 0
-            while joined < 2:
-                for _ in range(40):
-                    data = chance.randbytes(chance.randrange(1, 60))
-                    fs.append(path, data)
-                    written += data
-                line = run.stdout.readline()
-                joined += b"joined to" in line and not line.startswith(b"round")
-            time.sleep(chance.random() / 20)
-            run.kill()
-    fs.seal(path)
-    keeper = Upkeep(core(fs).client, grace_s=0, readers_grace_s=0)
-    for _ in range(2):
-        assert not total(a_round(keeper, path)).failed
-    segment = fs.segment(path)
-    assert fs.cat_file(path) == written
-    assert len(segment.chunks) <= -(-len(written) // 6400) + 1
-    assert {row.state for row in segment.verify()} == {"ok"}
-    assert segment.rewritten <= 4 * len(written)

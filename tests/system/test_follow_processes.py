@@ -10,7 +10,7 @@ import pytest
 from rollingfs import RollingFileSystem
 from tests.support.cli import started
 
-ROUNDS = 6
+ROUNDS = 2
 WAIT_S = 60.0
 """Only a broken test waits so long."""
 
