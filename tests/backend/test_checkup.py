@@ -12,6 +12,7 @@ from rollingfs.backend.checkup import NO, UNKNOWN, YES, Checkup, examine
 from rollingfs.backend.contract import Backend
 from rollingfs.backend.generic import GenericBackend
 from rollingfs.backend.local.backend import LocalBackend
+from rollingfs.backend.probe import PAIRS
 from rollingfs.segment.at import At
 from rollingfs.testing import run
 from tests.support.backends import Counting, Scripted, private_memory, raises
@@ -78,7 +79,7 @@ def test_races_are_repeated_as_asked(races: int, seconds: float, probes: int) ->
     backend = Counting(private_memory(), suspends=True, must_race=True)
     found = run(backend, examine(backend, At.of(backend).runtime, "", races, seconds))
     assert found.is_safe
-    assert backend.count("replace") >= 160 * probes
+    assert backend.count("create") >= 2 * PAIRS * probes
 
 
 def test_a_filesystem_for_a_single_writer_is_not_safe_until_the_user_says_so() -> None:
