@@ -15,7 +15,7 @@ from rollingfs.format.append_keys import ATTRIBUTE, KEYS_MAX
 from rollingfs.segment.segment import Segment
 from rollingfs.server import make_app
 from rollingfs.server.limits import Limits
-from rollingfs.server.store import Store, etag
+from rollingfs.server.store import ServedStore, etag
 from tests.server.conftest import Client, talk
 
 
@@ -241,8 +241,8 @@ def test_a_range_with_an_end_is_one_read(
     client: Client, fs: RollingFileSystem, root: str, monkeypatch: Any, asked: str, query: str, is_one: bool
 ) -> None:
     fs.pipe_file(f"{root}/large", bytes(2_100_000))
-    read = Mock(wraps=Store._read)
-    monkeypatch.setattr(Store, "_read", lambda *args: read(*args))
+    read = Mock(wraps=ServedStore._read)
+    monkeypatch.setattr(ServedStore, "_read", lambda *args: read(*args))
     got = client.get(f"/v1/segments/large{query}", headers={"Range": asked} if asked else {})
     assert len(got.content) == int(got.headers["content-length"]) >= 2_000_000
     assert (read.call_count == 1) == is_one
