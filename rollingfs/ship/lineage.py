@@ -186,12 +186,15 @@ class Lineage:
         self._inode = status.st_ino if status is not None else None
         own = self.file.status() if self.file is not None else None
         seen = status and (status.st_ino, status.st_size, status.st_mtime_ns), own
-        if seen == self._seen:
+        has_changed = own is not None and (not isinstance(self._seen, tuple) or own != self._seen[1])
+        is_coarse = own is not None and not own[1] % 10**9  # then a file may change twice at one time
+        is_other = own is not None and (has_changed or is_coarse) and not self._is_same(own[0])
+        if seen == self._seen and not is_other:
             return self.log.is_dated
-        if own is not None and (not isinstance(self._seen, tuple) or own != self._seen[1]):
+        if has_changed:
             self._rest_s = time.monotonic()
-            if not self._is_same(own[0]):
-                self.begin_again()
+        if is_other:
+            self.begin_again()
         self._seen, self._seen_s = seen, time.monotonic()
         return True
 

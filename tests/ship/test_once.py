@@ -88,6 +88,19 @@ def test_a_file_after_a_deleted_log_is_shipped(tmp_path: Path, monkeypatch) -> N
     assert fs.cat_file(f"{tmp_path}/segment") == b"one\ntwo\nthree\n"
 
 
+def test_a_file_written_over_within_its_second_is_shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same inode, size and time, on a disk that keeps whole seconds."""
+    monkeypatch.setattr(lineage, "GONE_S", 0.0)
+    log, fs = tmp_path / "app.log", RollingFileSystem("file")
+    shipper = Shipper(fs, [str(log)], f"{tmp_path}/segment", say=lambda line: None)
+    for line in (b"one\n", b"two\n"):
+        log.write_bytes(line)
+        os.utime(log, (1e9, 1e9))
+        shipper.step(flush=True)
+    shipper.once()
+    assert fs.cat_file(f"{tmp_path}/segment") == b"one\ntwo\n"
+
+
 @pytest.mark.parametrize("pad", [0, 2000])
 @pytest.mark.parametrize("is_packed", [False, True])
 def test_a_copy_of_the_first_lines_is_not_shipped(
