@@ -6,8 +6,9 @@ import unicodedata
 import pytest
 
 from rollingfs import RollingFileSystem
-from rollingfs.backend.local import spelling
+from rollingfs.backend.local import spelling, system
 from rollingfs.backend.local.spelling import Spellings
+from tests.support.backends import raises
 from tests.support.disks import mounted
 
 NFC, NFD = (unicodedata.normalize(form, "café") for form in ("NFC", "NFD"))
@@ -116,6 +117,32 @@ def test_an_exact_disk_is_asked_once_a_folder(tmp_path, monkeypatch):
         monkeypatch.setattr(os, name, calls.append)
     assert known.settle(f"{root}/LOG") == f"{root}/LOG"
     assert calls == []
+
+
+def test_a_folding_disk_is_asked_and_not_listed(tmp_path, monkeypatch):
+    first, *others = (tmp_path / f"{name}$header" for name in ("Log", "log", "LOG"))
+    first.touch()
+    for other in (*others, *(tmp_path / path.name.swapcase() for path in (first, *others))):
+        os.link(first, other)
+    looks, scandir = [], os.scandir
+    monkeypatch.setattr(system, "true_name", lambda path: looks.append(path) or "Log$header")
+    monkeypatch.setattr(os, "scandir", lambda path: looks.append(path) or scandir(path))
+    monkeypatch.setattr(os, "listdir", raises(OSError("listed")))
+    known = Spellings()
+    assert {known.settle(f"{tmp_path}/{name}") for name in ("LOG", "log", "LOG")} == {f"{tmp_path}/Log"}
+    assert [look for look in looks if look.startswith(str(tmp_path))] == [f"{tmp_path}/", f"{tmp_path}/LOG$header"]
+
+
+def test_a_name_is_asked_for_again_once_it_is_another_file(tmp_path, monkeypatch):
+    known = Spellings()
+    monkeypatch.setattr(known, "_folds", lambda folder: folder == str(tmp_path))
+    (tmp_path / "Log").touch()
+    os.link(tmp_path / "Log", tmp_path / "log")
+    monkeypatch.setattr(system, "true_name", lambda _: "Log")
+    assert known.settle(f"{tmp_path}/log") == f"{tmp_path}/Log"
+    os.unlink(tmp_path / "Log")
+    monkeypatch.setattr(system, "true_name", lambda _: "log")
+    assert known.settle(f"{tmp_path}/log") == f"{tmp_path}/log"
 
 
 def test_what_macos_keeps_of_a_header_is_no_segment(tmp_path):

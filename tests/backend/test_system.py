@@ -5,6 +5,7 @@ import errno
 import os
 import struct
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -56,3 +57,17 @@ def test_a_disk_without_full_flush_is_flushed_as_it_can(tmp_path, monkeypatch, n
     else:
         macos.flush(7)
     assert flushed == ([] if number == errno.EIO else [7])
+
+
+def test_macos_is_asked_for_the_name_of_a_path(monkeypatch):
+    def getattrlist(path, asked, answer, size, options):
+        assert (path, struct.unpack("HHIIIII", asked)[:3], size.value, options.value) == (b"/a/log", (5, 0, 1), 2048, 1)
+        name = "Café\0".encode()
+        struct.pack_into("=IiI", answer, 0, 12 + len(name), 8, len(name))
+        answer[12 : 12 + len(name)] = name
+        return 0
+
+    monkeypatch.setattr(macos.ctypes, "CDLL", lambda _: SimpleNamespace(getattrlist=getattrlist))
+    assert macos.true_name("/a/log") == "Café"
+    monkeypatch.setattr(macos.ctypes, "CDLL", lambda _: SimpleNamespace())
+    assert macos.true_name("/a/log") == ""

@@ -19,6 +19,10 @@ LOCKS_FILES = True
 DESCRIPTORS = "/dev/fd"
 rename_free = posix.free_rename("renameatx_np", -2, 4)
 _GETPATH = 50
+_ASK_NAME = struct.pack("HHIIIII", 5, 0, 1, 0, 0, 0, 0)
+"""A `struct attrlist` with `ATTR_CMN_NAME`; the last argument of the call is `FSOPT_NOFOLLOW`."""
+_NAME_BYTES = 2048
+"""Room for its answer: its length, the offset of the name from here, the size of the name, the name."""
 _FULLFSYNC = 51
 _PATH_BYTES = 1024
 _NO_FULLFSYNC = {errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOTTY, errno.EINVAL, errno.ENODEV}
@@ -66,6 +70,16 @@ def is_local(path: str) -> bool:
 def _statfs() -> Any:
     library = ctypes.CDLL(None)
     return getattr(library, "statfs$INODE64", None) or getattr(library, "statfs", None)  # the first: Macs with Intel
+
+
+def true_name(path: str) -> str:
+    """Return the last part of a path as the disk writes it; "" if there is no answer."""
+    call: Any = getattr(ctypes.CDLL(None), "getattrlist", None)
+    answer = ctypes.create_string_buffer(_NAME_BYTES)
+    if call is None or call(os.fsencode(path), _ASK_NAME, answer, ctypes.c_size_t(_NAME_BYTES), ctypes.c_ulong(1)):
+        return ""
+    offset, size = struct.unpack_from("iI", answer, 4)
+    return os.fsdecode(answer.raw[4 + offset : 4 + offset + size].partition(b"\0")[0])
 
 
 def path_of(descriptor: int) -> str:

@@ -28,15 +28,15 @@ class Spellings:
         self.forget()
 
     def forget(self) -> None:
-        self._exact: set[str] = set()
-        """Folders where names differ by case."""
+        self._folders: dict[str, bool] = {}
+        """Whether a folder ignores case."""
         self._known: dict[tuple[str, str], str] = {}
         self._listed: tuple[str, int, dict[str, list[str]]] = ("", -1, {})
 
     def settle(self, path: str) -> str:
         """Return a path as the disk writes what is there; else as it is given."""
         folder, slash, name = path.rpartition("/")
-        if (folder in self._exact and name.isascii()) or not name:
+        if (self._folders.get(folder) is False and name.isascii()) or not name:
             return path
         if folds := self._folds(folder):
             folder = self.settle(folder)
@@ -52,8 +52,9 @@ class Spellings:
 
     def _folds(self, folder: str) -> bool:
         """Return whether a folder ignores case; a new folder does as the folder above."""
-        if folder in self._exact:
-            return False
+        known = self._folders.get(folder)
+        if known is not None:
+            return known
         found, is_empty = None, True
         try:
             with os.scandir(f"{folder}/") as entries:
@@ -68,10 +69,10 @@ class Spellings:
             found = False
         if found is None:
             found = bool(folder) and self._folds(folder.rpartition("/")[0])
-        if not (found or is_empty):
-            if len(self._exact) >= NAMES_MAX:
+        if not is_empty:
+            if len(self._folders) >= NAMES_MAX:
                 self.forget()
-            self._exact.add(folder)
+            self._folders[folder] = found
         return found
 
     def _true_name(self, folder: str, name: str) -> str:
@@ -79,6 +80,9 @@ class Spellings:
         for suffix in _FILES:
             with contextlib.suppress(*_REFUSED):
                 status = os.lstat(f"{folder}/{name}{suffix}")
+                one = system.true_name(f"{folder}/{name}{suffix}")
+                if names.folded(one) == names.folded(name + suffix):
+                    return one[: len(one) - len(suffix)]
                 found = self._names_in(folder).get(names.folded(name + suffix), [])
                 if name + suffix not in found:
                     same = (one for one in found if os.path.samestat(os.lstat(f"{folder}/{one}"), status))

@@ -25,6 +25,8 @@ Flags of `open_file`
     Errors of `os.lstat` for a name that is gone, or about to go.
 `is_local`, `number_of_disk`
     Whether this kernel alone reads and writes the files of a disk; 0 for a disk that shares its number.
+`true_name`
+    The name that the disk has for a path that is there, or "" where only a listing shows it.
 `path_of`, `DESCRIPTORS`
     The path of an open file by now; the folder that lists the open files of this process.
 `notifier`
@@ -54,4 +56,4 @@ check_name = _shared.check_name
 room, open_folder, number_of_disk = _shared.room, _shared.open_folder, _shared.number_of_disk
 lock, unlock, rename_free = _calls.lock, _calls.unlock, _calls.rename_free
 allocate, flush, is_local = _calls.allocate, _calls.flush, _calls.is_local
-path_of, notifier = _calls.path_of, _calls.notifier
+path_of, true_name, notifier = _calls.path_of, _calls.true_name, _calls.notifier

@@ -12,6 +12,7 @@ import os
 import shutil
 import stat
 import sys
+from ctypes import wintypes
 from typing import Any
 
 from rollingfs.backend.local import windows_rules
@@ -33,6 +34,9 @@ _kernel: Any = ctypes.WinDLL("kernel32", use_last_error=True)
 _kernel.CreateFileW.restype = _HANDLE
 _kernel.CreateFileW.argtypes = [_TEXT, _DWORD, _DWORD, _HANDLE, _DWORD, _DWORD, _HANDLE]
 _kernel.CloseHandle.argtypes = [_HANDLE]
+_kernel.FindFirstFileW.restype = _HANDLE
+_kernel.FindFirstFileW.argtypes = [_TEXT, _HANDLE]
+_kernel.FindClose.argtypes = [_HANDLE]
 _kernel.SetFileInformationByHandle.argtypes = [_HANDLE, ctypes.c_int, _HANDLE, _DWORD]
 _kernel.GetFileInformationByHandleEx.argtypes = [_HANDLE, ctypes.c_int, _HANDLE, _DWORD]
 _kernel.LockFileEx.argtypes = [_HANDLE, _DWORD, _DWORD, _DWORD, _DWORD, _HANDLE]
@@ -196,6 +200,16 @@ def _unlink(path: str) -> None:
     if error.winerror not in _UNKNOWN:
         raise error
     os.unlink(path)
+
+
+def true_name(path: str) -> str:
+    """Return the last part of a path as the disk writes it; "" for what is not found."""
+    found = wintypes.WIN32_FIND_DATAW()
+    handle = _kernel.FindFirstFileW(path, ctypes.byref(found))
+    if handle in (None, _NO_HANDLE):
+        return ""
+    _kernel.FindClose(handle)
+    return str(found.cFileName)
 
 
 def path_of(descriptor: int) -> str:
