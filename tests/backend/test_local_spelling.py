@@ -133,7 +133,7 @@ def test_a_folding_disk_is_asked_and_not_listed(tmp_path, monkeypatch):
     assert [look for look in looks if look.startswith(str(tmp_path))] == [f"{tmp_path}/", f"{tmp_path}/LOG$header"]
 
 
-def test_a_name_is_asked_for_again_once_it_is_another_file(tmp_path, monkeypatch):
+def test_a_known_name_of_another_file(tmp_path, monkeypatch):
     known = Spellings()
     monkeypatch.setattr(known, "_folds", lambda folder: folder == str(tmp_path))
     (tmp_path / "Log").touch()
