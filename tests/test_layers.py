@@ -81,6 +81,7 @@ BELOW_VERBS: dict[str, dict[str, str]] = {
     "server": {
         "backend.local.looks": "a link must not lead out of the folder that is served",
         "segment.files.intakes": "uploads a body before the verb that commits it",
+        "segment.read.revalidate": "reads a range by the header that was seen, while the newest is asked for",
         "segment.read.spot": "a value: a position as text",
     },
     "ship": {"segment.write.ingest": "a limit: the largest append that takes one request"},

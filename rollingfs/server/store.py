@@ -20,6 +20,7 @@ from rollingfs.format.append_keys import ATTRIBUTE, WRITERS, AppendKey, check_fr
 from rollingfs.format.crc import crc32c
 from rollingfs.format.transitions import Guard
 from rollingfs.segment.files.intakes import addition
+from rollingfs.segment.read.revalidate import Current, RevalidatingReads, Span, Trust
 from rollingfs.segment.segment import Segment
 from rollingfs.segment.verbs.append import Written, append
 from rollingfs.segment.verbs.concat import concat
@@ -112,6 +113,40 @@ class ServedStore:
             The path does not exist.
         """
         return await self.run(self.client.lookup.view(place, fresh=True))
+
+    async def ranged(self, place: str, span: Span) -> tuple[Segment, bytes]:
+        """Return a file as it is now, and a range of it; the store is asked for both at once where it was seen before.
+
+        Parameters
+        ----------
+        span
+            The segment offsets that are wanted; no byte is read of a range that is too long to be held whole.
+
+        Raises
+        ------
+        FileNotFoundError
+            The path does not exist.
+        SegmentTruncatedError
+            The first bytes have been truncated away.
+        """
+        size_max = min(READ_BYTES_MAX, READ_MEMORY_BYTES // ((READS_AHEAD + 1) * (self.readers + 1)))
+
+        def short(view: Segment) -> tuple[int, int]:
+            start, end = span(view)
+            return start, end if end - start <= size_max else start
+
+        current = Current(self.client.lookup, place)
+        current.believe()
+        current.trust = Trust.OLD  # whatever the cache believes
+        self.readers += 1
+        try:
+            [found] = await self.run(RevalidatingReads(self.client.fetcher, [(current, short)]).run())
+        finally:
+            self.readers -= 1
+        if isinstance(found, Exception):
+            raise found
+        assert current.snapshot is not None
+        return current.snapshot, found
 
     async def pieces(
         self, view: Segment, start: int, end: int, *, is_wanted: bool = False

@@ -1,7 +1,7 @@
 """REST on segments, without a network."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 from unittest.mock import Mock
 
@@ -9,7 +9,7 @@ import httpx
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
-from rollingfs import RollingFileSystem
+from rollingfs import RollingFileSystem, RollingPolicy
 from rollingfs.backend.values import FileInfo
 from rollingfs.format.append_keys import ATTRIBUTE, KEYS_MAX
 from rollingfs.segment.segment import Segment
@@ -17,6 +17,7 @@ from rollingfs.server import make_app
 from rollingfs.server.limits import Limits
 from rollingfs.server.store import ServedStore, etag
 from tests.server.conftest import Client, talk
+from tests.support.backends import Counting, private_memory
 
 
 def problem_of(answer: httpx.Response) -> tuple[int, str, str]:
@@ -228,7 +229,7 @@ def test_an_etag_spares_the_bytes_until_the_next_commit(client: Client) -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "query", "is_one"),
+    ("asked", "query", "is_whole"),
     [
         ("bytes=7-2000006", "", True),
         ("bytes=-2000000", "", True),
@@ -237,15 +238,44 @@ def test_an_etag_spares_the_bytes_until_the_next_commit(client: Client) -> None:
         ("", "", False),
     ],
 )
-def test_a_range_with_an_end_is_one_read(
-    client: Client, fs: RollingFileSystem, root: str, monkeypatch: Any, asked: str, query: str, is_one: bool
+def test_a_range_with_an_end_is_read_whole(
+    client: Client, fs: RollingFileSystem, root: str, monkeypatch: Any, asked: str, query: str, is_whole: bool
 ) -> None:
     fs.pipe_file(f"{root}/large", bytes(2_100_000))
     read = Mock(wraps=ServedStore._read)
     monkeypatch.setattr(ServedStore, "_read", lambda *args: read(*args))
     got = client.get(f"/v1/segments/large{query}", headers={"Range": asked} if asked else {})
     assert len(got.content) == int(got.headers["content-length"]) >= 2_000_000
-    assert (read.call_count == 1) == is_one
+    assert (read.call_count == 0) == is_whole
+
+
+CHANGES: dict[str, Callable[[RollingFileSystem, str], object]] = {
+    "appended to": lambda fs, path: fs.append(path, b"+"),
+    "truncated": lambda fs, path: fs.truncate(path, 4),
+    "replaced": lambda fs, path: fs.pipe_file(path, b"abc"),
+    "gone": lambda fs, path: fs.rm_file(path),
+    "as before": lambda fs, path: None,
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+@pytest.mark.parametrize("first", [0, 5])
+def test_a_range_is_of_the_file_as_it_is_now(
+    root: str, first: int, change: Callable[[RollingFileSystem, str], object]
+) -> None:
+    store, path = private_memory(), f"{root}/a"
+    served = RollingFileSystem(backend=Counting(store, suspends=True), skip_instance_cache=True)
+    other = RollingFileSystem(backend=store, skip_instance_cache=True)
+    other.create(path, policy=RollingPolicy(inline_bytes=0))
+    other.append(path, b"0123456789")
+    client = Client(make_app(served, root))
+    for happens in (CHANGES["as before"], change):
+        happens(other, path)
+        now = other.cat_file(path) if other.exists(path) else None
+        got = client.get("/v1/segments/a", headers={"Range": f"bytes={first}-8"})
+        status = 404 if now is None else 206 if first < len(now) else 416
+        assert got.status_code == status
+        assert status != 206 or got.content == now[first:9]
 
 
 def test_plain_files_of_one_size_and_second_have_different_etags() -> None:
