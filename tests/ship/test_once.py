@@ -97,6 +97,7 @@ def test_a_file_written_over_within_its_second_is_shipped(tmp_path: Path, monkey
         log.write_bytes(line)
         os.utime(log, (1e9, 1e9))
         shipper.step(flush=True)
+        shipper.step(flush=True)
     shipper.once()
     assert fs.cat_file(f"{tmp_path}/segment") == b"one\ntwo\n"
 
