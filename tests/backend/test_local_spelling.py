@@ -119,6 +119,7 @@ def test_an_exact_disk_is_asked_once_a_folder(tmp_path, monkeypatch):
     assert calls == []
 
 
+@pytest.mark.skipif(os.name == "nt", reason="needs a disk that tells these names apart")
 def test_a_folding_disk_is_asked_and_not_listed(tmp_path, monkeypatch):
     first, *others = (tmp_path / f"{name}$header" for name in ("Log", "log", "LOG"))
     first.touch()
@@ -133,6 +134,7 @@ def test_a_folding_disk_is_asked_and_not_listed(tmp_path, monkeypatch):
     assert [look for look in looks if look.startswith(str(tmp_path))] == [f"{tmp_path}/", f"{tmp_path}/LOG$header"]
 
 
+@pytest.mark.skipif(os.name == "nt", reason="needs a disk that tells these names apart")
 def test_a_known_name_of_another_file(tmp_path, monkeypatch):
     known = Spellings()
     monkeypatch.setattr(known, "_folds", lambda folder: folder == str(tmp_path))
