@@ -39,11 +39,6 @@ class TestGenericBackendOnDisk(GenericContract):
     tokens_tell_equal_bytes = False
     make_fs = staticmethod(LocalFileSystem)
 
-    def test_odd_names_are_names(self, backend: Backend, folder: str, name: str) -> None:
-        if os.name == "nt" and (name != name.strip(". ") or set(name) & set("?*")):
-            pytest.skip("Windows has no such name, and fsspec takes what Windows makes of it")
-        super().test_odd_names_are_names(backend, folder, name)
-
     @pytest.fixture
     def folder(self, tmp_path: Path) -> str:
         return f"{tmp_path}/fresh"

@@ -15,7 +15,7 @@ from rollingfs.backend.objects.azure.plain import PlainRequests
 from rollingfs.backend.objects.bucket import Answer, Bucket, Condition, FolderPage, Parts, Span
 from rollingfs.backend.objects.errors import Refusal, is_conflict, retrying
 from rollingfs.backend.objects.obstores.objects import MakeStore, ObstoreObjects
-from rollingfs.backend.objects.obstores.processes import check_usable
+from rollingfs.backend.objects.obstores.obstore_exit import check_usable
 from rollingfs.backend.objects.obstores.requests import READ_S_MAX, Places
 from rollingfs.backend.objects.upload import PART_BYTES, PARTS_IN_FLIGHT_MAX, check_absent
 

@@ -24,7 +24,7 @@ from rollingfs.backend.objects.bucket import read_up_to
 from rollingfs.backend.objects.errors import Refusal
 from rollingfs.backend.objects.home_loop import HomeLoop
 from rollingfs.backend.objects.obstores import requests
-from rollingfs.backend.objects.obstores.processes import clone_of
+from rollingfs.backend.objects.obstores.forks import clone_of
 from rollingfs.runtime.values import value_class
 
 _NO_BUCKET = "bucket does not exist"

@@ -1,26 +1,18 @@
-"""The life of obstore in a process: a fork, and the exit of the interpreter."""
+"""Rules for a forked child: it uses no connections of its parent, and not obstore, whose threads are gone."""
 
 from __future__ import annotations
 
-import asyncio
-import atexit
 import contextlib
-import errno
-import signal
 import sys
 import threading
-import time
 import weakref
-from collections.abc import Awaitable, Iterator
+from collections.abc import Iterator
 from typing import Any, TypeVar
 
 from fsspec import AbstractFileSystem
 from fsspec.asyn import reset_lock
-from obstore.store import MemoryStore
 
 from rollingfs.backend.objects.clouds import options_of
-from rollingfs.backend.objects.errors import NotByObstoreError
-from rollingfs.runtime import interpreter_exit
 from rollingfs.runtime.system import at_fork, thread_names
 
 F = TypeVar("F", bound=AbstractFileSystem)
@@ -111,77 +103,3 @@ def _release() -> None:
 
 at_fork(before=_before, in_parent=_in_parent, in_child=_in_child)
 at_fork(in_child=reset_lock)  # fsspec itself forgets its loop only (2026.9.0)
-
-
-T = TypeVar("T")
-
-WAIT_S_MAX = 1.0
-"""Wait of the process's end for requests under way, and again after it has cancelled them."""
-WAIT_STEP_S = 0.001
-
-_exit_held: set[weakref.ref[Awaitable[object]]] = set()
-_is_over = False
-
-
-def watched(future: Awaitable[T]) -> Awaitable[T]:
-    """Remember what obstore gave for a request until obstore has let go of it."""
-    _exit_held.add(weakref.ref(future, _exit_held.discard))
-    return future
-
-
-def check_usable() -> None:
-    """Refuse a call of obstore that would never return, or would abort the process.
-
-    Raises
-    ------
-    NotByObstoreError
-        The process was forked from a user of obstore, or it ends.
-    """
-    if obstore_is_lost():
-        raise NotByObstoreError(
-            "this process was forked from one that had used obstore, whose threads are not here, so nothing was "
-            "sent: start processes by 'spawn' or 'forkserver'",
-            errno.ENOTSUP,
-        )
-    if _is_over:
-        raise NotByObstoreError("this process ends, so nothing was sent", errno.ENOTSUP)
-    obstore_begins()
-
-
-@atexit.register
-def _end() -> None:
-    global _is_over
-    if obstore_is_lost():  # the futures are the parent's
-        return
-    _is_over = True
-    with _without_interrupts():
-        _wait()
-        for future in [held() for held in _exit_held.copy()]:
-            if isinstance(future, asyncio.Future) and not future.done() and not future.get_loop().is_closed():
-                future.get_loop().call_soon_threadsafe(future.cancel)
-        future = None
-        _wait()
-
-
-@contextlib.contextmanager
-def _without_interrupts() -> Iterator[None]:
-    """Let a second Ctrl-C not end the wait, and so abort the process."""
-    before = None
-    with contextlib.suppress(ValueError):  # only the main thread may set what a signal does
-        before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        if before is not None:
-            signal.signal(signal.SIGINT, before)
-
-
-def _wait() -> None:
-    deadline_s = time.monotonic() + WAIT_S_MAX
-    while _exit_held and time.monotonic() < deadline_s:
-        MemoryStore()  # any call of obstore drops what was deferred
-        time.sleep(WAIT_STEP_S)
-
-
-if interpreter_exit.main_has_ended():  # a function of `atexit` sends the first request: `_end` is registered too late
-    interpreter_exit.wait_by(_wait)
