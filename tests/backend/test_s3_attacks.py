@@ -118,7 +118,7 @@ FILES, UPLOADS = "ListBucketResult", "ListMultipartUploadsResult"
 def test_a_listing_that_never_ends_or_lacks_or_garbles_something_is_an_error(moto, moto_proxy, name, token, message):
     """It says of each page that there is another one, and little else."""
     moto_proxy.fault = lambda _: (200, f"<{name}><IsTruncated>true</IsTruncated>{token}</{name}>".encode())
-    with pytest.raises(OSError, match=message):
+    with pytest.raises(OSError, match=f"{message}.*; the store is {moto_proxy.url}/bucket"):
         getattr(driven_s3(moto, moto_proxy.url), "list" if name == FILES else "list_uploads")("bucket/folder")
 
 

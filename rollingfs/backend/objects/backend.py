@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 import contextlib
 import errno
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -177,7 +177,19 @@ class ObjectBackend(Backend):
 
     async def _page(self, folder: str, place: str | None = None, **more: Any) -> FolderPage:
         bucket, prefix = self._folder(folder)
-        return await answer_of("listing", folder, bucket.page, prefix, place, **more)
+        async with self._named(folder):
+            return await answer_of("listing", folder, bucket.page, prefix, place, **more)
+
+    @contextlib.asynccontextmanager
+    async def _named(self, path: str) -> AsyncIterator[None]:
+        """Name the store in the error for an answer that no store should give."""
+        try:
+            yield
+        except OSError as error:
+            if error.errno != errno.EPROTO:
+                raise
+            store = shared_errors.with_product(await self.store_name(path) or "", self.product(path))
+            raise OSError(errno.EPROTO, f"{error.strerror}; the store is {store}") from error
 
     def _entries(self, folder: str, listed: FolderPage) -> tuple[FileInfo, ...]:
         bucket, prefix = self._folder(folder)
@@ -306,8 +318,9 @@ class ObjectBackend(Backend):
         MinIO lists only the uploads of an exact key, so `name` is needed there. It forgets uploads after 24 hours.
         """
         bucket, prefix = self._folder(folder)
-        with errors_of("listing unfinished uploads in", folder):
-            return await bucket.pending(prefix, name or "")
+        async with self._named(folder):
+            with errors_of("listing unfinished uploads in", folder):
+                return await bucket.pending(prefix, name or "")
 
     async def abort_upload(self, upload: PendingUpload) -> None:
         """Send a request."""
