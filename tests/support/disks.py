@@ -13,7 +13,6 @@ import pytest
 from tests.support.schedules import eventually
 from tests.support.servers import require
 
-NTFS_MB = 64
 LOOP_MB = 512
 Commands = Callable[[Path, Path], list[list[str]]]
 """The programs that mount a disk, by the folder for what it lies on, and the folder where it is to be."""
@@ -21,7 +20,7 @@ Commands = Callable[[Path, Path], list[list[str]]]
 
 def _ntfs(below: Path, there: Path) -> list[list[str]]:
     image = str(below / "image")
-    return [["truncate", "-s", f"{NTFS_MB}M", image], ["mkfs.ntfs", "-F", "-q", image], ["ntfs-3g", image, str(there)]]
+    return [["truncate", "-s", f"{LOOP_MB}M", image], ["mkfs.ntfs", "-Ff", "-q", image], ["ntfs-3g", image, str(there)]]
 
 
 def _gocryptfs(below: Path, there: Path) -> list[list[str]]:
