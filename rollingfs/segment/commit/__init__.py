@@ -6,5 +6,5 @@ shows whether anything was written.
 `store` is the record of the backend, its caches (`header_cache`, `index_pages`) and the writer of chunk files
 (`chunk_files`). `commits` commits, and settles by `recovery` the merges that are in the way; `lost_answers` judges what
 is not confirmed.
-Must not be here: what an operation means; that is in `rollingfs.segment.write` and `rollingfs.segment`.
+Must not be here: the meaning of an operation; that is in `rollingfs.segment.write` and `rollingfs.segment.verbs`.
 """

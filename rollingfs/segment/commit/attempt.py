@@ -97,11 +97,6 @@ class Attempt:
     """The number of times that an index page was missing although the header was fresh."""
 
     @property
-    def path(self) -> str:
-        """The segment."""
-        return self.operation.path
-
-    @property
     def is_out(self) -> bool:
         """Whether an attempt was sent that took place, or that may still take place."""
         return self.sent.is_open
@@ -139,7 +134,7 @@ class Attempt:
             return check(wanted)
         except ValueError as error:
             is_long = wanted.length > OFFSET_MAX
-            raise BadOffsetError(f"{self.path}: {error}; nothing was written") if is_long else error from None
+            raise BadOffsetError(f"{self.operation.path}: {error}; nothing was written") if is_long else error from None
 
     def fits(self, base: Segment) -> bool:
         """Return whether a record after `base`, or after other records there, is enough."""
@@ -188,11 +183,11 @@ class Attempt:
     async def load(self) -> Segment:
         """The header to begin with, read within the time that is left."""
         try:
-            load = self.store.headers.load(self.path)
+            load = self.store.headers.load(self.operation.path)
             return await self.store.runtime.limit(load, max(self.left_s(), LAST_LOOK_S))
         except TimeoutError as error:
             raise CommitTimeoutError(
-                f"{self.path}: the store did not give its header in time ({error!r}); nothing was written"
+                f"{self.operation.path}: the store did not give its header in time ({error!r}); nothing was written"
             ) from error
 
     # -- what it is based on -----------------------------------------------------------------------------
@@ -203,7 +198,7 @@ class Attempt:
         An attempt on an old header of many writers would fail anyway, and its commit line could be evicted. Then the
         client could not tell that it failed. A segment that was collected and made again is such a case, too.
         """
-        headers, path = self.store.headers, self.path
+        headers, path = self.store.headers, self.operation.path
         seen = headers.seen(path) or given
         if seen is None or seen.header is None or self.store.backend.capability.conflicts_are_final:
             return seen
@@ -254,10 +249,10 @@ class Attempt:
             return base
         began, self.took_turn = time.monotonic(), True
         try:
-            turn = store.backend.take_turn(names.header_path(self.path))
+            turn = store.backend.take_turn(names.header_path(self.operation.path))
             await store.runtime.limit(turn, self.share_s())
         except OSError as error:  # the attempt meets it, too, and has it judged
-            logger.debug("%s: it takes no turn: %s", self.path, error)
+            logger.debug("%s: it takes no turn: %s", self.operation.path, error)
             return base
         now, self.fresh = await self.load(), True
         turns.looked(base.header, now.header, time.monotonic() - began)
@@ -265,7 +260,7 @@ class Attempt:
 
     def end_turn(self) -> None:
         """Let others change the header, if this commit's turn still keeps them out."""
-        self.store.backend.end_turn(names.header_path(self.path))
+        self.store.backend.end_turn(names.header_path(self.operation.path))
 
 
 Step = Callable[[Segment, Attempt], Awaitable[Header | None]]

@@ -274,14 +274,14 @@ class Commits:
             is_free = found.live and found.header is not None and found.header.merge is None
             return replace(found.header, turn=claim.operation.writer) if is_free and found.header is not None else None
 
-        change = Change(attempt.path, step, attempt.operation.deadline_s)
+        change = Change(attempt.operation.path, step, attempt.operation.deadline_s)
         claim = self.attempt(slot, change, attempt.operation.began)
         # the judge takes a line with a higher number as unknown
         attempt.operation = replace(attempt.operation, number=next(self.slots.writer.numbers))
         try:
             await self._loop(slot, change, claim)
         except (AppendOutcomeUnknown, CommitTimeoutError) as error:
-            logger.debug("%s: the turn could not be claimed: %s", attempt.path, error)
+            logger.debug("%s: the turn could not be claimed: %s", attempt.operation.path, error)
         finally:
             if claim.took_turn:
                 claim.end_turn()  # a claim that changed nothing still has it
@@ -291,7 +291,7 @@ class Commits:
 
     async def _without_page(self, base: Segment, attempt: Attempt, gone: PageGoneError) -> Segment:
         """Return a header that names no lost page."""
-        path = attempt.path
+        path = attempt.operation.path
         current = await self.store.headers.load(path)
         is_named = current.token == base.token or names_page(path, current.header, gone.filename)
         attempt.gone += attempt.fresh and is_named

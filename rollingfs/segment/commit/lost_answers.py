@@ -69,7 +69,7 @@ class LostAnswers:
         attempt = self._attempt
         assert attempt.sent.base is not None
         if isinstance(cause, UnflushedError):
-            raise unknown(attempt.path, str(cause)) from cause
+            raise unknown(attempt.operation.path, str(cause)) from cause
         self._is_refused = self._is_refused and isinstance(cause, _DEFINITE)
         self._is_certain = self._is_certain and self._is_refused
         has_bucket = not isinstance(cause, NoBucketError)
@@ -79,13 +79,15 @@ class LostAnswers:
             await attempt.store.runtime.sleep(pause_s)
         current = await self._look(cause)
         verdict = attempt.judge(current, may_be_gone=not self._is_refused)
-        logger.debug("%s: attempt %d (%s): %s", attempt.path, attempt.count, cause, verdict.value)
+        logger.debug("%s: attempt %d (%s): %s", attempt.operation.path, attempt.count, cause, verdict.value)
         if not has_bucket and current.token is None:
             self._check_bucket(cause)
         if verdict is Verdict.SAME and current.token is None and self._may_be_gone(cause):
-            raise unknown(attempt.path, "the segment may have been made, and moved or deleted since") from cause
+            raise unknown(
+                attempt.operation.path, "the segment may have been made, and moved or deleted since"
+            ) from cause
         if verdict is Verdict.UNKNOWN and not self._is_certain:
-            raise untold(attempt.path, current.header) from cause
+            raise untold(attempt.operation.path, current.header) from cause
         if verdict is Verdict.UNKNOWN:
             verdict = Verdict.NOT_MINE
         if looks_first and verdict is not Verdict.MINE:
@@ -118,29 +120,31 @@ class LostAnswers:
             if attempt.left_s() <= 0 and count > 1:
                 break
             try:
-                load = store.headers.load(attempt.path)
+                load = store.headers.load(attempt.operation.path)
                 found = await store.runtime.limit(load, max(attempt.share_s(), LAST_LOOK_S))
                 if attempt.judge(found) is Verdict.MINE:
-                    await store.headers.secure(attempt.path, found)
+                    await store.headers.secure(attempt.operation.path, found)
                 return found
             except LostCommitError:
                 raise
             except (OSError, TimeoutError) as error:
                 if isinstance(error, RollingError):
-                    raise unknown(attempt.path, f"its header cannot be read: {error}") from cause
-                logger.info("%s: cannot look at the header after %s: %s", attempt.path, cause, error)
+                    raise unknown(attempt.operation.path, f"its header cannot be read: {error}") from cause
+                logger.info("%s: cannot look at the header after %s: %s", attempt.operation.path, cause, error)
                 await store.runtime.sleep(min(backoff_s(count + 3), max(attempt.left_s(), 0)))
-        raise unknown(attempt.path, "the store did not answer in time") from cause
+        raise unknown(attempt.operation.path, "the store did not answer in time") from cause
 
     def _check_bucket(self, cause: Exception) -> None:
         """Raise for a bucket that does not exist: no byte is written, unless an earlier request may still arrive."""
         if self._doubts or self._refusals:
-            raise unknown(self._attempt.path, "its bucket is gone, but an earlier request may still arrive") from cause
+            raise unknown(
+                self._attempt.operation.path, "its bucket is gone, but an earlier request may still arrive"
+            ) from cause
         raise cause
 
     def _check_refusals(self, cause: Exception) -> None:
         """Raise if another request is useless: the store refuses it for good, or no time is left."""
-        path = self._attempt.path
+        path = self._attempt.operation.path
         self._refusals += _is_refusal(cause)
         self._doubts += not (_is_refusal(cause) or isinstance(cause, LockedError))
         if self._refusals >= REFUSALS_MAX and self._doubts:
@@ -164,7 +168,7 @@ async def after_interrupt(attempt: Attempt) -> AppendInterrupted:
     """Return the error for a commit that Ctrl-C interrupted, with the outcome by a look at the header."""
     verdict = await _looked_once(attempt)
     outcome = {Verdict.MINE: "committed", Verdict.NOT_MINE: "not committed"}.get(verdict, "unknown")
-    return interrupted(attempt.path, outcome)
+    return interrupted(attempt.operation.path, outcome)
 
 
 async def after_error(attempt: Attempt, error: Exception) -> Committed:
@@ -181,8 +185,8 @@ async def after_error(attempt: Attempt, error: Exception) -> Committed:
     if verdict is Verdict.NOT_MINE:
         raise error
     if verdict is not Verdict.MINE:
-        raise unknown(attempt.path, f"{error!r} interrupted it") from error
-    logger.info("%s: committed, although %r came after the request", attempt.path, error)
+        raise unknown(attempt.operation.path, f"{error!r} interrupted it") from error
+    logger.info("%s: committed, although %r came after the request", attempt.operation.path, error)
     return attempt.result()
 
 
@@ -191,7 +195,7 @@ async def _looked_once(attempt: Attempt) -> Verdict:
     if not attempt.is_out:
         return Verdict.NOT_MINE
     try:
-        return attempt.judge(await attempt.store.headers.load_durable(attempt.path))
+        return attempt.judge(await attempt.store.headers.load_durable(attempt.operation.path))
     except Exception as error:  # noqa: BLE001 - memory may still be short: whatever comes, nothing is known
-        logger.info("%s: cannot look at the header: %s", attempt.path, error)
+        logger.info("%s: cannot look at the header: %s", attempt.operation.path, error)
         return Verdict.UNKNOWN

@@ -1,7 +1,7 @@
-"""From data to one commit: the operations that users call on one segment, or on several.
+"""From data to one commit.
 
-`segment_operations` has those on one segment, `concat` those on several.
-In: paths, data, guards. Out: offsets and headers of what was committed.
+In: paths, data, guards. Out: offsets and headers of what was committed. `ingest` uploads data, `append_to_header` makes
+the next header, `group_commit` commits the appends that wait together.
 Must not be here: file objects, and URLs; those are in `rollingfs.fs`. Nor a header that is replaced in another way than
 by `rollingfs.segment.commit`.
 """
