@@ -38,9 +38,14 @@ class Lag:
     path: str
     segment: str
     bytes: int
-    seconds: float
-    """Since when bytes wait."""
+    since_s: float | None
+    """When the oldest byte that waits was seen, by `time.monotonic`."""
     error: str | None
+
+    @property
+    def seconds(self) -> float:
+        """Return how long bytes wait."""
+        return 0.0 if self.since_s is None else time.monotonic() - self.since_s
 
 
 @dataclass
@@ -133,6 +138,7 @@ class Shipper:
         self._routes: dict[str, Route] = {}
         self._logs: dict[str, Log] = {}
         self._found_s: float | None = None
+        self._lags: tuple[Lag, ...] = ()
         for path in self.files:
             Log(path)
 
@@ -186,20 +192,22 @@ class Shipper:
         self._logs.clear()
         self._found_s = None
 
-    def lags(self) -> list[Lag]:
-        """Return what each log has that is not committed, as of the last look."""
-        now_s = time.monotonic()
-        return [
+    def lags(self) -> tuple[Lag, ...]:
+        """Return what each log has that is not committed, as of the last second; any thread may ask."""
+        return self._lags
+
+    def _publish(self) -> None:
+        self._lags = tuple(
             Lag(
                 source.lineage.log.path,
                 route.sender.path,
                 source.lineage.lag_bytes,
-                now_s - route.since_s if route.since_s is not None and source.lineage.lag_bytes else 0.0,
+                route.since_s if source.lineage.lag_bytes else None,
                 str(route.error) if route.error is not None else source.error,
             )
             for route in self._routes.values()
             for source in route.sources.values()
-        ]
+        )
 
     # -- a step --------------------------------------------------------------------------------------------
 
@@ -211,9 +219,12 @@ class Shipper:
         bool
             Whether another step may find more, although no file changes.
         """
-        if self._found_s is None or time.monotonic() - self._found_s >= FIND_S:
+        is_time = self._found_s is None or time.monotonic() - self._found_s >= FIND_S
+        if is_time:
             self._find()
         found = [self._step(route, flush) for route in self._routes.values() if route.error is None]
+        if is_time or any(found):
+            self._publish()
         return any(found)
 
     def _step(self, route: Route, flush: bool) -> bool:
@@ -223,6 +234,7 @@ class Shipper:
             pieces = [source for source in route.sources.values() if self._look(source)]
             route.since_s = (route.since_s or time.monotonic()) if pieces else None
             if pieces and (flush or self._is_due(route, pieces)):
+                self._publish()  # the store may let it wait for long
                 self._send(route, pieces)
                 return True
         except Stopped as error:

@@ -6,11 +6,13 @@ import random
 import subprocess
 import time
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
 from rollingfs import RollingFileSystem
 from rollingfs.ship import Shipper, lineage
+from rollingfs.ship.sender import Sender
 from tests.support.cli import COMMAND, Run, done, environment, failed
 
 
@@ -25,6 +27,22 @@ def test_whole_lines_are_shipped_once(tmp_path: Path) -> None:
     Shipper(fs, [str(log)], f"{tmp_path}/segment", say=said.append).once()
     assert fs.cat_file(f"{tmp_path}/segment") == b"one\ntwo\nthree\n"
     assert not said
+
+
+def test_lags_are_published_before_a_commit(tmp_path: Path) -> None:
+    """Another thread reads them while the store lets the shipper wait."""
+    log, fs = tmp_path / "app.log", RollingFileSystem("file")
+    log.write_bytes(b"one\n")
+    shipper = Shipper(fs, [str(log)], f"{tmp_path}/segment", prefix="{file} ")
+    send, seen = Sender.send, []
+    with mock.patch.object(Sender, "send", lambda *given: seen.append(shipper.lags()) or send(*given)):
+        shipper.step(flush=True)
+    assert [(lag.path, lag.bytes, lag.error) for (lag,) in [*seen, shipper.lags()]] == [
+        (str(log), 4, None),
+        (str(log), 0, None),
+    ]
+    assert seen[0][0].seconds > shipper.lags()[0].seconds == 0.0
+    shipper.close()
 
 
 def test_a_first_run_begins_with_the_oldest_file(tmp_path: Path) -> None:
