@@ -11,7 +11,6 @@ import typer
 from rollingfs.cli import (
     change,
     doctor,
-    jars,
     policy,
     read,
     run as run_command,
@@ -57,7 +56,7 @@ def _common(
     """Accept the options before the command."""
 
 
-for _module in (show, top, read, change, ship, streams, upkeep, policy, run_command, tiers, serve, doctor, jars):
+for _module in (show, top, read, change, ship, streams, upkeep, policy, run_command, tiers, serve, doctor):
     _commands: Commands = _module.commands
     _commands.add_to(app)
 

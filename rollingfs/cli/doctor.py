@@ -1,4 +1,4 @@
-"""The command that examines a store: ``doctor``."""
+"""Commands for stores and Spark: ``doctor`` examines a store, ``spark-jars`` gathers jars."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 from rich.table import Table
 from rich.text import Text
@@ -226,3 +227,29 @@ def _table(found: Checkup) -> Table:
     for one in found.findings:
         table.add_row(one.what, Text(one.answer, STYLES.get(one.answer, "")), visible(one.means))
     return table
+
+
+@commands("spark-jars")
+def spark_jars(session: Session, to: Path, s3: bool = True) -> None:
+    """Gather the jars that Spark needs for rolling+s3:// and rolling+file://, for machines without Maven.
+
+    The installed Spark fetches the S3 connector that fits; that needs a JDK.
+
+    With --json: jars, a list of paths.
+
+    Parameters
+    ----------
+    to : --to DIR
+        The folder; it is made.
+    s3
+        Add Hadoop's S3 connector, fetched from Maven.
+    """
+    from rollingfs.spark.configure import gather
+
+    with session.progress(f"gathering jars in {to}"):
+        found = gather(to, s3=s3)
+    if session.json:
+        output.write_json({"jars": [str(path) for path in found]})
+        return
+    output.say(f"{len(found)} jars in {to}; give them to Spark:")
+    output.say(f"spark-submit --jars {','.join(map(str, found))}")

@@ -16,7 +16,7 @@ from functools import lru_cache
 from itertools import zip_longest
 from typing import Any
 
-from rollingfs.format.flatbuffer import duration_units
+from rollingfs.format.arrow_stream import duration_units
 from rollingfs.format.thrift import I16, I32, I64, LIST, STRUCT, Decoder, Encoder, Fields, MalformedFooterError
 from rollingfs.runtime.values import value_class
 

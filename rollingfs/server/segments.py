@@ -15,7 +15,6 @@ from rollingfs.format.append_keys import AlreadyAppended, AppendKey
 from rollingfs.policy import RollingPolicy
 from rollingfs.segment.read.spot import Spot
 from rollingfs.segment.segment import Segment
-from rollingfs.server.bodies import Body, unpacked
 from rollingfs.server.operations import (
     EVENTS,
     JSON,
@@ -23,6 +22,7 @@ from rollingfs.server.operations import (
     OFFLOAD,
     POLICY,
     Age,
+    Body,
     Call,
     Count,
     Encoding,
@@ -32,6 +32,7 @@ from rollingfs.server.operations import (
     Text,
     Wait,
     operation,
+    unpacked,
 )
 from rollingfs.server.problems import PROBLEM, Json, problem_fields
 from rollingfs.server.store import etag

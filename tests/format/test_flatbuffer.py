@@ -5,7 +5,7 @@ import struct
 
 import pytest
 
-from rollingfs.format.flatbuffer import duration_units
+from rollingfs.format.arrow_stream import duration_units
 
 
 def schema_of_shared_fields(depth: int) -> bytes:

@@ -12,8 +12,7 @@ import pytest
 
 from rollingfs.errors import WholeFileError
 from rollingfs.format.joins import JoinPart, unended
-from rollingfs.format.lz4_frame import first_bytes
-from rollingfs.format.whole_files import HEAD_BYTES, TAIL_BYTES, format_of, head_bytes, unjoinable
+from rollingfs.format.whole_files import HEAD_BYTES, TAIL_BYTES, format_of, head_bytes, lz4_first_bytes, unjoinable
 from tests.support.servers import require_module
 
 require_module("zstandard")
@@ -140,9 +139,9 @@ def test_a_format_is_told_by_its_marks(data: bytes, name: str | None) -> None:
 @pytest.mark.parametrize("end", range(len(LZ4_LINES) + 1))
 def test_a_frame_gives_its_beginning(end: int) -> None:
     lines = b"line 1\nline 2\n" * 20
-    assert lines.startswith(first_bytes(LZ4_LINES[:end], HEAD_BYTES))
-    assert first_bytes(LZ4_LINES, end) == lines[:end]
-    assert first_bytes(LZ4_LINES[:7] + b"\3\0\0\x80abc" + LZ4_LINES[7:], 99) == (b"abc" + lines)[:99]
+    assert lines.startswith(lz4_first_bytes(LZ4_LINES[:end], HEAD_BYTES))
+    assert lz4_first_bytes(LZ4_LINES, end) == lines[:end]
+    assert lz4_first_bytes(LZ4_LINES[:7] + b"\3\0\0\x80abc" + LZ4_LINES[7:], 99) == (b"abc" + lines)[:99]
 
 
 def test_streams_of_records_may_lose_their_heads() -> None:

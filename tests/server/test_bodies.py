@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from rollingfs import RollingFileSystem
-from rollingfs.server import bodies, make_app
+from rollingfs.server import make_app, operations
 from rollingfs.server.limits import Limits
 from tests.server.conftest import Client
 
@@ -45,8 +45,8 @@ async def in_parts(data: bytes, size: int) -> AsyncIterator[bytes]:
         (gzip.compress(b"one\n") + gzip.compress(b"") + gzip.compress(b"two\n"), b"one\ntwo\n"),
         (gzip.compress(b""), b""),
         (gzip.compress(LINES[:100_000]), LINES[:100_000]),
-        (gzip.compress(bytes(bodies.PIECE_BYTES)), bytes(bodies.PIECE_BYTES)),
-        (gzip.compress(bytes(2 * bodies.PIECE_BYTES), 0), bytes(2 * bodies.PIECE_BYTES)),
+        (gzip.compress(bytes(operations.PIECE_BYTES)), bytes(operations.PIECE_BYTES)),
+        (gzip.compress(bytes(2 * operations.PIECE_BYTES), 0), bytes(2 * operations.PIECE_BYTES)),
     ],
     ids=["one", "members", "empty", "lines", "a piece", "stored"],
 )
@@ -80,7 +80,7 @@ def test_a_bad_gzip_body_appends_nothing(fs: RollingFileSystem, root: str, sent:
 
 
 def test_a_gzip_body_is_bounded(at: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bodies, "UNPACKED_BYTES_MAX", 1_000_000)
+    monkeypatch.setattr(operations, "UNPACKED_BYTES_MAX", 1_000_000)
     bomb = gzip.compress(bytes(1_000_001))
     assert answered(at.post("/v1/segments/a", content=bomb, headers=GZIP)) == (413, "nothing was changed")
     assert at.post("/v1/segments/a", content=gzip.compress(bytes(1_000_000)), headers=GZIP).status_code == 200

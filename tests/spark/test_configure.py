@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from rollingfs.spark import configure, gather, jar, storage_options
-from rollingfs.spark.configure import S3A_SETS, s3a_options
+from rollingfs.spark import configure, jar, storage_options
+from rollingfs.spark.configure import S3A_SETS, gather, s3a_options
 from rollingfs.spark.hadoop import compile as compiler
 from rollingfs.spark.segment_operations import ExportFolder
 from rollingfs.spark.storage_options import NO_COUNTERPART, from_settings
@@ -188,13 +188,13 @@ def test_the_jars_that_spark_fetches_for_s3_and_our_own_are_put_into_the_folder(
     to = installed / "new" / "folder"
     assert done("spark-jars", "--to", to, "--json").json == {"jars": [f"{to}/a.jar", f"{to}/own.jar"]}
     assert (to / "own.jar").read_bytes() == b"own"
-    assert gather.gather(installed / "to", s3=False) == [installed / "to" / "own.jar"]
+    assert gather(installed / "to", s3=False) == [installed / "to" / "own.jar"]
 
 
 def test_what_spark_said_is_in_the_error_and_no_folder_is_made(installed):
     submit(installed, "echo no route to Maven >&2; exit 1")
     with pytest.raises(OSError, match="no jar was gathered; it said: no route to Maven"):
-        gather.gather(installed / "to")
+        gather(installed / "to")
     assert not (installed / "to").exists()
 
 
@@ -203,7 +203,7 @@ def test_what_spark_said_is_in_the_error_and_no_folder_is_made(installed):
 def test_a_spark_that_is_there_fetches_its_s3_connector(tmp_path, monkeypatch):
     monkeypatch.undo()  # of `installed`
     world.require_java()
-    found = [path.name for path in gather.gather(tmp_path)]
+    found = [path.name for path in gather(tmp_path)]
     assert jar.OWN_JAR_NAME in found
     assert any(f"hadoop-aws-{jar.hadoop_version()}" in name for name in found)
     assert not any("awssdk_bundle" in name for name in found)

@@ -21,9 +21,9 @@ from types import FrameType
 
 from rollingfs.errors import CorruptHeaderError, CorruptLedgerError
 from rollingfs.format import parquet_chunks, parquet_footer, records, tokens
+from rollingfs.format.arrow_stream import duration_units
 from rollingfs.format.codec import format_header, parse_file, parse_more
 from rollingfs.format.crc import crc32c
-from rollingfs.format.flatbuffer import duration_units
 from rollingfs.format.header import Chunk
 from rollingfs.format.index_codec import format_page, parse_page
 from rollingfs.format.listing_codec import Row, format_rows, parse_rows

@@ -68,7 +68,7 @@ class RollingDataSource(DataSource):
         OSError
             A commit to the target would fail. No task has begun.
         """
-        from rollingfs.spark.source.sink.batch_writer import RollingWriter
+        from rollingfs.spark.source.sink.writers import RollingWriter
 
         writer = RollingWriter(self._parsed(), schema, overwrite)
         writer.check_target()
@@ -99,7 +99,7 @@ class RollingDataSource(DataSource):
         OSError
             A commit to the target would fail. No task has begun.
         """
-        from rollingfs.spark.source.sink.stream_writer import RollingStreamWriter
+        from rollingfs.spark.source.sink.writers import RollingStreamWriter
 
         writer = RollingStreamWriter(self._parsed(), schema, overwrite)
         if self._is_planning:

@@ -21,7 +21,7 @@ from rollingfs.runtime.values import value_class
 from rollingfs.segment.segment import Segment
 from rollingfs.spark.source import segments
 from rollingfs.spark.source.partitions import Extent
-from rollingfs.spark.source.plain_files import PLAIN, PlainFile
+from rollingfs.spark.source.segments import PLAIN, PlainFile
 
 IDLE = "$idle"
 

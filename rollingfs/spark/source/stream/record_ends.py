@@ -14,8 +14,7 @@ from rollingfs.spark.source.batch_reader import RowReader
 from rollingfs.spark.source.formats import compression, lines
 from rollingfs.spark.source.formats.contract import CORRUPT
 from rollingfs.spark.source.options import Options
-from rollingfs.spark.source.plain_files import PLAIN
-from rollingfs.spark.source.segments import SegmentReader, extent_of
+from rollingfs.spark.source.segments import PLAIN, SegmentReader, extent_of
 from rollingfs.spark.source.stream.offsets import ReadMark
 
 CHECK_BYTES = 64

@@ -16,7 +16,7 @@ from rollingfs.fs.core import core
 from rollingfs.fs.filesystem import RollingFileSystem
 from rollingfs.spark.source.options import Options
 from rollingfs.spark.source.patterns import is_pattern
-from rollingfs.spark.source.plain_files import PLAIN
+from rollingfs.spark.source.segments import PLAIN
 from rollingfs.spark.source.stream.offsets import ReadMark
 from rollingfs.stream.cut import StreamCut
 
