@@ -2,7 +2,7 @@
 
 import re
 
-import google_crc32c
+from fastcrc.crc32 import iscsi
 
 LINE = re.compile(rb"Record (\d+) (\S* \d+) (\d+) \S+ ([0-9a-f]{8}) ([0-9a-f]{8})\n")
 KNOWN = (
@@ -22,7 +22,7 @@ def read_header(data):
         raise ValueError("not a header of this format")
     text, found, rest = data.partition(b"\nend crc32c=")
     text += b"\n"
-    if not found or rest[8:10] != b"\n\n" or int(rest[:8], 16) != google_crc32c.value(text):
+    if not found or rest[8:10] != b"\n\n" or int(rest[:8], 16) != iscsi(text):
         raise ValueError("cut off, or damaged")
     lines, tail = {}, rest[10:]
     for line in text.decode().split("\n")[1:-1]:
@@ -34,11 +34,11 @@ def read_header(data):
     size = sum(int(words[1]) for words in lines.get("Inline", []))
     tail, rest = tail[:size], tail[size:]
     for _, length, crc32c, *_ in lines.get("Inline", []):
-        if int(length) != len(tail) or int(crc32c[7:], 16) != google_crc32c.value(tail):
+        if int(length) != len(tail) or int(crc32c[7:], 16) != iscsi(tail):
             raise ValueError("the inline tail is damaged")
     while line := LINE.match(rest):  # a record that is not whole ends the file
         data, sealed = rest[line.end() :][: int(line[3])], lines["segment"][0][0].encode() + rest[: line.start(5)]
-        if google_crc32c.value(data) != int(line[4], 16) or google_crc32c.value(sealed) != int(line[5], 16):
+        if iscsi(data) != int(line[4], 16) or iscsi(sealed) != int(line[5], 16):
             break
         lines["version"], tail, rest = [[line[1].decode()]], tail + data, rest[line.end() + len(data) :]
     return lines, tail

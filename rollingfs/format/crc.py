@@ -2,57 +2,16 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable
 from functools import cache, lru_cache
 from itertools import accumulate
 
-with warnings.catch_warnings():  # ours names a way out
-    warnings.simplefilter("ignore", RuntimeWarning)
-    import google_crc32c
+from fastcrc.crc32 import iscsi as crc32c
 
-STEP_BYTES = 256 * 1024
-"""The library takes only `bytes`: other buffers are copied in steps."""
+__all__ = ["combined", "crc32c"]
+
 _POLYNOMIAL = 0x82F63B78
 """Castagnoli's polynomial (RFC 3720), bits reversed."""
 _ONE = 1 << 31
-
-
-def _extender() -> Callable[[int, bytes], int]:
-    """Return the function that continues a checksum: compiled, from one of two libraries, or else in Python."""
-    if google_crc32c.implementation == "c":
-        return google_crc32c.extend  # type: ignore[no-any-return]
-    try:
-        from crc32c import crc32c as compiled
-    except ImportError:
-        warnings.warn(
-            "rollingfs computes checksums in Python, some 900 times slower than compiled: pip install crc32c",
-            RuntimeWarning,
-            stacklevel=2,
-        )
-        return google_crc32c.extend  # type: ignore[no-any-return]
-    return lambda before, data: int(compiled(data, before))
-
-
-_extend = _extender()
-
-
-def crc32c(data: bytes | bytearray | memoryview, before: int = 0) -> int:
-    """Return the checksum of some bytes.
-
-    Parameters
-    ----------
-    before
-        The checksum of the bytes that come before them.
-    """
-    if isinstance(data, bytes):  # first: a header that grows in place asks this twice for each record
-        return _extend(before, data)
-    if isinstance(data, memoryview) and isinstance(data.obj, bytes) and data.nbytes == len(data.obj):
-        return _extend(before, data.obj)
-    view = memoryview(data)
-    for start in range(0, len(view), STEP_BYTES):
-        before = _extend(before, bytes(view[start : start + STEP_BYTES]))
-    return before
 
 
 def _multiply(left: int, right: int) -> int:

@@ -161,7 +161,7 @@ async def _getfilechecksum(call: Hdfs) -> Response:
         crcs = hashlib.md5(usedforsecurity=False)
         async for piece in call.store.pieces(view, start, min(start + BLOCK_BYTES, view.length)):
             for at in range(0, len(piece), CRC_BYTES):
-                crcs.update(crc32c(bytes(piece[at : at + CRC_BYTES])).to_bytes(4))
+                crcs.update(crc32c(piece[at : at + CRC_BYTES]).to_bytes(4))
         blocks.update(crcs.digest())
     count = BLOCK_BYTES // CRC_BYTES if len(starts) > 1 else 0
     fields = {"algorithm": f"MD5-of-{count}MD5-of-{CRC_BYTES}CRC32C", "length": 28}

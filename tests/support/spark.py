@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-import google_crc32c
+from fastcrc.crc32 import iscsi
 
 from rollingfs.policy import RollingPolicy
 from rollingfs.runtime.bridge import Bridge
@@ -241,7 +241,7 @@ class Place:
         text, end, rest = self.run(self.client.backend.read(path)).data.partition(b"\nend crc32c=")
         assert old in text + b"\n"
         text = (text + b"\n").replace(old, new, 1)
-        crc = b"%08x" % google_crc32c.value(text) if sealed else rest[:8]
+        crc = b"%08x" % iscsi(text) if sealed else rest[:8]
         self.run(self.client.backend.delete([path]))
         self.run(self.client.backend.write(path, [text + end[1:] + crc + rest[8:]]))
 
