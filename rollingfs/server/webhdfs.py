@@ -119,8 +119,11 @@ def _redirect(call: Hdfs) -> Response:
 
 async def _open(call: Hdfs) -> Response:
     view = await call.store.look(call.at)
-    first = view.start + int(call.query.get("offset") or 0)
-    last = min(view.length, first + int(call.query.get("length") or view.size))
+    offset, length = int(call.query.get("offset") or 0), int(call.query.get("length") or view.size)
+    if length < 0:
+        raise ValueError(f"length: {length} is negative")
+    first = view.start + offset
+    last = min(view.length, first + length)
     if not view.start <= first <= view.length:
         raise HTTPException(416, f"the offset lies outside of the file; {view.extent}")
     return await streamed(call.store.pieces(view, first, last), 200, {"Content-Length": str(last - first)}, None)

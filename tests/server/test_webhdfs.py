@@ -107,6 +107,7 @@ def test_errors_are_those_of_hadoop(client: Client) -> None:
         ("GET", "/d/x", 400, "UnsupportedOperationException"),
         ("GET", "/d/x?op=OPEN&data=true&offset=a", 400, "IllegalArgumentException"),
         ("GET", "/d/x?op=OPEN&data=true&offset=5", 403, "IOException"),
+        ("GET", "/d/x?op=OPEN&data=true&length=-1", 400, "IllegalArgumentException"),
         ("GET", "/%2e%2e/x?op=GETFILESTATUS", 400, "IllegalArgumentException"),
         ("DELETE", "/d?op=DELETE", 403, "IOException"),
         ("DELETE", "/?op=DELETE&recursive=true", 400, "IllegalArgumentException"),
