@@ -170,7 +170,7 @@ class TreeCollector:
         if await self.client.backend.is_folder(names.chunks_folder(path)):
             return True
         if not is_folder:
-            await self.client.lookup.view(path, fresh=True)
+            await self.client.headers.view(path, fresh=True)
         return not is_folder
 
     async def _list(

@@ -85,7 +85,7 @@ class Listings:
 
     async def _info_of_file(self, path: str, on_error: OnError, *, fresh: bool = True) -> Info:
         try:
-            return await self.info_of(await self.client.lookup.view(path, fresh=fresh))
+            return await self.info_of(await self.client.headers.view(path, fresh=fresh))
         except CorruptHeaderError as error:
             if on_error == RAISE:
                 raise

@@ -67,11 +67,11 @@ async def rename(client: At, source: str, target: str, *, overwrite: bool) -> No
         await rename_segment(client, source, target, overwrite=overwrite)
         return
     except OSError as error:
-        view = await client.lookup.view(source, fresh=True) if error.errno == errno.ENAMETOOLONG else None
+        view = await client.headers.view(source, fresh=True) if error.errno == errno.ENAMETOOLONG else None
         if view is None or view.plain is None:
             raise
     for _ in range(ADOPTIONS_MAX if overwrite else 1):
-        view = await client.lookup.view(source, fresh=True)
+        view = await client.headers.view(source, fresh=True)
         await copy(client, view, _parts(client, view), target, overwrite=overwrite)
         if await remove_plain(client, source, view.incarnations[0]):
             return

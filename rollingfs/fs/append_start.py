@@ -40,7 +40,7 @@ async def check_absent(client: At, path: str) -> None:
         There is a folder with something in it.
     """
     try:
-        await client.lookup.view(path, fresh=True)
+        await client.headers.view(path, fresh=True)
     except FileNotFoundError:
         await client.contents.check_no_folder(path)
         return
@@ -61,7 +61,7 @@ async def find_end(at: Binding, owner: str | None) -> Start:
     """
     client, path = at.client, at.path
     try:
-        view = await client.lookup.view(path, fresh=True)
+        view = await client.headers.view(path, fresh=True)
     except FileNotFoundError:
         if owner is None:
             await client.contents.check_no_folder(path)

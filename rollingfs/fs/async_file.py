@@ -34,7 +34,7 @@ class AsyncFile:
     async def begin(self) -> AsyncFile:
         """Look at what is there, and make what `ab` needs, on the loop of the store."""
         if self.mode == "rb":
-            self._snapshot = await self._client.lookup.view(self.path, fresh=True)
+            self._snapshot = await self._client.headers.view(self.path, fresh=True)
         elif self.mode == "ab":
             await touch(Binding(self._core, self.path), truncate=False)
             self._intake = addition(self._client, self.path)

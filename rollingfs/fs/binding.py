@@ -17,7 +17,7 @@ from rollingfs.segment.read.revalidate import Current, RevalidatingReads
 from rollingfs.segment.segment import Segment
 
 
-class Binding:
+class Binding(Current):
     """The difference of verbs by path and by handle: the guard of a commit, and the state after it.
 
     By path it is unbound: a verb changes any segment there. A handle's binding guards every commit by the
@@ -41,40 +41,19 @@ class Binding:
         self.client = core.client
         self.held = held
         if isinstance(place, Segment):
-            self.path = place.path
-            self._current: Current | None = self._new_current(place)
+            super().__init__(self.client.headers, place.path, place, is_bound=True)
         else:
-            self.path, self._current = core.to_write(place), None
-
-    def _new_current(self, snapshot: Segment) -> Current:
-        return Current(self.client.lookup, self.path, snapshot, is_bound=True)
-
-    @property
-    def current(self) -> Current:
-        """The state that the handle has of its segment."""
-        assert self._current is not None
-        return self._current
-
-    @property
-    def snapshot(self) -> Segment:
-        """The segment as the handle last saw it."""
-        assert self.current.snapshot is not None
-        return self.current.snapshot
+            super().__init__(self.client.headers, core.to_write(place))
 
     @cached_property
     def _checks(self) -> PieceChecks:
         return PieceChecks(RUNS_MAX)
 
     @property
-    def is_bound(self) -> bool:
-        """Whether this is the binding of a handle."""
-        return self._current is not None
-
-    @property
     def segment(self) -> str | None:
         """The id of the incarnation that is meant; None for whatever is there."""
         # also for a plain file: a commit is meant for the file that was seen, not for another that gets its name
-        return next(iter(self.snapshot.incarnations), None) if self._current is not None else None
+        return next(iter(self.known.incarnations), None) if self.is_bound else None
 
     def guard(self, expected_offset: int | None = None, expected_attrs: Attrs = None) -> Guard:
         """Return the condition for a commit.
@@ -85,7 +64,7 @@ class Binding:
             A condition is of a wrong kind.
         """
         if expected_offset is None and expected_attrs is None:
-            return NO_GUARD if self._current is None else Guard(self.segment, self.held)
+            return NO_GUARD if not self.is_bound else Guard(self.segment, self.held)
         if expected_offset is not None:
             arguments.check_offset(self.path, expected_offset, "expected_offset")
         arguments.check_attrs(self.path, expected_attrs, "expected_attrs")
@@ -101,14 +80,14 @@ class Binding:
         FileNotFoundError
             The plain file is gone, or another has its name.
         """
-        if self._current is None or self.snapshot.header is not None:
+        if not self.is_bound or self.known.header is not None:
             return
         meant = self.segment
         if not await adopt(self.client, self.path, meant):
             return  # the verb itself finds the present file
         loaded = await self.client.headers.load(self.path)
         transitions.check_incarnation(transitions.live(loaded.header, self.path), meant, self.path)
-        self.current.snapshot = loaded
+        self.snapshot = loaded
 
     async def header(self) -> Header:
         """The newest header; a plain file is adopted.
@@ -118,23 +97,23 @@ class Binding:
         FileNotFoundError
             There is no such segment or file.
         """
-        if self._current is None:
+        if not self.is_bound:
             if not await adopt(self.client, self.path):
                 raise transitions.missing(self.path)
             return transitions.live((await self.client.headers.load(self.path)).header, self.path)
         await self.bind()
-        header = (await self.current.look()).header
+        header = (await self.look()).header
         assert header is not None
         return header
 
     def advance(self, made: Header | None = None) -> None:
         """After a commit, which made this header: go on to the newest header that is known."""
-        if self._current is not None:
-            self._current.advance(made)
+        if self.is_bound:
+            super().advance(made)
 
     def holding(self, header: Header) -> Binding:
         """The binding of a handle that holds the epoch of this header."""
-        snapshot = self.snapshot if self.snapshot.header is header else Segment(self.path, header)
+        snapshot = self.known if self.known.header is header else Segment(self.path, header)
         return Binding(self.core, snapshot, header.epoch)
 
     # -- what only a handle does ---------------------------------------------------------------------------
@@ -147,8 +126,8 @@ class Binding:
         FileNotFoundError
             The segment is gone, or another has its name.
         """
-        if self._current is not None:
-            await self._current.look()
+        if self.is_bound:
+            await self.look()
 
     async def read(self, start: int, end: int, verify: bool = False) -> bytes:
         """All bytes ``[start, end)``, in segment offsets.
@@ -183,13 +162,15 @@ class Binding:
                 )
             raise BadOffsetError(f"{self.path}: there are no bytes {start} to {end}; {snapshot.extent}")
 
-        began = self.snapshot
-        current = self._new_current(began)  # of this call alone: a look of another thread may be too old for it
+        began = self.known
+        current = Current(
+            self.client.headers, self.path, began, is_bound=True
+        )  # of this call alone: a look of another thread may be too old for it
         current.believe()
         checks = None if verify else self._checks
         [answer] = await RevalidatingReads(self.client.fetcher, [(current, span)], checks=checks, verify=verify).run()
         if end > began.length:  # else the caller goes on from the snapshot: its length may be an expected offset
-            self.current.snapshot = current.snapshot
+            self.snapshot = current.snapshot
         if isinstance(answer, Exception):
             raise answer
         return answer

@@ -77,7 +77,7 @@ async def export(
     path = core.strip(path)
     if names.is_reserved(path):
         raise missing(path)
-    view = await core.client.lookup.view(path, fresh=True)
+    view = await core.client.headers.view(path, fresh=True)
     callback.set_size(view.size)
     return await export(core.client, view, backend, name, overwrite=overwrite, progress=callback.relative_update)
 

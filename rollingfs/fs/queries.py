@@ -266,7 +266,7 @@ async def _date(core: Core, path: str, key: str) -> datetime:
 async def ukey(core: Core, path: str) -> str:
     """A text that changes whenever the content of the file may have changed."""
     path = core.strip(path)
-    view = await core.client.lookup.view(path)
+    view = await core.client.headers.view(path)
     if view.header is not None:
         said = f"{path} {view.header.segment} {view.header.version}"
     else:

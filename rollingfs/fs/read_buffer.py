@@ -59,7 +59,7 @@ class ReadBuffer:
         self._verify = verify
         self._checks = PieceChecks(RUNS_MAX)
         self._held_file: object | None = None
-        self._current = Current(client.lookup, path, snapshot)
+        self._current = Current(client.headers, path, snapshot)
         if snapshot is None:
             self._current.believe(old=bridge.is_async)
         self.is_unsure = snapshot is None and self._current.snapshot is not None and self._current.trust is Trust.OLD
@@ -78,8 +78,7 @@ class ReadBuffer:
 
     def _begin(self) -> bool:
         """Begin to read by the snapshot that is current now; whether it could be held, if it is to be."""
-        assert self._current.snapshot is not None
-        self.snapshot = self._current.snapshot
+        self.snapshot = self._current.known
         """The segment that is read."""
         self._data, self._start = b"", 0
         """The buffered bytes, and their segment offset."""
@@ -130,8 +129,7 @@ class ReadBuffer:
             reads = RevalidatingReads(self._fetcher, wanted, looks_max=0, limit=self._limit, **self._options())
             [answer] = self._bridge.run(reads.run())
         self.is_unsure = self._current.trust is Trust.OLD  # if the look failed
-        assert self._current.snapshot is not None
-        if self._current.snapshot.token != self.snapshot.token:
+        if self._current.known.token != self.snapshot.token:
             self._restart()
         if isinstance(answer, Exception):
             raise answer

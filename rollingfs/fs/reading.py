@@ -105,7 +105,7 @@ async def cat_ranges(
 
 
 async def _read(core: Core, ranges: Sequence[Slice], verify: bool) -> list[bytes | Exception]:
-    current = {path: Current(core.client.lookup, path) for path in {path for path, _, _ in ranges}}
+    current = {path: Current(core.client.headers, path) for path in {path for path, _, _ in ranges}}
     for each in current.values():
         each.believe()
     span = _absolute_span if core.absolute else _span
@@ -183,15 +183,14 @@ async def pieces(
     def first_piece(snapshot: Segment) -> tuple[int, int]:
         return snapshot.start, min(snapshot.start + piece_bytes, snapshot.length)
 
-    current, checks = Current(core.client.lookup, path), PieceChecks()
+    current, checks = Current(core.client.headers, path), PieceChecks()
     current.believe()
     if fresh:
         current.trust = Trust.OLD
     [first] = await RevalidatingReads(core.client.fetcher, [(current, first_piece)], checks=checks).run()
     if isinstance(first, Exception):
         raise first
-    assert current.snapshot is not None
-    return current.snapshot, _pieces(core, current.snapshot, first, checks, verify, piece_bytes)
+    return current.known, _pieces(core, current.known, first, checks, verify, piece_bytes)
 
 
 async def _pieces(

@@ -29,7 +29,7 @@ def _of_snapshot(name: str) -> Any:
 
     @functools.wraps(found)
     def get(handle: SegmentHandle) -> Any:
-        return found(handle._binding.snapshot)
+        return found(handle._binding.known)
 
     return property(get)
 
@@ -58,7 +58,7 @@ class SegmentHandle(ByHandle):
         FileNotFoundError
             Neither a segment nor a plain file is there.
         """
-        return cls(core, await core.client.lookup.view(path, fresh=True))
+        return cls(core, await core.client.headers.view(path, fresh=True))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _unpickled, (self._binding.core.fs, self._snapshot, self._binding.held)
@@ -80,7 +80,7 @@ class SegmentHandle(ByHandle):
 
     @property
     def _snapshot(self) -> Segment:
-        return self._binding.snapshot
+        return self._binding.known
 
     @property
     def path(self) -> str:
@@ -180,7 +180,7 @@ class SegmentHandle(ByHandle):
 
 
 def _bound(binding: Binding) -> SegmentHandle:
-    return SegmentHandle(binding.core, binding.snapshot, binding.held)
+    return SegmentHandle(binding.core, binding.known, binding.held)
 
 
 def _unpickled(fs: AbstractFileSystem, snapshot: Segment, held: int | None) -> SegmentHandle:

@@ -99,7 +99,7 @@ class Tail(Iterator[bytes], AsyncIterator[bytes]):
         """Spot of the next byte; its text lets another `Tail` go on there, in this very segment."""
         self._bridge = core.bridge
         self._client = core.client
-        self._current = Current(core.client.lookup, path, snapshot, is_bound=True)
+        self._current = Current(core.client.headers, path, snapshot, is_bound=True)
         self._follow, self._retry = follow, retry
         self._poll_s_min, self._poll_s_max = poll_s_min, poll_s_max
         self._pause_s = 0.0
@@ -169,7 +169,7 @@ class Tail(Iterator[bytes], AsyncIterator[bytes]):
 
     def _start_again(self, error: FileNotFoundError) -> Spot | None:
         """Return the spot to go on at after the segment is gone: the start of the next segment of its name."""
-        self._current = Current(self._client.lookup, self.path, is_bound=True)
+        self._current = Current(self._client.headers, self.path, is_bound=True)
         if not isinstance(error, SegmentReplacedError):
             return self.spot
         told = "%s: it was read up to offset %s; another has its name now, and is read from its start"

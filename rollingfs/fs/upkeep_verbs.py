@@ -147,7 +147,7 @@ async def roll(at: Binding) -> int:
     try:
         return await roll(at.client, at.path, at.segment)
     except FileNotFoundError:
-        view = await at.client.lookup.view(at.path, fresh=True)
+        view = await at.client.headers.view(at.path, fresh=True)
         if view.header is not None:  # adopted or made meanwhile, or another than the one that is meant
             return await roll(at.client, at.path, at.segment)
         if at.segment is not None and at.segment not in view.incarnations:
@@ -203,14 +203,14 @@ async def consolidate(
     """
     from rollingfs.segment.verbs.consolidate import Consolidated, consolidate
 
-    header = (await at.current.look()).header
+    header = (await at.look()).header
     if header is None:
         return Consolidated()  # a plain file is one chunk
     callback.set_size(header.size)
     result = await consolidate(
         at.client, at.path, segment=header.segment, grace_s=parse_seconds(grace), progress=callback.relative_update
     )
-    await at.current.look(fresh=False)
+    await at.look(fresh=False)
     return result
 
 
@@ -229,7 +229,7 @@ async def verify(at: Binding, *, callback: Callback = DEFAULT_CALLBACK) -> list[
     """
     from rollingfs.segment.verbs.verify import verify
 
-    callback.set_size((await at.current.look()).size)
+    callback.set_size((await at.look()).size)
     rows = await verify(at.client, at.path, progress=callback.relative_update)
     await at.refresh()  # the rows are of what has the name, whatever that is
     return rows
@@ -345,7 +345,7 @@ async def look_at(client: At, path: str) -> Segment | None:
         The path does not exist.
     """
     try:
-        return await client.lookup.view(path, fresh=True)
+        return await client.headers.view(path, fresh=True)
     except FileNotFoundError:
         if not await Listings(client).is_folder(path):
             raise

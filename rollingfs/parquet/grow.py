@@ -142,7 +142,7 @@ def judged(path: str) -> Iterator[Settled]:
 def look(fs: RollingFileSystem, path: str) -> Segment | None:
     """Return the segment as it is now, or None."""
     try:
-        return core(fs).run(core(fs).client.lookup.view(path, fresh=True))
+        return core(fs).run(core(fs).client.headers.view(path, fresh=True))
     except FileNotFoundError:
         return None
 

@@ -20,7 +20,6 @@ from rollingfs.segment.commit.header_cache import Headers
 from rollingfs.segment.commit.index_pages import Pages
 from rollingfs.segment.commit.store import Store
 from rollingfs.segment.read.folder_contents import Contents
-from rollingfs.segment.read.lookup import Lookup
 from rollingfs.segment.read.ranges import Fetcher
 from rollingfs.segment.write.budget import WRITE_MEMORY_BYTES_DEFAULT, Budget, check_write_memory
 from rollingfs.segment.write.inherited import Inherited
@@ -40,8 +39,6 @@ class At(Store):
 
     commits: Commits
     """Replaces headers."""
-    lookup: Lookup
-    """Finds what paths are."""
     fetcher: Fetcher
     """Reads ranges."""
     contents: Contents
@@ -90,12 +87,12 @@ class At(Store):
         verdicts = Verdicts(backend, runtime, probe_cache, kind)
         headers.condemn, headers.store_shown = verdicts.condemn, verdicts.store_shown
         parts = backend, runtime, headers, pages, Chunks(backend, clock), verdicts, meters, clock
-        commits, lookup = Commits(Store(*parts), commit_timeout_s), Lookup(backend, headers)
-        fetcher = Fetcher(backend, runtime, lookup, pages, meters)
-        contents = Contents(backend, runtime, headers, lookup)
+        commits = Commits(Store(*parts), commit_timeout_s)
+        fetcher = Fetcher(backend, runtime, headers, pages, meters)
+        contents = Contents(backend, runtime, headers)
         budget = Budget(runtime, check_write_memory(max_write_memory))
         inherited = Inherited(commits.store, policy or RollingPolicy())
-        return At(*parts, commits, lookup, fetcher, contents, inherited, budget, offload_policy)
+        return At(*parts, commits, fetcher, contents, inherited, budget, offload_policy)
 
     # Made, and imported, at their first use: most clients only append and read.
 

@@ -112,7 +112,7 @@ class ServedStore:
         FileNotFoundError
             The path does not exist.
         """
-        return await self.run(self.client.lookup.view(place, fresh=True))
+        return await self.run(self.client.headers.view(place, fresh=True))
 
     async def ranged(self, place: str, span: Span) -> tuple[Segment, bytes]:
         """Return a file as it is now, and a range of it; the store is asked for both at once where it was seen before.
@@ -135,7 +135,7 @@ class ServedStore:
             start, end = span(view)
             return start, end if end - start <= size_max else start
 
-        current = Current(self.client.lookup, place)
+        current = Current(self.client.headers, place)
         current.believe()
         current.trust = Trust.OLD  # whatever the cache believes
         self.readers += 1
@@ -145,8 +145,7 @@ class ServedStore:
             self.readers -= 1
         if isinstance(found, Exception):
             raise found
-        assert current.snapshot is not None
-        return current.snapshot, found
+        return current.known, found
 
     async def pieces(
         self, view: Segment, start: int, end: int, *, is_wanted: bool = False

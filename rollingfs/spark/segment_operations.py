@@ -252,7 +252,7 @@ def _export(fs: RollingFileSystem, segment: SegmentHandle, settings: Chores) -> 
     assert place is not None
     url, below, size = place.of(segment.path), core(fs), 0
     target, name = open_export_target(below.backend, url, None, place.options)
-    view = below.run(below.client.lookup.view(segment.path, fresh=True))
+    view = below.run(below.client.headers.view(segment.path, fresh=True))
     if not settings.dry_run and not below.run(is_exported(below.client, view, target, name)):
         size = below.run(export(below.client, view, target, name, overwrite=place.overwrite)).size
     return Outcome(size, {"target": url, "size": size})

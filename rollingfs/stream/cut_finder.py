@@ -74,7 +74,7 @@ class Cutter:
 
     async def _same(self, seen: View) -> Segment:
         """The header, as it is now, of a segment that was seen."""
-        view = await self.client.lookup.view(seen.path, fresh=True)
+        view = await self.client.headers.view(seen.path, fresh=True)
         if view.incarnations != seen.incarnations:
             raise missing(seen.path)
         return view

@@ -230,7 +230,7 @@ class Followed:
         if header is not None and not header.deleted:
             return header
         self._hot = self.token = None
-        if await self._client.lookup.plain(loaded) is not None:
+        if await self._client.headers.plain(loaded) is not None:
             raise ValueError(
                 f"{self.path}: it is a plain file, which another program may still write, so it is not followed; "
                 "nothing was moved. Offload it once, or append to it, to make it a segment"

@@ -309,7 +309,7 @@ class Members:
             It is not there.
         """
         try:
-            return await self.client.lookup.view(path, fresh=True)
+            return await self.client.headers.view(path, fresh=True)
         except OSError as error:
             if not self.is_reported(error):
                 raise

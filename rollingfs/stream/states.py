@@ -47,7 +47,7 @@ class States:
         failed = {one: error for scan in scans.values() for one, error in scan.errors.items()}
         failed |= {f"{scan.path}/": scan.error for scan in scans.values() if scan.error is not None}
         if not scans:
-            views = [await self.client.lookup.view(path, fresh=True)]
+            views = [await self.client.headers.view(path, fresh=True)]
         if self.client.backend.tiers:
             tokens = {view.path: view.token for scan in scans.values() for view in scan.views.values()}
             await self._ledgers.renew({names.parent(view.path) for view in views}, scans, tokens)

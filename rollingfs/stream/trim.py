@@ -203,10 +203,10 @@ class Trimmer:
 
     async def _view(self, path: str) -> Segment | None:
         try:
-            view = await self.client.lookup.view(path, fresh=True)
+            view = await self.client.headers.view(path, fresh=True)
             while view.header is not None and view.header.phase is Phase.MERGING:
                 await self.client.commits.merges.resolve(path, view.header)
-                view = await self.client.lookup.view(path, fresh=True)
+                view = await self.client.headers.view(path, fresh=True)
         except FileNotFoundError:
             return None
         return view

@@ -45,7 +45,7 @@ def stream(rows: Any, *, is_ended: bool = True) -> bytes:
 
 def numbers(fs: RollingFileSystem, path: str = PATH) -> list[Any]:
     """Return the rows that a reader finds; a single schema is in the stream."""
-    view = core(fs).run(core(fs).client.lookup.view(path, fresh=True))
+    view = core(fs).run(core(fs).client.headers.view(path, fresh=True))
     found = core(fs).run(messages_of(core(fs).client.fetcher, view))
     assert [message.kind for message in found].count(SCHEMA) == 1
     rows: list[Any] = pa.ipc.open_stream(fs.cat_file(path)).read_all()["n"].to_pylist()

@@ -141,7 +141,7 @@ def test_a_stream_grows_after_its_chunks_moved(
     fs, path, target = tiered(root, inline_bytes=0), f"{root}/rows", f"{root}/all"
     for nth in range(12):
         append(fs, path, {"n": [nth]})
-    assert any(isinstance(entry, Page) for entry in core(fs).run(core(fs).client.lookup.view(path)).header.entries)
+    assert any(isinstance(entry, Page) for entry in core(fs).run(core(fs).client.headers.view(path)).header.entries)
     path = act(fs, path)
     growing._known.clear()
     append(fs, path, {"n": [12]})

@@ -129,7 +129,7 @@ def test_torn_reads_name_the_store(monkeypatch):
 
     site.backend.plan(LOOKS, names.header_path(site.path), answers=torn, times=None)
     with pytest.raises(CorruptHeaderError) as raised:
-        site.run(site.client.lookup.view(site.path, fresh=True))
+        site.run(site.client.headers.view(site.path, fresh=True))
     text = str(raised.value)
     assert all(part in text for part in (site.path, f"{STORE} ({PRODUCT})", "returned other bytes", "writes in place"))
     assert "this call wrote nothing; try again when" in text

@@ -66,7 +66,7 @@ def torn(how: str, times: list[int]) -> Any:
 def test_a_torn_header_is_read_again_until_it_fits(site, how, times):
     site.client.headers.forget()
     site.backend.plan(LOOKS, names.header_path(site.path), answers=torn(how, met := []), times=times)
-    assert site.run(site.client.lookup.view(site.path, fresh=True)).length == 7
+    assert site.run(site.client.headers.view(site.path, fresh=True)).length == 7
     assert len(met) == times
 
 
@@ -86,7 +86,7 @@ def test_a_torn_page_is_read_again(monkeypatch):
         site.append(CHUNK)
     site.client.pages.after_fork()  # nothing is cached
     site.backend.plan("read", lambda path: "/index-" in path, answers=torn("cut within its text", met := []))
-    view = site.run(site.client.lookup.view(site.path, fresh=True))
+    view = site.run(site.client.headers.view(site.path, fresh=True))
     assert site.run(site.client.fetcher.read(view, 0, view.length)) == (LOOSE_CHUNKS_MAX + 2) * CHUNK
     assert len(met) == 1
 
@@ -105,14 +105,14 @@ def test_a_header_that_is_damaged_at_rest_is_told_soon(site, how, monkeypatch):
     path = names.header_path(site.path)
     site.backend.plan(LOOKS, path, answers=lambda blob: replace(blob, data=TORN[how](blob.data)), times=None)
     with pytest.raises(CorruptHeaderError):
-        site.run(site.client.lookup.view(site.path, fresh=True))
+        site.run(site.client.headers.view(site.path, fresh=True))
     assert torn_reads.SETTLED_S <= sum(slept) < 1
 
 
 def test_a_header_that_fits_costs_one_read(site):
     site.client.headers.forget()
     site.backend.clear()
-    site.run(site.client.lookup.view(site.path, fresh=True))
+    site.run(site.client.headers.view(site.path, fresh=True))
     assert site.backend.verbs == ["read"]
 
 

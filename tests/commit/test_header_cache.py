@@ -48,7 +48,7 @@ def site() -> Site:
 
 def seen_length(site: Site) -> int:
     """The length by the cache, or else by the store."""
-    return int(site.run(site.client.lookup.view(site.path)).length)
+    return int(site.run(site.client.headers.view(site.path)).length)
 
 
 def load(site: Site) -> None:

@@ -150,7 +150,7 @@ def test_a_read_after_an_unknown_outcome_is_fresh(site: Site, error: BaseExcepti
     with pytest.raises((AppendOutcomeUnknown, AppendInterrupted)):
         site.append(b"unknown")
     site.backend.plans.clear()
-    view = site.run(site.client.lookup.view(site.path))
+    view = site.run(site.client.headers.view(site.path))
     assert site.run(site.client.fetcher.read(view, 0, view.length)) == site.content()
 
 

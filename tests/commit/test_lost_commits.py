@@ -79,7 +79,7 @@ def lose(site: Site, *others: bytes) -> None:
 
 LOOKS = {
     "commits": lambda site: site.append(b"more"),
-    "reads": lambda site: site.run(site.client.lookup.view(site.path, fresh=True)),
+    "reads": lambda site: site.run(site.client.headers.view(site.path, fresh=True)),
     "seals": lambda site: site.run(seal(site.client, site.path)),
     "lists": lambda site: site.run(site.client.headers.load(site.path)),
 }
@@ -164,7 +164,7 @@ def test_a_reader_warns_of_two_headers_of_a_version(site, others, caplog):
     site.append(b"ours")
     site.run(reader.headers.load(site.path))
     others_after(site, before, *others)
-    assert site.run(reader.lookup.view(site.path, fresh=True)).length == len(site.content())
+    assert site.run(reader.headers.view(site.path, fresh=True)).length == len(site.content())
     assert caplog.text.count("the store let two commits win as version 3") == bool(others)
 
 

@@ -63,7 +63,7 @@ OPERATIONS = {
     "create": lambda client: create(client, PATH),
     "overwrite": lambda client: overwrite(client, PATH, [b"new"]),
     "delete": lambda client: delete(client, PATH),
-    "read": lambda client: client.lookup.view(PATH, fresh=True),
+    "read": lambda client: client.headers.view(PATH, fresh=True),
     "concat": lambda client: concat(client, PATH, [f"{PATH}-source"]),
     "collect": lambda client: collect(client, PATH, grace_s=0),
 }

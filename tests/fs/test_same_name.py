@@ -104,7 +104,7 @@ def test_a_handle_on_a_plain_file_does_not_read_on_in_what_was_written_over_it()
 @pytest.mark.parametrize("data", [b"", b"oth", b"other", b"longer than what was there"])
 def test_a_snapshot_of_a_plain_file_is_not_read_from_the_tail_of_what_was_written_over_it(data: bytes) -> None:
     site = plain_site()
-    view = drive(site.client.lookup.view(site.path))
+    view = drive(site.client.headers.view(site.path))
     site.run(overwrite(site.other(), site.path, data))
     drive(site.backend.delete([site.path]))  # as collection does a day later
     for start in (0, 2):

@@ -75,7 +75,7 @@ def test_the_length_of_chunks_needs_no_page_an_item_only_its_own_and_what_is_tru
     site.append(DATA + DATA[: count - 250])
     client = site.other()
     client = replace(client, backend=Scripted(client.backend))
-    handle = SegmentHandle(Core(client, site.bridge), drive(client.lookup.view(site.path)))
+    handle = SegmentHandle(Core(client, site.bridge), drive(client.headers.view(site.path)))
     client.pages.backend = client.backend
     assert len(handle.chunks) == count
     assert client.backend.calls == []

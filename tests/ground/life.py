@@ -138,7 +138,7 @@ class Life:
 
 async def _seg(client: At, path: str) -> Seg | None:
     try:
-        view = await client.lookup.view(path, fresh=True)
+        view = await client.headers.view(path, fresh=True)
     except FileNotFoundError:
         return None
     data = bytes(await client.fetcher.read(view, view.start, view.length))

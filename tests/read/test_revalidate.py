@@ -60,7 +60,7 @@ def test_of_several_paths_only_what_changed_is_read_again(site: Site) -> None:
     same = f"{site.path}-same"
     site.run(create(site.client, same))
     site.run(append(site.client, same, b"same"))
-    currents = [Current(site.client.lookup, path) for path in (site.path, same)]
+    currents = [Current(site.client.headers, path) for path in (site.path, same)]
     site.run(append(site.other(), site.path, b"more"))
 
     for current in currents:

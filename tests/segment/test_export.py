@@ -43,7 +43,7 @@ def fill(world: World, path: str = LOG) -> World:
 
 
 def run(world: World, path: str = LOG, target: str = TARGET, **options: Any) -> Exported:
-    view = drive(world.client.lookup.view(path, fresh=True))
+    view = drive(world.client.headers.view(path, fresh=True))
     return drive(export.export(world.client, view, world.backend, target, **options))
 
 

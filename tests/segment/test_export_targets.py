@@ -92,7 +92,7 @@ def test_a_private_file_that_is_replaced_stays_private(fs, tmp_path):
 def test_an_export_that_another_one_ended_says_so(kind, overwrite, fs, tmp_path, monkeypatch):
     content = made(fs, f"{tmp_path}/log")
     target = fs._backend if kind == "local" else GenericBackend(fsspec.filesystem("file", auto_mkdir=True))
-    view, ask = drive(fs._client.lookup.view(f"{tmp_path}/log")), export.still_there
+    view, ask = drive(fs._client.headers.view(f"{tmp_path}/log")), export.still_there
 
     async def run() -> Any:
         return await export.export(fs._client, view, target, f"{tmp_path}/out/file", overwrite=overwrite)
@@ -290,7 +290,7 @@ def test_a_store_that_only_fsspec_knows_takes_exports_whole(protocol, tmp_path, 
     dirs = fsspec.filesystem("dir", path=str(tmp_path), target_protocol="file")
     below, name = (fsspec.filesystem("memory"), f"{root}/[file]*") if protocol == "generic" else (dirs, "out/[file]*")
     target = GenericBackend(below)
-    view = drive(world.client.lookup.view(world.create("/log", [content])))
+    view = drive(world.client.headers.view(world.create("/log", [content])))
     for is_over in (False, True):
         drive(export.export(world.client, view, target, name, overwrite=is_over))
         assert below.cat_file(name) == content

@@ -94,7 +94,7 @@ def test_one_read_spans_the_tier_the_hot_store_and_the_tail(store, world):
     assert (moved.chunks, moved.files, moved.bytes, moved.server_bytes) == (15, 15, 300, 300)
     world = client(store)
     assert tiers_of(world) == ["cold"] * 15 + [""] * 10
-    view = drive(world.client.lookup.view(A, fresh=True))
+    view = drive(world.client.headers.view(A, fresh=True))
     for start, end in ((0, 504), (290, 310), (0, 20), (480, 504)):
         assert drive(world.client.fetcher.read(view, start, end)) == (DATA + b"tail")[start:end]
     assert is_whole(world)
@@ -228,7 +228,7 @@ def test_without_the_tier_its_bytes_alone_cannot_be_read_and_appends_go_on(store
     offload(world, upto=300)
     store.tiers = {}
     world = client(store)
-    view = drive(world.client.lookup.view(A, fresh=True))
+    view = drive(world.client.headers.view(A, fresh=True))
     assert drive(world.client.fetcher.read(view, 300, 504)) == DATA[300:] + b"tail"
     good, bad = drive(world.client.fetcher.read_many([(view, 310, 320), (view, 290, 310)]))
     assert good == DATA[310:320]

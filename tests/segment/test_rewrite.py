@@ -76,7 +76,7 @@ def test_only_the_bytes_that_the_segment_retains_go_to_a_tier(store, world, star
 def test_a_reader_of_one_piece_finds_its_damage_and_a_reader_of_others_does_not_need_it(store, world):
     offload(world)
     flip(store, file_of(world.chunks(A)[1]), 45)  # in the third piece, bytes 140 to 160
-    view = drive(client(store).client.lookup.view(A, fresh=True))
+    view = drive(client(store).client.headers.view(A, fresh=True))
     fetcher = client(store).client.fetcher
     with pytest.raises(CorruptChunkError, match="fail the checksum"):
         drive(fetcher.read(view, 140, 160))
@@ -93,7 +93,7 @@ def test_damage_in_a_block_is_never_written_anew_under_a_fresh_checksum(store, w
         act(client(store), A)
     with pytest.raises(CorruptChunkError):
         client(store).content(A)
-    assert drive(world.client.fetcher.read(drive(world.client.lookup.view(A, fresh=True)), 100, 400)) == DATA[100:]
+    assert drive(world.client.fetcher.read(drive(world.client.headers.view(A, fresh=True)), 100, 400)) == DATA[100:]
 
 
 # -- pieces --------------------------------------------------------------------------------------------------

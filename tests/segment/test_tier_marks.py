@@ -112,7 +112,7 @@ def test_what_needs_no_byte_of_a_tier_goes_on_without_it(pair):
     world = pair.filled()
     pair.unmount(None)
     assert world.append(A, b"more") == 104
-    view = drive(world.client.lookup.view(A, fresh=True))
+    view = drive(world.client.headers.view(A, fresh=True))
     assert drive(world.client.fetcher.read(view, 60, 108)) == DATA[60:] + TAIL + b"more"
     pair.mount()
     assert world.content(A) == DATA + TAIL + b"more"

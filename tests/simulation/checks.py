@@ -169,7 +169,7 @@ async def check_moved_away(world: World) -> None:
             await collect(client, f"{AWAY}{path}", grace_s=0)
         seg = world.history.state.get(path)
         if seg is not None:
-            view = await client.lookup.view(f"{AWAY}{path}", fresh=True)
+            view = await client.headers.view(f"{AWAY}{path}", fresh=True)
             if bytes(await client.fetcher.read(view, view.start, view.length)) != seg.data:
                 raise Violation(f"{path} has other bytes, once another program has moved all files")
 
@@ -192,7 +192,7 @@ async def check_end(world: World) -> None:
         if world.store.snapshot() == before:
             break
     for path, seg in world.history.state.items():
-        view = await reader.lookup.view(path, fresh=True)
+        view = await reader.headers.view(path, fresh=True)
         data = bytes(await reader.fetcher.read(view, view.start, view.length))
         if (view.start, data, view.sealed, view.attrs) != (seg.start, seg.data, seg.sealed, seg.attrs):
             raise Violation(f"{path} is {view}, {data!r}, and should be {seg}")

@@ -218,7 +218,7 @@ class Verbs(TreeVerbs, FaceVerbs):
             begin = max(begin - 3, 0)
 
         async def start(client: At) -> bytes:
-            view = await client.lookup.view(path)
+            view = await client.headers.view(path)
             return bytes(await client.fetcher.read(view, begin, end))
 
         return Op(Call(model.read, path, {"begin": begin, "end": end}), start)
@@ -253,7 +253,7 @@ class Verbs(TreeVerbs, FaceVerbs):
         path, target = self._long(), f"{EXPORTS}{self.world.new_number()}"
 
         async def start(client: At) -> bytes | None:
-            view = await client.lookup.view(path, fresh=True)
+            view = await client.headers.view(path, fresh=True)
             await export(client, view, client.backend, target)
             return self.world.store.content(target)
 

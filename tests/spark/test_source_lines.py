@@ -159,7 +159,7 @@ def test_a_compression_that_cannot_be_read_is_refused_before_any_task_begins(fs,
 def test_a_part_of_a_compressed_segment_is_refused(fs, tmp_path):
     path = f"{tmp_path}/a.gz"
     fs.overwrite(path, compressed("gzip", PLAIN))
-    view = fs._bridge.run(fs._client.lookup.view(path, fresh=True))
+    view = fs._bridge.run(fs._client.headers.view(path, fresh=True))
     options = parse_options(given(path))
     with pytest.raises(CompressedError, match=r"a\.gz: .*only the whole can be read, and not bytes 0 to 10 of it"):
         options.form.cut(SegmentReader(fs, view), extent_of(view, 0, 10), options)

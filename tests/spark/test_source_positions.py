@@ -362,7 +362,7 @@ def test_columns_are_ours_only_on_request_and_with_our_types(fs, tmp_path):
 
 def test_commit_times_are_found_in_index_pages_too(tmp_path):
     timed = grown(tmp_path / "s", [b"%04d\n" % nth for nth in range(150)], 1)
-    header = timed._bridge.run(timed._client.lookup.view(str(tmp_path / "s"))).header
+    header = timed._bridge.run(timed._client.headers.view(str(tmp_path / "s"))).header
     assert any(isinstance(entry, Page) for entry in header.entries)
     found = rows(tmp_path / "s", ours(TEXT), partitionBytes="400")
     assert [(row[1], row[3].timestamp() - AT_S) for row in found] == [(5 * nth, nth) for nth in range(150)]

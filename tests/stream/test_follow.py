@@ -112,7 +112,7 @@ def test_a_lost_index_page_is_no_missing_segment_nor_one_that_changes(monkeypatc
     assert page in str(state.error)
     verbs = [
         lambda world: world.content(moved),
-        lambda world: drive(export(world.client, drive(world.client.lookup.view(moved)), world.backend, "/out")),
+        lambda world: drive(export(world.client, drive(world.client.headers.view(moved)), world.backend, "/out")),
         lambda world: world.offload(moved),
         lambda world: world.consolidate(moved),
         lambda world: world.collect(A),  # the folder where its chunks lie

@@ -242,7 +242,7 @@ def test_inherited_retention_leaves_plain_files_beside_segments_alone(is_own: bo
         assert world.header("/root/stream/table.csv").start == len(DATA)
     else:
         assert set(cut) == {path}
-        assert drive(world.client.lookup.view("/root/stream/table.csv")).header is None
+        assert drive(world.client.headers.view("/root/stream/table.csv")).header is None
 
 
 def test_a_folder_keeps_all_forever_below_one_that_drops_all():

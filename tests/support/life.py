@@ -140,7 +140,7 @@ class World:
         return header
 
     def content(self, path: str) -> bytes:
-        view = drive(self.client.lookup.view(path, fresh=True))
+        view = drive(self.client.headers.view(path, fresh=True))
         return drive(self.client.fetcher.read(view, view.start, view.length))
 
     def files(self, path: str) -> list[str]:

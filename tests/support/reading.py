@@ -34,7 +34,7 @@ class World(Site):
             self.by_another("truncate", start)
 
     def header(self) -> Any:
-        return drive(self.behind.lookup.view(self.path, fresh=True)).header
+        return drive(self.behind.headers.view(self.path, fresh=True)).header
 
     def chunk_paths(self) -> list[str]:
         chunks = drive(self.behind.pages.unfold(self.path, self.header().entries))
@@ -54,7 +54,7 @@ class World(Site):
         return self.run(self.client.fetcher.read(view, start, end))
 
     def view(self) -> Any:
-        return self.run(self.client.lookup.view(self.path, fresh=True))
+        return self.run(self.client.headers.view(self.path, fresh=True))
 
 
 def make_world(kind: str, folder: Any = None, **options: Any) -> World:

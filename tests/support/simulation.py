@@ -309,7 +309,7 @@ def _data(writer: object, number: int) -> bytes:
 
 async def _check(client: At, calls: list[Call]) -> None:
     """Check what all writers were told against what is there."""
-    view = await client.lookup.view(PATH, fresh=True)
+    view = await client.headers.view(PATH, fresh=True)
     data = bytes(await client.fetcher.read(view, 0, view.header.length))
     there, offset = [], 0
     for line in data.splitlines(keepends=True):

@@ -57,7 +57,7 @@ class Site:
     def content(self) -> bytes:
         """All retained bytes, read now by another client."""
         other = self.other()
-        view = drive(other.lookup.view(self.path, fresh=True))
+        view = drive(other.headers.view(self.path, fresh=True))
         return drive(other.fetcher.read(view, view.start, view.length)) if view.size else b""
 
     def is_there(self) -> bool:

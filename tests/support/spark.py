@@ -272,7 +272,7 @@ class Place:
 
     def content(self, name: str) -> bytes:
         """The retained bytes, as Python reads them."""
-        view = self.run(self.client.lookup.view(f"{self.path}/{name}", fresh=True))
+        view = self.run(self.client.headers.view(f"{self.path}/{name}", fresh=True))
         return self.run(self.client.fetcher.read(view, view.start, view.length))
 
     # -- as the JVM sees it --------------------------------------------------------------------------------

@@ -42,7 +42,7 @@ class Segment:
         return Counter(verb for verb, path in self.backend.calls if names.PROBE_PREFIX not in path)
 
     async def read(self, chunk, at):
-        view = await self.client.lookup.view(PATH)
+        view = await self.client.headers.view(PATH)
         data = await self.client.fetcher.read(view, chunk * CHUNK_BYTES + at, chunk * CHUNK_BYTES + at + 10)
         assert data == chunk_data(chunk, CHUNK_BYTES)[at : at + 10]
 
@@ -56,7 +56,7 @@ def test_each_operation_asks_the_same_of_the_store_at_every_size(segment):
     client, middle = segment.client, segment.count // 2
     in_page = middle < sum(page_counts(segment.count))
     assert segment.header_bytes <= TEXT_BYTES_MAX
-    assert segment.asked(client.lookup.view(PATH)) == {"read": 1}
+    assert segment.asked(client.headers.view(PATH)) == {"read": 1}
     assert segment.asked(segment.read(middle, 0)) == Counter(read_if_changed=1, read=in_page, read_range=1)
     assert segment.asked(segment.read(middle + 1, 0)) == {"read_if_changed": 1, "read_range": 1}
     drive(client.abilities(PATH))  # the store is probed by then

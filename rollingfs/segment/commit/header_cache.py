@@ -10,15 +10,15 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from rollingfs.backend.contract import Backend, Blob
+from rollingfs.backend.contract import Backend, Blob, FileInfo
 from rollingfs.backend.torn_reads import look_for, read_fitting
 from rollingfs.errors import lost_commit
-from rollingfs.format import names
+from rollingfs.format import names, transitions
 from rollingfs.format.codec import parse_file, parse_more
 from rollingfs.format.header import Header
 from rollingfs.format.lost import Acknowledged, Trace, are_two, trace
 from rollingfs.runtime.concurrency import Runtime
-from rollingfs.segment.segment import Segment
+from rollingfs.segment.segment import Segment, is_shadowed
 
 logger = logging.getLogger("rollingfs")
 
@@ -350,3 +350,43 @@ class Headers:
         loaded = await look_for(self.backend, self.runtime, names.header_path(segment), look) or Segment(segment)
         await self.secure(segment, loaded)
         return loaded
+
+    # -- what is at a path: a segment, or a plain file -------------------------------------------------------------
+
+    async def view(self, path: str, *, fresh: bool = False) -> Segment:
+        """Return the content of a path, by header, plain file, and header again.
+
+        Parameters
+        ----------
+        fresh
+            Ask the store, however recently the header was seen.
+
+        Raises
+        ------
+        FileNotFoundError
+            Neither a segment nor a plain file is there, or the name is illegal.
+        """
+        if names.is_reserved(path):
+            raise transitions.missing(path)
+        loaded = await self.loaded(path, fresh=fresh)
+        if loaded.live:
+            return loaded
+        plain = await self.plain(loaded)
+        if plain is not None:
+            return Segment.of_plain(plain)
+        # another may have adopted the plain file between the two looks
+        loaded = await self.load(path)
+        transitions.live(loaded.header, path)
+        return loaded
+
+    async def loaded(self, path: str, *, fresh: bool = False) -> Segment:
+        """Return the header of a segment; unless `fresh`, as it was seen within the cache time."""
+        return (None if fresh else self.recent(path)) or await self.load(path)
+
+    async def plain(self, seen: Segment) -> FileInfo | None:
+        """Return the plain file at a path, unless the tombstone that was seen hides it."""
+        try:
+            info = await self.backend.stat(seen.path)
+        except FileNotFoundError:
+            return None
+        return None if is_shadowed(seen.header, info) else info

@@ -72,7 +72,7 @@ async def adopt(at: At, path: str, incarnation: str | None = None) -> bool:
     """
     for _ in range(ADOPTIONS_MAX):
         try:
-            plain = (await at.lookup.view(path, fresh=True)).plain
+            plain = (await at.headers.view(path, fresh=True)).plain
         except FileNotFoundError:
             return False
         if plain is None:
@@ -162,7 +162,7 @@ async def remove_plain(at: At, path: str, incarnation: str | None = None) -> boo
     backend = at.backend
     for _ in range(ADOPTIONS_MAX):
         loaded = await at.headers.load(path)
-        plain = None if loaded.live else await at.lookup.plain(loaded)
+        plain = None if loaded.live else await at.headers.plain(loaded)
         if plain is None:
             await at.headers.secure(path)  # the client that deleted it may not have flushed that
             return False

@@ -21,7 +21,7 @@ T = TypeVar("T")
 async def seen(at: At, paths: Sequence[str], look: Callable[[Sequence[Segment]], Awaitable[T]]) -> T:
     """Return what a look into segments shows, and look again if others change them during the look."""
     for number in range(SNAPSHOTS_MAX):
-        views = await at.each([partial(at.lookup.view, path, fresh=True) for path in paths])
+        views = await at.each([partial(at.headers.view, path, fresh=True) for path in paths])
         try:
             return await look(views)
         except OUTDATED:

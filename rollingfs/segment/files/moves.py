@@ -190,7 +190,7 @@ async def _mark(at: At, source: Source, incarnation: str, txns: Set[str], deadli
     except FileNotFoundError:
         if sealed:
             await _refuse_plain(at, source.path)
-        plain = await at.lookup.plain(Segment(source.path))
+        plain = await at.headers.plain(Segment(source.path))
         await check_passes(at, source.path, shadow(plain), deadline_s)
         if not await adopt(at, source.path):
             raise
@@ -201,9 +201,9 @@ async def _mark(at: At, source: Source, incarnation: str, txns: Set[str], deadli
 
 async def _refuse_plain(at: At, path: str) -> None:
     """Refuse a plain file, which counts as an open segment."""
-    if await at.lookup.plain(Segment(path)) is not None:
+    if await at.headers.plain(Segment(path)) is not None:
         loaded = await at.headers.load(path)
-        if not loaded.live and await at.lookup.plain(loaded) is not None:
+        if not loaded.live and await at.headers.plain(loaded) is not None:
             raise merging.not_sealed(path)
 
 

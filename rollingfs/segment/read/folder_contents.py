@@ -20,7 +20,6 @@ from rollingfs.format import names
 from rollingfs.runtime.concurrency import Runtime
 from rollingfs.runtime.values import value_class
 from rollingfs.segment.commit.header_cache import Headers
-from rollingfs.segment.read.lookup import Lookup
 from rollingfs.segment.segment import Segment, is_shadowed
 
 logger = logging.getLogger("rollingfs")
@@ -113,11 +112,10 @@ class Contents:
     A file whose header cannot be read counts as alive, because it may be.
     """
 
-    def __init__(self, backend: Backend, runtime: Runtime, headers: Headers, lookup: Lookup) -> None:
+    def __init__(self, backend: Backend, runtime: Runtime, headers: Headers) -> None:
         self.backend = backend
         self.runtime = runtime
         self.headers = headers
-        self.lookup = lookup
 
     async def gather(self, calls: Iterable[Callable[[], Awaitable[T]]]) -> list[T]:
         """Call several at once, within the store's limit."""
@@ -252,11 +250,11 @@ class Contents:
             The same as in `check_no_folder`.
         """
         if not self.runtime.is_async:
-            plain = await self.lookup.plain(loaded)
+            plain = await self.headers.plain(loaded)
             refusal = None if plain is not None else await self._refusal(path)
         else:
             calls: list[Callable[[], Awaitable[FileInfo | FolderOccupiedError | None]]] = [
-                partial(self.lookup.plain, loaded),
+                partial(self.headers.plain, loaded),
                 partial(self._refusal, path),
             ]
             found = await self.gather(calls)
@@ -350,7 +348,7 @@ class Contents:
             return False
         try:
             # a listing may know no token, or another than `stat` does
-            return await self.lookup.plain(loaded) is not None
+            return await self.headers.plain(loaded) is not None
         except OSError as error:
             if not is_of_entry(error):
                 raise

@@ -19,8 +19,8 @@ from rollingfs.format import names, placement
 from rollingfs.format.header import Chunk, Header, Page
 from rollingfs.runtime.concurrency import Runtime
 from rollingfs.runtime.meters import READ, Meters
+from rollingfs.segment.commit.header_cache import Headers
 from rollingfs.segment.commit.index_pages import PAGE_READS_MAX, Pages
-from rollingfs.segment.read.lookup import Lookup
 from rollingfs.segment.read.piece_checks import PieceChecks
 from rollingfs.segment.read.read_job import Job, ReadPiece, corrupt, gone, missing_chunk, said_now, too_short
 from rollingfs.segment.segment import Segment
@@ -47,10 +47,10 @@ class Fetcher:
     the file of the snapshot.
     """
 
-    def __init__(self, backend: Backend, runtime: Runtime, lookup: Lookup, pages: Pages, meters: Meters) -> None:
+    def __init__(self, backend: Backend, runtime: Runtime, headers: Headers, pages: Pages, meters: Meters) -> None:
         self.backend = backend
         self.runtime = runtime
-        self.lookup = lookup
+        self.headers = headers
         self.pages = pages
         self.meters = meters
         self.footers: dict[Hashable, bytes] = {}
@@ -178,7 +178,7 @@ class Fetcher:
         for path, error in (await self._complete(checks, self.backend.capability.requests_max)).items():
             if not isinstance(error, FileNotFoundError):
                 raise error
-            header = (await self.lookup.headers.load(snapshot.path)).header
+            header = (await self.headers.load(snapshot.path)).header
             if header is None or not await self._is_named(snapshot.path, header, path):
                 why = "A chunk that was read in part has gone since, so it could not be verified; read it again"
                 raise FileNotFoundError(errno.ENOENT, why, snapshot.path) from error
@@ -374,7 +374,7 @@ class Fetcher:
 
         async def load(path: str) -> None:
             try:
-                found[path] = await self.lookup.headers.load(path)
+                found[path] = await self.headers.load(path)
             except OSError as error:  # for each job that needs the header
                 found[path] = error
 
@@ -394,7 +394,7 @@ class Fetcher:
     async def _now(self, path: str, loaded: Segment) -> Segment | None:
         if loaded.live:
             return loaded
-        plain = await self.lookup.plain(loaded)
+        plain = await self.headers.plain(loaded)
         return None if plain is None else Segment.of_plain(plain)
 
 

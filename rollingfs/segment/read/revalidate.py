@@ -10,7 +10,7 @@ from functools import partial
 from rollingfs.errors import SegmentTruncatedError
 from rollingfs.format import transitions
 from rollingfs.format.header import Header
-from rollingfs.segment.read.lookup import Lookup
+from rollingfs.segment.commit.header_cache import Headers
 from rollingfs.segment.read.piece_checks import PieceChecks
 from rollingfs.segment.read.ranges import Fetcher, Request
 from rollingfs.segment.read.spot import replaced
@@ -46,17 +46,23 @@ class Current:
         the segment that is written over it is another.
     """
 
-    def __init__(self, lookup: Lookup, path: str, snapshot: Segment | None = None, *, is_bound: bool = False) -> None:
+    def __init__(self, headers: Headers, path: str, snapshot: Segment | None = None, *, is_bound: bool = False) -> None:
         self.path = path
         self.snapshot = snapshot
         self.trust = Trust.OLD if snapshot is None else Trust.LOOKED
-        self._lookup = lookup
-        self._is_bound = is_bound
+        self._headers = headers
+        self.is_bound = is_bound
+
+    @property
+    def known(self) -> Segment:
+        """Return the snapshot, for a caller who knows that one was taken."""
+        assert self.snapshot is not None
+        return self.snapshot
 
     @property
     def is_of_segment(self) -> bool:
         """Return whether this is bound to a segment, so that a read that does not find it need not look again."""
-        return self._is_bound and self.snapshot is not None and self.snapshot.header is not None
+        return self.is_bound and self.snapshot is not None and self.snapshot.header is not None
 
     def believe(self, *, old: bool = True) -> None:
         """Go by what the header cache knows.
@@ -71,16 +77,15 @@ class Current:
         FileNotFoundError
             This is bound to an incarnation, which is gone.
         """
-        headers = self._lookup.headers
-        recent = headers.recent(self.path)
+        recent = self._headers.recent(self.path)
         self.trust = Trust.OLD
         if recent is not None and (recent.live or self.is_of_segment):
             if self.snapshot is None or self.snapshot.header is not recent.header:
                 self._take(recent if recent.live else None)
             self.trust = Trust.RECENT
-        elif self._is_bound:
+        elif self.is_bound:
             self.advance()
-        elif old and (seen := headers.seen(self.path)) is not None and seen.live:
+        elif old and (seen := self._headers.seen(self.path)) is not None and seen.live:
             self.snapshot = seen
 
     async def look(self, *, fresh: bool = True) -> Segment:
@@ -99,10 +104,10 @@ class Current:
             The path is free, or has another incarnation than the bound incarnation.
         """
         if self.is_of_segment:
-            loaded = await self._lookup.loaded(self.path, fresh=fresh)
+            loaded = await self._headers.loaded(self.path, fresh=fresh)
             found = self._take(loaded if loaded.live else None)
         else:
-            found = self._take(await self._lookup.view(self.path, fresh=fresh))
+            found = self._take(await self._headers.view(self.path, fresh=fresh))
         self.trust = Trust.LOOKED
         return found
 
@@ -115,7 +120,7 @@ class Current:
             The header that an own commit has made.
         """
         bound = made or (self.snapshot.header if self.snapshot is not None else None)
-        seen = self._lookup.headers.seen(self.path) or Segment(self.path)
+        seen = self._headers.seen(self.path) or Segment(self.path)
         header = seen.header if seen.live else None
         is_same = bound is not None and header is not None and header.segment == bound.segment
         if header is not None and is_same and (made is None or header.version >= made.version):
@@ -124,7 +129,7 @@ class Current:
             self.snapshot = Segment(self.path, made)
 
     def _take(self, found: Segment | None) -> Segment:
-        old = self.snapshot if self._is_bound else None
+        old = self.snapshot if self.is_bound else None
         if old is None:
             is_same = True
         elif old.header is not None:

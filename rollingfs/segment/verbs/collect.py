@@ -97,7 +97,7 @@ async def _collect(
         results.append(found)
     result = Collected.of(results)
     if header is None and not result.folders:
-        await at.lookup.view(path, fresh=True)
+        await at.headers.view(path, fresh=True)
     if header is not None:
         result = Collected.of([result, await _plain_file(at, path, header, grace_s, dry_run)])
     if not dry_run and header is not None:
@@ -316,7 +316,7 @@ async def _tombstone(at: At, path: str, grace_s: float, would_go: set[str] | Non
         return Collected()
     if any(drop.is_hint for drop in found.drops):
         return Collected()  # pins elsewhere still name it
-    plain = await at.lookup.plain(Segment(path)) if found.adopted is not None else None
+    plain = await at.headers.plain(Segment(path)) if found.adopted is not None else None
     if plain is not None and is_shadowed(found, plain) and path not in (would_go or ()):
         return Collected()  # the tombstone still says that this plain file is dead
     # a dry run does not probe, because a probe writes

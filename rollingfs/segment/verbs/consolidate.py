@@ -67,7 +67,7 @@ async def consolidate(
     if grace_s < 0:
         raise ValueError(f"grace is {grace_s} s: it must be at least 0")
     loaded = await at.headers.load(path)
-    if segment is None and not loaded.live and await at.lookup.plain(loaded) is not None:
+    if segment is None and not loaded.live and await at.headers.plain(loaded) is not None:
         return Consolidated()
     header = transitions.live(loaded.header, path, segment)
     return await _join(at, path, header, ASKED, grace_s, Steps(header.size, progress))

@@ -118,7 +118,7 @@ async def _bury(at: At, path: str, guard: Guard, seen: Segment | None, *, is_unr
     async def step(base: Segment, attempt: Attempt) -> Header | None:
         found = transitions.check(base.header, guard, path)
         await check_there(at.headers, at.pages, path, found)
-        plain = await at.lookup.plain(Segment(path)) if found.adopted else None
+        plain = await at.headers.plain(Segment(path)) if found.adopted else None
         known = found
         if is_unread:
             known = replace(found, entries=await at.pages.readable(path, found.entries))
@@ -164,7 +164,7 @@ async def clear_buried(at: At, buried: Sequence[Buried]) -> None:
 async def _hides(at: At, one: Buried) -> bool:
     """Whether a tombstone still hides a plain file, where tombstones need not stay."""
     is_asked = at.backend.capability.removes_whole and one.header.adopted is not None
-    return is_asked and await at.lookup.plain(Segment(one.path)) is not None
+    return is_asked and await at.headers.plain(Segment(one.path)) is not None
 
 
 async def bury_all(at: At, calls: Iterable[Call]) -> None:

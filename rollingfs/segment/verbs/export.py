@@ -268,7 +268,7 @@ async def still_there(at: At, view: Segment, start: int) -> Segment:
         It does not. There is no file.
     """
     try:
-        now = await at.lookup.view(view.path, fresh=True)
+        now = await at.headers.view(view.path, fresh=True)
     except FileNotFoundError as error:
         why = "The segment was deleted or renamed while it was exported; nothing was written"
         raise FileNotFoundError(errno.ENOENT, why, view.path) from error

@@ -41,7 +41,7 @@ async def rename(at: At, path: str, target: str, *, overwrite: bool = True) -> N
     """
     names.check_segment_name(target)
     if path == target:
-        await at.lookup.view(path, fresh=True)
+        await at.headers.view(path, fresh=True)
         return
     if at.backend.capability.removes_whole:
         loaded = await at.headers.load(path)

@@ -73,7 +73,7 @@ async def cut_bytes(
         An end cannot be read, so the format is not known; nothing was changed.
     """
     for left in reversed(range(LOOKS_MAX)):
-        view = await at.lookup.view(path, fresh=True)
+        view = await at.headers.view(path, fresh=True)
         try:
             if view.start < offset < view.length and (name := await _broken(at, view, offset)) is not None:
                 raise _whole(path, name, offset)
@@ -90,7 +90,7 @@ async def cut_groups(at: At, path: str, offset: int) -> int:
     """Drop the row groups of a Parquet file that lie wholly before a segment offset; returns the bytes dropped."""
     guard = NO_GUARD
     for left in reversed(range(LOOKS_MAX)):
-        view = await at.lookup.view(path, fresh=True)
+        view = await at.headers.view(path, fresh=True)
         if guard.segment not in (None, *view.incarnations):
             raise FileNotFoundError(errno.ENOENT, f"{GONE}; nothing was dropped", path)
         if not 0 <= offset <= view.length:

@@ -71,12 +71,12 @@ async def verify(at: At, path: str, *, progress: Progress | None = None) -> list
     UnknownTierError
         A chunk is in a tier that is not configured.
     """
-    view = await at.lookup.view(path, fresh=True)
+    view = await at.headers.view(path, fresh=True)
     known: dict[str, Verified] = {}
     steps = Steps(view.size, progress)
     for _ in range(LOOKS_MAX):
         rows = await _look(at, view, known, steps)
-        again = await at.lookup.view(path, fresh=True)
+        again = await at.headers.view(path, fresh=True)
         if all(row.ok for row in rows) or _version(again) == _version(view):
             break
         view = again  # a chunk that seems damaged may have been replaced or truncated

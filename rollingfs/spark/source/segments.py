@@ -94,7 +94,7 @@ def look(fs: RollingFileSystem, paths: Sequence[str]) -> list[Look]:
 
     async def one(path: str) -> Look:
         try:
-            return await client.lookup.view(path, fresh=True)
+            return await client.headers.view(path, fresh=True)
         except FileNotFoundError:
             return None
         except CorruptHeaderError as error:
