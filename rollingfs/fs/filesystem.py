@@ -34,8 +34,7 @@ from rollingfs.fs.binding import Binding
 from rollingfs.fs.core import MEMORY_BYTES_DEFAULT, Core, Tuning, without_scheme
 from rollingfs.fs.segment_forms import ByPath
 from rollingfs.fs.sync_async import both, in_order, name_for_users
-from rollingfs.fs.target import Configured, make_policy, open_target, take_store_options
-from rollingfs.fs.tiers import check_default, with_tiers
+from rollingfs.fs.target import Configured, check_default, make_policy, open_target, take_store_options, with_tiers
 from rollingfs.policy import OffloadPolicy, RollingPolicy
 from rollingfs.runtime.bridge import Bridge
 from rollingfs.runtime.clock import Clock

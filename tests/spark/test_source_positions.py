@@ -16,11 +16,11 @@ from pyspark.sql.types import StructType
 
 from rollingfs import RollingFileSystem, RollingPolicy, StreamCut
 from rollingfs.format.header import Page
-from rollingfs.spark.source import metadata
 from rollingfs.spark.source.formats import lines
 from rollingfs.spark.source.formats.compression import CompressedError
 from rollingfs.spark.source.options import DataLossError
 from rollingfs.spark.source.positions import ReadPosition, parse_position
+from rollingfs.spark.source.rows import added_to
 from tests.support.life import Turned
 from tests.support.spark import arrow_stream
 from tests.support.spark_source import NUMBERS, TEXT, batch_reader, blinded, inferred, put, read, reader, rows_of, step
@@ -357,7 +357,7 @@ def test_columns_are_ours_only_on_request_and_with_our_types(fs, tmp_path):
         read(tmp_path / "s", own, format="binary", includeMetadata="true")
     schema = inferred(tmp_path / "s", includeMetadata="true")
     assert schema.simpleString() == "struct<value:string,_offset:bigint,_segment:string,_commit_time:timestamp>"
-    assert metadata.added_to(StructType().add("n", "long")).names == ["n", "_offset", "_segment", "_commit_time"]
+    assert added_to(StructType().add("n", "long")).names == ["n", "_offset", "_segment", "_commit_time"]
 
 
 def test_commit_times_are_found_in_index_pages_too(tmp_path):

@@ -14,7 +14,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from rollingfs.errors import CorruptChunkError, CorruptHeaderError, SegmentTruncatedError
 from rollingfs.fs.core import core
 from rollingfs.fs.filesystem import RollingFileSystem
-from rollingfs.spark.source import folder_columns, loops, metadata, partitions, places, rows, segments
+from rollingfs.spark.source import folder_columns, loops, partitions, places, rows, segments
 from rollingfs.spark.source.boundaries import Boundaries
 from rollingfs.spark.source.formats.contract import CORRUPT
 from rollingfs.spark.source.loops import QUERY_ID
@@ -99,7 +99,7 @@ class RowReader:
         if options.has_metadata:
             if not form.has_offsets:
                 raise ValueError(f"format {options.format!r} has no rows with offsets: includeMetadata is not for it")
-            self.data_schema = metadata.data_schema(self.data_schema)
+            self.data_schema = rows.data_schema(self.data_schema)
         if not options.has_folder_columns:  # else a column may be one of folders: see `check_columns`
             form.check_read(self.data_schema)
 
@@ -178,12 +178,12 @@ class RowReader:
 
     def _rows(self, fs: RollingFileSystem, ranges: Sequence[Range], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         """Yield the rows of ranges, without the columns of folders."""
-        times: metadata.CommitTimes | None = None
+        times: rows.CommitTimes | None = None
         located: Range | None = None
         is_lax = ignores_case()
         for opened, one, piece in self._pieces(fs, ranges):
             if self.options.has_metadata and one is not located:
-                asked = metadata.commit_times(core(fs).client, opened.view, one.start, one.extent.end)
+                asked = rows.commit_times(core(fs).client, opened.view, one.start, one.extent.end)
                 times, located = core(fs).run(asked), one
             for batch, starts in self.form.rows(piece, one, self.data_schema):
                 try:
@@ -193,7 +193,7 @@ class RowReader:
                 if times is None or starts is None:
                     yield found
                 else:
-                    yield metadata.with_columns(found, starts(), one.extent.path, times, schema)
+                    yield rows.with_columns(found, starts(), one.extent.path, times, schema)
 
     def _pieces(self, fs: RollingFileSystem, ranges: Sequence[Range]) -> Iterator[tuple[SegmentReader, Range, Any]]:
         """Return the pieces of ranges; of lines, the next is fetched while rows are made of one."""

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from rollingfs.errors import CorruptHeaderError
 from rollingfs.segment.segment import Segment
-from rollingfs.spark.source import folder_columns, metadata, places, rows
+from rollingfs.spark.source import folder_columns, places, rows
 from rollingfs.spark.source.formats.contract import CORRUPT
 from rollingfs.spark.source.options import Options
 from rollingfs.spark.source.segments import SegmentReader
@@ -32,7 +32,7 @@ def infer_schema(options: Options) -> Any:
     if options.has_folder_columns:
         columns = folder_columns.columns_of([*found.views, *found.corrupt], places.bases(options))
         schema = with_folder_columns(schema, columns)
-    return metadata.added_to(schema) if options.has_metadata else schema
+    return rows.added_to(schema) if options.has_metadata else schema
 
 
 def _found(options: Options) -> places.FoundSegments:

@@ -13,7 +13,7 @@ from rollingfs.fs.filesystem import RollingFileSystem
 from rollingfs.runtime.values import value_class
 from rollingfs.segment.at import At
 from rollingfs.segment.segment import Segment
-from rollingfs.spark.source.metadata import commit_times
+from rollingfs.spark.source.rows import commit_times
 from rollingfs.spark.source.stream.record_ends import End, RecordEnds
 
 
