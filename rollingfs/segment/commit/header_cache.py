@@ -368,7 +368,7 @@ class Headers:
         """
         if names.is_reserved(path):
             raise transitions.missing(path)
-        loaded = await self.loaded(path, fresh=fresh)
+        loaded = (None if fresh else self.recent(path)) or await self.load(path)
         if loaded.live:
             return loaded
         plain = await self.plain(loaded)
@@ -378,10 +378,6 @@ class Headers:
         loaded = await self.load(path)
         transitions.live(loaded.header, path)
         return loaded
-
-    async def loaded(self, path: str, *, fresh: bool = False) -> Segment:
-        """Return the header of a segment; unless `fresh`, as it was seen within the cache time."""
-        return (None if fresh else self.recent(path)) or await self.load(path)
 
     async def plain(self, seen: Segment) -> FileInfo | None:
         """Return the plain file at a path, unless the tombstone that was seen hides it."""

@@ -104,7 +104,8 @@ class Current:
             The path is free, or has another incarnation than the bound incarnation.
         """
         if self.is_of_segment:
-            loaded = await self._headers.loaded(self.path, fresh=fresh)
+            recent = None if fresh else self._headers.recent(self.path)
+            loaded = recent or await self._headers.load(self.path)
             found = self._take(loaded if loaded.live else None)
         else:
             found = self._take(await self._headers.view(self.path, fresh=fresh))
