@@ -180,10 +180,7 @@ def markdown(fields: dict[str, Any]) -> str:
     """All tables and goals of the results, as Markdown."""
     machine, packages = fields["machine"], fields["packages"]
     versions = ", ".join(f"{name} {version}" for name, version in packages.items() if version)
-    lines = [
-        f"Medians; {machine['cpus']} cores, Python {machine['python']}, {versions}.",
-        "",
-    ]
+    lines = [f"Medians; {machine['cpus']} cores, Python {machine['python']}, {versions}.", ""]
     for name, case in fields["works"].items():
         left_out = {**case["skipped"], **dict.fromkeys(case["failed"], "failed")}
         lines += [f"**{name}: {case['title']}** ({_origin(case)})", ""]

@@ -98,10 +98,7 @@ def open_servers(latency_ms: int = LATENCY_MS) -> Iterator[Servers]:
     if servers.minio_binary(build=True) is None:
         raise RuntimeError("MinIO is not built, and there is no `go` to build it with")
     os.environ["MINIO_PROMETHEUS_AUTH_TYPE"] = "public"  # lets everybody read its counters
-    with (
-        servers.minio_server() as options,
-        toxiproxy(options["endpoint_url"], latency_ms) as (url, _),
-    ):
+    with servers.minio_server() as options, toxiproxy(options["endpoint_url"], latency_ms) as (url, _):
         yield Servers(options["endpoint_url"], url, options["key"], options["secret"])
 
 

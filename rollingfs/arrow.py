@@ -14,12 +14,7 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from rollingfs.format import names
-from rollingfs.format.arrow_stream import (
-    END_MARK,
-    PREFIX_BYTES,
-    MalformedStreamError,
-    dictionary_ids,
-)
+from rollingfs.format.arrow_stream import END_MARK, PREFIX_BYTES, MalformedStreamError, dictionary_ids
 from rollingfs.format.thrift import MalformedFooterError
 from rollingfs.fs.core import core
 from rollingfs.fs.filesystem import RollingFileSystem

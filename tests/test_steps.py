@@ -44,14 +44,8 @@ STEPS: dict[tuple[str, str], tuple[str, str]] = {
     ("server/segments.py", "delete"): ("rm_file", "one verb"),
     ("server/segments.py", "rename"): ("move", "one verb"),
     ("server/store.py", "move"): ("move", "one verb"),
-    ("server/store.py", "delete"): (
-        "delete remove_empty",
-        "one of two: a file, or a folder without content",
-    ),
-    ("server/webhdfs.py", "_rename"): (
-        "move rmdir",
-        "an empty folder makes way for a folder",
-    ),
+    ("server/store.py", "delete"): ("delete remove_empty", "one of two: a file, or a folder without content"),
+    ("server/webhdfs.py", "_rename"): ("move rmdir", "an empty folder makes way for a folder"),
     ("server/webhdfs.py", "_delete"): ("delete", "one verb"),
     ("logging.py", "_append"): ("append append create", "no undo: who meets a segment of another is content"),
     ("spark/source/sink/segment_commit.py", "_write"): ("append overwrite", "one of two, by the mode"),

@@ -14,7 +14,7 @@ ROOMS = {
 MODULES = frozenset({"fcntl", "msvcrt", "resource", "ctypes"})
 ATTRIBUTES = frozenset({"sys.platform", "os.name", "platform.system", "os.uname", "os.register_at_fork", "os.geteuid"})
 EXCEPTIONS = {
-    "backend/local/bell.py": "ctypes",  # the buffer of inotify, whose library `system.notifier` gives
+    "backend/local/bell.py": "ctypes"  # the buffer of inotify, whose library `system.notifier` gives
 }
 
 

@@ -384,14 +384,10 @@ CASES = (
                 for name, goal in (("RollingHandler", 0.6), ("RollingHandler, every 10 ms", 5))
             ),
             Goal(
-                "written / file",
-                ratio("bytes_per_s", "rollingfs, 1 GiB written", "file, 1 GiB written"),
-                at_least=0.95,
+                "written / file", ratio("bytes_per_s", "rollingfs, 1 GiB written", "file, 1 GiB written"), at_least=0.95
             ),
             Goal(
-                "scanned / file",
-                ratio("bytes_per_s", "rollingfs, 1 GiB scanned", "file, 1 GiB scanned"),
-                at_least=0.98,
+                "scanned / file", ratio("bytes_per_s", "rollingfs, 1 GiB scanned", "file, 1 GiB scanned"), at_least=0.98
             ),
             Goal(
                 "scanned / file + CRC-32C",

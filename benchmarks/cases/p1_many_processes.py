@@ -146,10 +146,7 @@ CASES = (
     Case(
         "P1e",
         "4 KiB appended to a local disk by many processes",
-        _contestants(
-            ("1 process", Crowd(1, on_disk=True)),
-            ("8 processes", Crowd(8, on_disk=True)),
-        ),
+        _contestants(("1 process", Crowd(1, on_disk=True)), ("8 processes", Crowd(8, on_disk=True))),
         (
             Goal("8 processes / 1", ratio("rate_per_s", "8 processes", "1 process"), at_least=2),
             Goal("8 processes: least share", figure("least_share", "8 processes"), at_least=0.5),

@@ -19,10 +19,7 @@ def _paused(case_id: str, pause_s: float) -> Case:
     return Case(
         case_id,
         f"4 KiB appended by {PROCESSES} processes that pause {pause_s:g} s between two appends",
-        {
-            "neither": partial(appended, _crowd(pause_s, turns="NoTurns")),
-            "turns": partial(appended, _crowd(pause_s)),
-        },
+        {"neither": partial(appended, _crowd(pause_s, turns="NoTurns")), "turns": partial(appended, _crowd(pause_s))},
         tuple(
             Goal(f"pauses of {pause_s:g} s, turns / neither, {text}", ratio(figure, "turns", "neither"), at_most=1.3)
             for text, figure in (("median", "unit_s"), ("p99", "p99_pooled_s"))

@@ -223,10 +223,7 @@ def obstore_put(job: Job) -> None:
     store, name = obs(job), f"p2b-{job.name}"
     import obstore
 
-    _put(
-        job,
-        lambda source: obstore.put(store, name, pathlib.Path(source), chunk_size=16 * MIB, max_concurrency=12),
-    )
+    _put(job, lambda source: obstore.put(store, name, pathlib.Path(source), chunk_size=16 * MIB, max_concurrency=12))
     _check_written(job, lambda start, end: obstore.get_range(store, name, start=start, end=end))
     obstore.delete(store, name)
 

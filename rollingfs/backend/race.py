@@ -174,14 +174,7 @@ async def let_rest(backend: Backend) -> None:
         time.sleep(backend.capability.commit_interval_s)
 
 
-async def _round(
-    backend: Backend,
-    path: str,
-    racers: int,
-    verb: str,
-    write: Write,
-    refusal: type[Exception],
-) -> Blob:
+async def _round(backend: Backend, path: str, racers: int, verb: str, write: Write, refusal: type[Exception]) -> Blob:
     bodies = [_body(verb, number) for number in range(racers)]
     writes = [partial(write, path, body) for body in bodies]
     # a late create would make the file again that the probe deletes; a late replace finds no file with its token

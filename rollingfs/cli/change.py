@@ -75,10 +75,7 @@ def append(
         except NoSegmentError as error:
             why = f"{MISSING}, so nothing was written: leave out --no-create to make it"
             raise NoSegmentError(error.errno, why, error.filename) from error
-    session.report(
-        {"name": place.name, "offset": offset, "size": size},
-        f"{path}: {size:,} bytes at offset {offset:,}",
-    )
+    session.report({"name": place.name, "offset": offset, "size": size}, f"{path}: {size:,} bytes at offset {offset:,}")
 
 
 def _pipe(session: Session, place: StorePath, when: CommitOn, create: bool, stamps: bool) -> None:
@@ -152,8 +149,7 @@ def truncate(
     start = place.fs.info(place.path)["start_offset"]
     rest = f"; {waiting:,} bytes wait for collect" if waiting else ""
     session.report(
-        {"name": place.name, "start_offset": start, "waiting": waiting},
-        f"{path}: begins at offset {start:,}{rest}",
+        {"name": place.name, "start_offset": start, "waiting": waiting}, f"{path}: begins at offset {start:,}{rest}"
     )
 
 

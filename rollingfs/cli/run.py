@@ -25,12 +25,7 @@ from rollingfs.stream.upkeep import Upkeep
 
 
 def follow_all(
-    session: Session,
-    texts: Sequence[str],
-    tier: str | None,
-    block_bytes: Size,
-    max_delay: Time,
-    lag: Time,
+    session: Session, texts: Sequence[str], tier: str | None, block_bytes: Size, max_delay: Time, lag: Time
 ) -> None:
     """Follow segments of a store, and print the progress of each."""
     fs, paths = session.places(texts)

@@ -209,12 +209,7 @@ def _report(session: Session, stream: str, path: str, did: Retained) -> None:
 
 
 def _policy(
-    by_size: Size,
-    by_time: Time,
-    most: str | None,
-    limits: dict[str, Time],
-    every: Time,
-    align: str | None,
+    by_size: Size, by_time: Time, most: str | None, limits: dict[str, Time], every: Time, align: str | None
 ) -> RetentionPolicy | None:
     if by_size is None and by_time is None:
         if any(given is not None for given in (most, *limits.values(), every, align)):

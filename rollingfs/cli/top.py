@@ -190,12 +190,7 @@ class _Look:
 
 
 def table(
-    states: Sequence[SegmentState],
-    root: str,
-    *,
-    now_s: float,
-    rows_max: int | None = None,
-    width: int | None = None,
+    states: Sequence[SegmentState], root: str, *, now_s: float, rows_max: int | None = None, width: int | None = None
 ) -> Table:
     """Return a row for each segment below a root.
 

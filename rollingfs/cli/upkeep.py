@@ -170,12 +170,7 @@ def _report_collected(session: Session, text: str, name: str, did: Collected, dr
     young = f"; {did.young:,} more are younger than the grace" if did.young else ""
     done = "would be deleted" if dry_run else "deleted"
     session.report(
-        {
-            "name": name,
-            **picked(did, "files bytes young folders reasons"),
-            "failures": failures,
-            "dry_run": dry_run,
-        },
+        {"name": name, **picked(did, "files bytes young folders reasons"), "failures": failures, "dry_run": dry_run},
         f"{text}: {count_text(len(did.files), 'file')}, {did.bytes:,} bytes, {done}{young}",
     )
     for failure in failures:

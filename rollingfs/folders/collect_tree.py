@@ -66,12 +66,7 @@ class TreeCollector:
                 logger.info("%s: the removed folder stays for now: %s", folder, error)
 
     async def collect(
-        self,
-        path: str,
-        *,
-        grace_s: float | None = None,
-        dry_run: bool = False,
-        callback: Callback = DEFAULT_CALLBACK,
+        self, path: str, *, grace_s: float | None = None, dry_run: bool = False, callback: Callback = DEFAULT_CALLBACK
     ) -> CollectedTree:
         """Collect every segment at or below a path, as `Collector.collect` does.
 
@@ -206,12 +201,7 @@ class TreeCollector:
         return folders
 
     async def _one(
-        self,
-        path: str,
-        grace_s: float | None,
-        dry_run: bool,
-        seen: dict[str, int],
-        named: frozenset[str],
+        self, path: str, grace_s: float | None, dry_run: bool, seen: dict[str, int], named: frozenset[str]
     ) -> Collected | Failure:
         try:
             collected = await collect(self.client, path, grace_s=grace_s, dry_run=dry_run, seen=seen, named=named)
@@ -232,11 +222,5 @@ def _sum(paths: Sequence[str], results: Sequence[Collected | Failure]) -> Collec
     total = Collected.of(result for result in several if isinstance(result, Collected))
     failures = tuple(result for result in several if isinstance(result, Failure))
     return CollectedTree(
-        total.files,
-        total.bytes,
-        total.young,
-        total.folders,
-        total.reasons,
-        segments=tuple(paths),
-        failures=failures,
+        total.files, total.bytes, total.young, total.folders, total.reasons, segments=tuple(paths), failures=failures
     )

@@ -88,11 +88,7 @@ async def append(
 
 
 async def take_append(
-    at: Binding,
-    data: Data,
-    expected_offset: int | None = None,
-    attrs: Attrs = None,
-    expected_attrs: Attrs = None,
+    at: Binding, data: Data, expected_offset: int | None = None, attrs: Attrs = None, expected_attrs: Attrs = None
 ) -> Intake:
     """Upload the data of `append`, and commit no byte."""
     guard = at.guard(expected_offset, expected_attrs)

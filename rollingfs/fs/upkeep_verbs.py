@@ -181,10 +181,7 @@ async def collect(at: Binding, grace: float | str | None = None, dry_run: bool =
 
 
 async def consolidate(
-    at: Binding,
-    grace: float | str = READERS_GRACE_S,
-    *,
-    callback: Callback = DEFAULT_CALLBACK,
+    at: Binding, grace: float | str = READERS_GRACE_S, *, callback: Callback = DEFAULT_CALLBACK
 ) -> Consolidated:
     """Join small neighbouring chunks into chunks of the policy's size; appends and readers may go on.
 

@@ -7,13 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from rollingfs.errors import (
-    AppendOutcomeUnknown,
-    AttributeMismatchError,
-    CommitTimeoutError,
-    LockedError,
-    RollingError,
-)
+from rollingfs.errors import AppendOutcomeUnknown, AttributeMismatchError, CommitTimeoutError, LockedError, RollingError
 from rollingfs.format import transitions
 from rollingfs.format.transitions import Guard
 from rollingfs.fs.core import Core

@@ -64,12 +64,7 @@ class StreamOperations:
     """
 
     def __init__(
-        self,
-        fs: RollingFileSystem,
-        paths: Sequence[str],
-        settings: Chores,
-        cut: StreamCut | str | None,
-        into: Any,
+        self, fs: RollingFileSystem, paths: Sequence[str], settings: Chores, cut: StreamCut | str | None, into: Any
     ) -> None:
         if into is not None and (not into or "/" in into):
             raise ValueError(f"into={into!r}: it must be the name of a segment in each folder; nothing was done")

@@ -9,10 +9,7 @@ from dataclasses import field
 from rollingfs.errors import worded
 from rollingfs.format import names
 from rollingfs.format.header import Header
-from rollingfs.policy import (
-    OffloadPolicy,
-    RollingPolicy,
-)
+from rollingfs.policy import OffloadPolicy, RollingPolicy
 from rollingfs.runtime.values import value_class
 from rollingfs.segment.files.rewrite_plan import Asked
 from rollingfs.stream.ledger_codec import Ledger

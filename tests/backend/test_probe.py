@@ -314,10 +314,7 @@ def test_a_store_that_reads_an_old_file_with_a_new_token_is_refused_though_each_
 
 @pytest.mark.parametrize(
     "mixed",
-    [
-        lambda old, new: replace(new, data=new.data[:9] + old.data[9:]),
-        lambda old, new: replace(new, was_unfit=True),
-    ],
+    [lambda old, new: replace(new, data=new.data[:9] + old.data[9:]), lambda old, new: replace(new, was_unfit=True)],
     ids=["torn", "mended by the adapter"],
 )
 def test_a_torn_read_beside_writes_is_noticed_and_no_danger(mixed):

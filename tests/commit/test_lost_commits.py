@@ -255,17 +255,7 @@ def beside(site: Site) -> None:
 
 
 WARNED = [restore_older, restore_alone, make_anew_at_once, create_twice]
-CHANGES = [
-    *WARNED,
-    overwrite,
-    overwrite_twice,
-    rename_onto,
-    make_anew,
-    evict,
-    truncate,
-    delete,
-    beside,
-]
+CHANGES = [*WARNED, overwrite, overwrite_twice, rename_onto, make_anew, evict, truncate, delete, beside]
 
 
 @pytest.mark.parametrize("change", CHANGES, ids=[change.__name__ for change in CHANGES])

@@ -183,9 +183,7 @@ def delete(ground: Ground) -> str:
         return act
 
     _rounds(
-        ground,
-        [lambda raw, number, racer=racer: step(racer, raw, number) for racer in range(RACERS)],
-        ground.rounds,
+        ground, [lambda raw, number, racer=racer: step(racer, raw, number) for racer in range(RACERS)], ground.rounds
     )
     with ground.connect() as raw:
         gone = sum(not raw.get(f"{name}-{number}").is_done for number in replaced)

@@ -246,12 +246,7 @@ SERVERS = {
     "garage": Server(
         "Garage 2.5.0",
         partial(
-            _program,
-            "garage",
-            partial(_cargo, GARAGE),
-            _garage,
-            settings=lambda _: GARAGE_SETTINGS,
-            keys=GARAGE_KEYS,
+            _program, "garage", partial(_cargo, GARAGE), _garage, settings=lambda _: GARAGE_SETTINGS, keys=GARAGE_KEYS
         ),
         bucket=GARAGE_BUCKET,
     ),

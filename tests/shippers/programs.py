@@ -193,12 +193,7 @@ SHIPPERS = {
     ),
     "rsyslog": Shipper("rsyslog", "omprog, `append --commit-on`", _rsyslog, _rsyslog_version, by_http=False),
     "journald": Shipper(
-        "`journalctl -f`",
-        "`append --commit-on`",
-        _journald,
-        _journald_version,
-        by_http=False,
-        follows=False,
+        "`journalctl -f`", "`append --commit-on`", _journald, _journald_version, by_http=False, follows=False
     ),
     "pipe": Shipper(
         "`tail -F`", "`append --commit-on`", _tail, lambda: _said(["tail", "--version"], {}, 3), by_http=False

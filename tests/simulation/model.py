@@ -280,12 +280,7 @@ READS = (read, whole, part, copy)
 
 
 def concat(
-    state: State,
-    path: str,
-    sources: Sequence[str],
-    attrs: Mapping[str, str | None],
-    who: Who,
-    create: bool = False,
+    state: State, path: str, sources: Sequence[str], attrs: Mapping[str, str | None], who: Who, create: bool = False
 ) -> Next:
     if path in sources or len(set(sources)) < len(sources):
         raise Refused(ValueError)

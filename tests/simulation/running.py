@@ -60,10 +60,7 @@ def run_world(plan: Plan) -> World:
 
 @contextlib.contextmanager
 def world_time(
-    seed: int,
-    has_small_pages: bool = True,
-    has_rows: bool = False,
-    has_few_joins: bool = False,
+    seed: int, has_small_pages: bool = True, has_rows: bool = False, has_few_joins: bool = False
 ) -> Iterator[Callable[[Coroutine[Any, Any, None]], None]]:
     """The time in which a world runs, and what runs it."""
     with (

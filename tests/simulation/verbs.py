@@ -189,20 +189,12 @@ class Verbs(TreeVerbs, FaceVerbs):
     def offload(self) -> Op:
         path, tier, lag_s = self._long(), self.chance.choice(("cold", "warm")), self._lag_s()
         chosen = Chosen(self._upto(path))
-        return self._upkeep(
-            path,
-            lambda client: offload(client, path, Asked(tier, chosen, lag_s)),
-            BadOffsetError,
-        )
+        return self._upkeep(path, lambda client: offload(client, path, Asked(tier, chosen, lag_s)), BadOffsetError)
 
     def onload(self) -> Op:
         path, lag_s = self._long(), self._lag_s()
         chosen = Chosen(self._upto(path))
-        return self._upkeep(
-            path,
-            lambda client: onload(client, path, None, chosen, lag_s=lag_s),
-            BadOffsetError,
-        )
+        return self._upkeep(path, lambda client: onload(client, path, None, chosen, lag_s=lag_s), BadOffsetError)
 
     def _upto(self, path: str) -> int | None:
         seg = self.state.get(path)

@@ -121,13 +121,7 @@ class Headers:
         return found
 
     def keep(
-        self,
-        segment: str,
-        loaded: Segment,
-        began: int,
-        *,
-        is_own: bool = False,
-        mine: Acknowledged | None = None,
+        self, segment: str, loaded: Segment, began: int, *, is_own: bool = False, mine: Acknowledged | None = None
     ) -> None:
         """Remember a header, unless the remembered header may be newer. A missing header is not remembered.
 

@@ -171,13 +171,7 @@ def _server_bytes(at: At, path: str, run: Sequence[Chunk], target: str) -> int:
 
 
 async def _run(
-    at: At,
-    view: Segment,
-    run: tuple[Chunk, ...],
-    line: Tier | None,
-    uploads: Uploads,
-    passing: Lock,
-    steps: Steps,
+    at: At, view: Segment, run: tuple[Chunk, ...], line: Tier | None, uploads: Uploads, passing: Lock, steps: Steps
 ) -> Swap | CorruptChunkError | None:
     """Write a run as a new file, and verify the file.
 

@@ -19,13 +19,7 @@ from rollingfs.segment.write.ingest import Data, Intake, Items
 
 
 async def append(
-    at: At,
-    path: str,
-    data: Data | Intake,
-    *,
-    attrs: Attrs | None = None,
-    guard: Guard = NO_GUARD,
-    create: bool = False,
+    at: At, path: str, data: Data | Intake, *, attrs: Attrs | None = None, guard: Guard = NO_GUARD, create: bool = False
 ) -> Written:
     """Append data, in one commit.
 

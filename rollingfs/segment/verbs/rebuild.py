@@ -44,11 +44,7 @@ from rollingfs.segment.files.rebuild_evidence import (
     gather,
     is_named,
 )
-from rollingfs.segment.files.rebuild_plan import (
-    Placed,
-    Plan,
-    plan,
-)
+from rollingfs.segment.files.rebuild_plan import Placed, Plan, plan
 from rollingfs.segment.files.survey import referrer_of
 from rollingfs.segment.files.tier_lines import check_unused
 from rollingfs.segment.segment import Segment
@@ -206,12 +202,7 @@ async def _check_free(at: At, to: str) -> None:
 
 
 async def _plan(
-    at: At,
-    path: str,
-    start: int,
-    leave_out: Collection[str],
-    incarnations: Collection[str],
-    progress: Progress | None,
+    at: At, path: str, start: int, leave_out: Collection[str], incarnations: Collection[str], progress: Progress | None
 ) -> Plan:
     listed, others = await _look(at, path)
     infos = {info.path: info for info in listed if not info.is_folder and info.path not in others}

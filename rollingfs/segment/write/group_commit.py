@@ -13,13 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from rollingfs.errors import (
-    AppendInterrupted,
-    AppendOutcomeUnknown,
-    CommitTimeoutError,
-    RollingError,
-    interrupted,
-)
+from rollingfs.errors import AppendInterrupted, AppendOutcomeUnknown, CommitTimeoutError, RollingError, interrupted
 from rollingfs.format import transitions
 from rollingfs.format.header import Header
 from rollingfs.format.placement import Item

@@ -19,14 +19,7 @@ from importlib.machinery import PathFinder
 OFD_SETLK, GETPATH, FULLFSYNC = 90, 50, 51
 KINDS = {1: fcntl.F_RDLCK, 2: fcntl.F_UNLCK, 3: fcntl.F_WRLCK}
 MNT_LOCAL = 0x1000
-MISSING = [
-    "copy_file_range",
-    "posix_fadvise",
-    "fdatasync",
-    "O_PATH",
-    "splice",
-    "posix_fallocate",
-]
+MISSING = ["copy_file_range", "posix_fadvise", "fdatasync", "O_PATH", "splice", "posix_fallocate"]
 _fcntl, _ofd_setlk = fcntl.fcntl, fcntl.F_OFD_SETLK
 
 

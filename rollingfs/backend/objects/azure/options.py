@@ -90,12 +90,7 @@ def azure_options(given: Mapping[str, Any], environment: Mapping[str, str]) -> A
     endpoint = _endpoint(found)
     if not account:
         raise ValueError("Azure needs account_name, or a connection_string that has AccountName=")
-    config = {
-        "account_name": account,
-        "endpoint": endpoint,
-        "use_emulator": "false",
-        "use_fabric_endpoint": "false",
-    }
+    config = {"account_name": account, "endpoint": endpoint, "use_emulator": "false", "use_fabric_endpoint": "false"}
     credential = found.get("credential")
     tokens = None if credential is None else _tokens(credential)
     client = {"allow_http": True} if endpoint.startswith("http://") else {}

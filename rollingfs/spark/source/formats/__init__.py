@@ -16,13 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["MODULES", "of"]
 
 TEXT, JSON, ARROW, PARQUET, BINARY = "text", "json", "arrow", "parquet", "binary"
-MODULES = {
-    TEXT: "text",
-    JSON: "strict_json",
-    ARROW: "arrow_streams",
-    PARQUET: "parquet",
-    BINARY: "binary",
-}
+MODULES = {TEXT: "text", JSON: "strict_json", ARROW: "arrow_streams", PARQUET: "parquet", BINARY: "binary"}
 """The module of each format. It is imported when the format is used, because maintenance has no Arrow."""
 
 

@@ -40,13 +40,7 @@ class SegmentCommit:
     """
 
     def __init__(
-        self,
-        options: Options,
-        name: str | None,
-        schema: pa.Schema,
-        pieces: Sequence[TaskData] = (),
-        *,
-        overwrite: bool,
+        self, options: Options, name: str | None, schema: pa.Schema, pieces: Sequence[TaskData] = (), *, overwrite: bool
     ) -> None:
         self.options = options
         self.pieces = pieces
