@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from rollingfs.format import line_codec, names, placement
 from rollingfs.format.header import DROPS_MAX, Chunk, Drop, Entry, Header, Page
+from rollingfs.format.index_codec import ListedChunks
 
 OWN_HINT = "./"
 """The hint at the segment's own folder, where files wait that only its collection deletes."""
@@ -61,7 +62,7 @@ def protects(drop: Drop) -> bool:
     return drop.after_ms > 0 and not drop.is_hint and (drop.is_page or not is_deletable(drop.file))
 
 
-def dropped_chunks(segment: str, drop: Drop, listed: Sequence[Chunk] = ()) -> list[str]:
+def dropped_chunks(segment: str, drop: Drop, listed: Sequence[Chunk] | ListedChunks = ()) -> list[str]:
     """Return the paths that the segment itself deletes for a drop line.
 
     Of a page, they are the paths of its `listed` chunks.

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from itertools import accumulate
-from typing import overload
+from collections.abc import Iterator, Sequence
+from typing import NoReturn
 
 from rollingfs.format import line_codec, tokens
 from rollingfs.format.crc import crc32c
@@ -15,46 +14,98 @@ PAGE_FORMAT = "rollingfs-index 1"
 PAGE_BYTES_MAX = 16 * 1024 * 1024
 """Room for the most chunks with references of 1,024 characters, each of them escaped."""
 
-_RANGE = r"(?m)^Chunk (0|[1-9][0-9]{0,18}) ([1-9][0-9]{0,18}) "
+_FIRST = len(PAGE_FORMAT) + 1
+"""Position of the first chunk's line."""
+_RANGE = re.compile(rb"Chunk (0|[1-9][0-9]{0,18}) ([1-9][0-9]{0,18}) ")
+_MISCOUNTED = "it does not have as many chunks as the header says, or more than a page may have"
 
 
-class ListedChunks(Sequence[Chunk]):
-    """The chunks of an index page. The page's checksum and ranges are checked; each line is parsed at its first use.
-
-    A random read needs a few of 4,096 lines.
+class ListedChunks:
+    """The chunks of an index page, searched in its text: a random read parses some 15 of 4,096 lines.
 
     Raises
     ------
     CorruptHeaderError
-        An access meets a malformed line.
+        A use meets a malformed line, or lines that do not follow each other.
     """
 
-    __slots__ = ("_lines", "_name")
+    __slots__ = ("_count", "_data", "_end", "_length", "_name")
 
-    def __init__(self, chunk_lines: Sequence[str], name: str) -> None:
-        self._lines = chunk_lines
+    def __init__(self, data: bytes, name: str, count: int) -> None:
+        self._data = data
         self._name = name
+        self._count = count
+        self._end = len(data) - tokens.END_BYTES + 1
+        if self._end <= _FIRST:
+            raise tokens.Malformed(_MISCOUNTED)
+        self._length = sum(self._range(data.rfind(b"\n", 0, self._end - 1) + 1))
 
-    def __len__(self) -> int:
-        return len(self._lines)
+    @property
+    def size(self) -> int:
+        """Return the bytes of the text."""
+        return len(self._data)
 
-    @overload
-    def __getitem__(self, index: int) -> Chunk: ...
-    @overload
-    def __getitem__(self, index: slice) -> tuple[Chunk, ...]: ...
-    def __getitem__(self, index: int | slice) -> Chunk | tuple[Chunk, ...]:
-        if isinstance(index, slice):
-            return tuple(map(self._parse, range(*index.indices(len(self)))))
-        if not -len(self) <= index < len(self):
-            raise IndexError(index)
-        return self._parse(index % len(self))
+    def __iter__(self) -> Iterator[Chunk]:
+        found = self.overlapping(0, self._length)
+        if len(found) != self._count:
+            tokens.corrupt(self._name, 0, "", tokens.Malformed(_MISCOUNTED))
+        return iter(found)
 
-    def _parse(self, index: int) -> Chunk:
-        line = self._lines[index]
+    def overlapping(self, start: int, end: int) -> list[Chunk]:
+        """Return the chunks that hold a byte of ``[start, end)``."""
+        found: list[Chunk] = []
+        position, end = start, min(end, self._length)
+        at = self._line_of(start)
+        while position < end:
+            after = self._data.index(b"\n", at) + 1
+            chunk = self._parse(at, after)
+            is_next = chunk.start == position if found else chunk.start <= position < chunk.end
+            if not is_next or len(found) == self._count:
+                self._refuse(at, after, tokens.Malformed("its chunks leave a gap or overlap"))
+            found.append(chunk)
+            position, at = chunk.end, after
+        return found
+
+    def check_range(self, last: int) -> None:
+        """Refuse chunks that do not begin at 0, or end before `last`.
+
+        Raises
+        ------
+        Malformed
+            They do.
+        """
+        if self._range(_FIRST)[0] != 0 or not last <= self._length <= OFFSET_MAX:
+            raise tokens.Malformed("its chunks do not cover the range that the header says")
+
+    def _line_of(self, offset: int) -> int:
+        """Return the position of the last line whose chunk begins at an offset or before it, or of the first line."""
+        first, last = _FIRST, self._end
+        while True:
+            middle = self._data.rfind(b"\n", first, (first + last) // 2) + 1 or self._data.index(b"\n", first) + 1
+            if middle >= last:
+                return first
+            if self._range(middle)[0] <= offset:
+                first = middle
+            else:
+                last = middle
+
+    def _range(self, at: int) -> tuple[int, int]:
+        found = _RANGE.match(self._data, at)
+        if found is None:
+            after = self._data.index(b"\n", at) + 1
+            self._parse(at, after)  # raises the line's error
+            self._refuse(at, after, tokens.Malformed("has an impossible range"))
+        return int(found[1]), int(found[2])
+
+    def _parse(self, at: int, after: int) -> Chunk:
         try:
-            return line_codec.parse_chunk_line(line)
+            return line_codec.parse_chunk_line(self._data[at : after - 1].decode())
         except (ValueError, IndexError) as error:
-            tokens.corrupt(self._name, index + 2, line, error)
+            self._refuse(at, after, error)
+
+    def _refuse(self, at: int, after: int, error: Exception) -> NoReturn:
+        line = self._data[at : after - 1].decode(errors="replace")
+        tokens.corrupt(self._name, self._data.count(b"\n", 0, at) + 1, line, error)
 
 
 def format_page(chunks: Sequence[Chunk]) -> bytes:
@@ -69,40 +120,31 @@ def format_page(chunks: Sequence[Chunk]) -> bytes:
 
 
 def parse_page(data: bytes, page: Page | None, name: str) -> ListedChunks:
-    """Read an index page and check it; with `page`, against the header's line.
+    """Read an index page; each use of its chunks checks the lines that it needs.
+
+    `page`, the header's line, has the checksum; without it, the end line has.
 
     Raises
     ------
     CorruptHeaderError
         The page is malformed, or not the page that the header names.
     """
-    position, line = 0, ""
     try:
         tokens.check_size(data, PAGE_BYTES_MAX)
         if page and (len(data) != page.size or crc32c(data) != page.crc32c):
             raise tokens.Malformed("it does not have the size and the checksum that the header says")
-        text_lines, end = tokens.split_text(data, PAGE_FORMAT)
-        ranges = re.findall(_RANGE, "\n".join(text_lines))
-        if len(ranges) != len(text_lines):
-            for position, line in enumerate(text_lines, start=2):  # noqa: B007 - the error names it
-                if not re.match(_RANGE, line):
-                    line_codec.parse_chunk_line(line)  # raises the line's error
-                    raise tokens.Malformed("has an impossible range")
-        position, line = 0, ""
-        _check_ranges(ranges, page)
+        if page:
+            tokens.check_first(data, PAGE_FORMAT)
+            end, count = data.rfind(tokens.END) + tokens.END_BYTES, page.count
+        else:
+            text_lines, end = tokens.split_text(data, PAGE_FORMAT)
+            count = len(text_lines)
         if end != len(data):
             raise tokens.Malformed("it has bytes after its end")
-    except (ValueError, IndexError) as error:
-        tokens.corrupt(name, position, line, error)
-    return ListedChunks(text_lines, name)
-
-
-def _check_ranges(ranges: Sequence[tuple[str, str]], page: Page | None) -> None:
-    if not 1 <= len(ranges) <= LARGE_PAGE_CHUNKS or (page and len(ranges) != page.count):
-        raise tokens.Malformed("it does not have as many chunks as the header says, or more than a page may have")
-    starts = [int(start) for start, _ in ranges]
-    ends = list(accumulate(int(length) for _, length in ranges))
-    if starts[0] != 0 or ends[-1] > OFFSET_MAX or (page and ends[-1] < page.offset + page.length):
-        raise tokens.Malformed("its chunks do not cover the range that the header says")
-    if starts[1:] != ends[:-1]:
-        raise tokens.Malformed("its chunks leave a gap or overlap")
+        if not 1 <= count <= LARGE_PAGE_CHUNKS:
+            raise tokens.Malformed(_MISCOUNTED)
+        listed = ListedChunks(data, name, count)
+        listed.check_range(page.offset + page.length if page else 0)
+    except ValueError as error:
+        tokens.corrupt(name, 0, "", error)
+    return listed

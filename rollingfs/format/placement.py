@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from rollingfs.format import line_codec, names
 from rollingfs.format.header import LARGE_PAGE_CHUNKS, LOOSE_CHUNKS_MAX, PAGE_CHUNKS, PAGES_JOINED, Chunk, Entry, Page
+from rollingfs.format.index_codec import ListedChunks
 from rollingfs.policy import RollingPolicy
 from rollingfs.runtime.values import value_class
 
@@ -90,10 +91,12 @@ def clip(entry: Entry, start: int, end: int) -> Entry:
     return replace(entry, start=first, length=last - first, offset=entry.offset + first - entry.start)
 
 
-def overlapping(entries: Sequence[Entry], start: int, end: int) -> Sequence[Entry]:
+def overlapping(entries: Sequence[Entry] | ListedChunks, start: int, end: int) -> Sequence[Entry]:
     """Return the entries that hold a byte of ``[start, end)``, of entries that are contiguous and sorted."""
     if start >= end:
         return []
+    if isinstance(entries, ListedChunks):
+        return entries.overlapping(start, end)
     first = bisect.bisect_right(entries, start, key=lambda entry: entry.end)
     last = bisect.bisect_left(entries, end, key=lambda entry: entry.start)
     return entries[first:last]
@@ -108,7 +111,7 @@ def _rebase(entry: Entry, source: str, target: str) -> Entry:
     return replace(entry, file=names.relate(target, names.resolve(source, entry.file)))
 
 
-def unfold(page: Page, chunks: Sequence[Chunk], segment: str) -> tuple[Chunk, ...]:
+def unfold(page: Page, chunks: ListedChunks, segment: str) -> tuple[Chunk, ...]:
     """Return a page's chunks as loose chunks of the header of `segment`: clipped, shifted, with references from it."""
     home = names.segment_of_folder(names.parent(names.resolve(segment, page.file)))
     used = overlapping(chunks, page.offset, page.offset + page.length)

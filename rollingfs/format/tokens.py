@@ -205,16 +205,21 @@ def check_size(data: bytes, bytes_max: int) -> None:
         raise Malformed(f"it has more than {bytes_max} bytes, which are the most that a file of this kind has")
 
 
-def split_text(data: bytes, first: str) -> tuple[list[str], int]:
-    """Return the lines between the first and the end line, and their end.
-
-    The checksum of the end line is checked.
-    """
+def check_first(data: bytes, first: str) -> None:
+    """Refuse a file with another first line."""
     if not data.startswith(first.encode() + b"\n"):
         start = data[:40].split(b"\n")[0].decode(errors="replace")
         if start.split(" ")[0] == first.split(" ")[0]:
             raise Malformed(f"format {start!r} is too new for this release, which reads {first!r}: upgrade rollingfs")
         raise Malformed(f"it begins with {start!r} where {first!r} belongs")
+
+
+def split_text(data: bytes, first: str) -> tuple[list[str], int]:
+    """Return the lines between the first and the end line, and their end.
+
+    The checksum of the end line is checked.
+    """
+    check_first(data, first)
     end = data.find(END)
     if end < 0 or len(data) < end + END_BYTES:
         raise Malformed("it is truncated: the end line is missing")

@@ -1,16 +1,19 @@
 """Malformed headers and pages: each raises its own clear error, and nothing on the backend changes."""
 
 import dataclasses
+import itertools
+import random
 import uuid
 
 import pytest
 
 from rollingfs import CorruptHeaderError, RollingPolicy
-from rollingfs.format import names
+from rollingfs.format import index_codec, names, placement
 from rollingfs.format.codec import format_text
 from rollingfs.format.crc import crc32c
 from rollingfs.format.header import OFFSET_MAX, Chunk, Header, Page
 from rollingfs.format.index_codec import format_page, parse_page
+from rollingfs.format.line_codec import parse_chunk_line
 from rollingfs.format.tokens import seal_text
 from rollingfs.runtime.concurrency import drive
 from rollingfs.segment.at import At
@@ -141,7 +144,48 @@ def test_an_index_page_that_is_malformed_is_refused_with_its_reason(data, why):
 def test_an_index_page_that_is_not_the_one_the_header_means_is_refused(line, why):
     assert tuple(parse_page(PAGE, LINE, "index-a")) == LISTED
     with pytest.raises(CorruptHeaderError, match=why):
-        parse_page(PAGE, line, "index-a")
+        tuple(parse_page(PAGE, line, "index-a"))
+
+
+def page_line(data, length, count):
+    return Page(0, length, "index-a", count, crc32c(data), len(data))
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 5, 4096])
+def test_a_place_of_a_page_parses_few_lines(monkeypatch, count):
+    chance, starts = random.Random(count), [0]
+    for _ in range(count):
+        starts.append(starts[-1] + chance.choice((1, 9, 10**5)))
+    chunks = [Chunk(a, b - a, f"{a}-x", 1, 1) for a, b in itertools.pairwise(starts)]
+    data, parsed = format_page(chunks), []
+    monkeypatch.setattr(
+        index_codec.line_codec, "parse_chunk_line", lambda line: parsed.append(line) or parse_chunk_line(line)
+    )
+    listed = parse_page(data, page_line(data, starts[-1], count), "index-a")
+    assert parsed == []
+    places = {0, *(place + near for place in chance.sample(starts, min(count, 200)) for near in (-1, 0, 1))}
+    for start in sorted(place for place in places if 0 <= place < starts[-1]):
+        for end in (start + 1, start + 10):
+            parsed.clear()
+            expected = placement.overlapping(chunks, start, end)
+            assert placement.overlapping(listed, start, end) == expected
+            assert len(parsed) == len(expected)
+    assert placement.overlapping(listed, starts[-1], starts[-1] + 9) == []
+    assert list(listed) == chunks
+
+
+BREAKS = {"gap": "Chunk 6 4 g {AT}", "overlap": "Chunk 4 6 g {AT}", "malformed": "Chunk 5 5 ../g {AT}", "none": "x"}
+
+
+@pytest.mark.parametrize("kind", BREAKS)
+def test_a_read_refuses_broken_lines_that_it_uses(kind):
+    lines = [f"Chunk 0 5 f {AT}", BREAKS[kind].replace("{AT}", AT), f"Chunk 10 5 h {AT}", f"Chunk 15 5 i {AT}"]
+    data = page_of(*lines)
+    listed = parse_page(data, page_line(data, 20, 4), "index-a")
+    assert [chunk.file for chunk in listed.overlapping(11, 20)] == ["h", "i"]
+    for use in (lambda: listed.overlapping(3, 12), lambda: tuple(listed)):
+        with pytest.raises(CorruptHeaderError, match=r"^index-a, line [23]"):
+            use()
 
 
 def test_a_cut_or_flipped_index_page_is_refused():

@@ -13,6 +13,7 @@ from rollingfs.errors import CorruptHeaderError, MissingTierError, UnknownTierEr
 from rollingfs.format import names
 from rollingfs.format.drops import dropped_chunks, is_deletable, is_due, is_own
 from rollingfs.format.header import Chunk, Drop, Header, Page
+from rollingfs.format.index_codec import ListedChunks
 from rollingfs.segment.commit.commits import Commits
 from rollingfs.segment.commit.index_pages import PAGE_READS_MAX, Pages
 from rollingfs.segment.commit.tier_checks import check_there
@@ -87,7 +88,7 @@ async def dropped_files(pages: Pages, path: str, due: Sequence[Drop]) -> list[st
     return chunks + [names.resolve(path, drop.file) for drop in due if drop.whole]
 
 
-async def _listed(pages: Pages, path: str, drop: Drop) -> Sequence[Chunk]:
+async def _listed(pages: Pages, path: str, drop: Drop) -> Sequence[Chunk] | ListedChunks:
     try:
         return await pages.raw(names.resolve(path, drop.file))
     except (FileNotFoundError, CorruptHeaderError):

@@ -18,13 +18,13 @@ from rollingfs.format.codec import format_text
 from rollingfs.format.crc import crc32c
 from rollingfs.format.drops import drop_line, is_deletable, is_own, merge_drops, shed_drops
 from rollingfs.format.header import TEXT_BYTES_MAX, Chunk, Entry, Header, Page
-from rollingfs.format.index_codec import format_page, parse_page
+from rollingfs.format.index_codec import ListedChunks, format_page, parse_page
 from rollingfs.format.transitions import STAMP_BYTES_MAX
 from rollingfs.runtime.concurrency import Runtime
 from rollingfs.segment.commit.header_cache import Headers
 from rollingfs.segment.segment import Segment
 
-CHUNKS_CACHED_MAX = 64 * 4096
+CACHED_BYTES_MAX = 32 * 1024 * 1024
 PAGE_READS_MAX = 8
 LOOKS_MAX = 16
 """Maximum looks at a segment, or at a folder, that others go on changing."""
@@ -110,7 +110,7 @@ class Pages:
         """
         return placement.unfold(page, await self.raw(names.resolve(segment, page.file), page), segment)
 
-    async def raw(self, path: str, page: Page | None = None) -> Sequence[Chunk]:
+    async def raw(self, path: str, page: Page | None = None) -> ListedChunks:
         """A page's chunks as its file lists them; checked against the header's line where that is given."""
         with self._lock:
             found = self._cache.get(path)
@@ -126,19 +126,19 @@ class Pages:
             self._keep(path, found)
         return found
 
-    def _keep(self, path: str, chunks: Sequence[Chunk]) -> None:
+    def _keep(self, path: str, listed: ListedChunks) -> None:
         with self._lock:
             if path in self._cache:
                 return
-            self._cache[path] = chunks
-            self._count += len(chunks)
-            while self._count > CHUNKS_CACHED_MAX and len(self._cache) > 1:
-                self._count -= len(self._cache.popitem(last=False)[1])
+            self._cache[path] = listed
+            self._cached_bytes += listed.size
+            while self._cached_bytes > CACHED_BYTES_MAX and len(self._cache) > 1:
+                self._cached_bytes -= self._cache.popitem(last=False)[1].size
 
     def after_fork(self) -> None:
         """Begin again in a child process, with an empty cache and a free lock."""
-        self._cache: OrderedDict[str, Sequence[Chunk]] = OrderedDict()
-        self._count = 0
+        self._cache: OrderedDict[str, ListedChunks] = OrderedDict()
+        self._cached_bytes = 0
         self._lock = threading.RLock()
 
     async def unfold(self, segment: str, entries: Sequence[Entry]) -> list[Chunk]:
@@ -192,7 +192,7 @@ class Pages:
         name = names.new_index_name(origin)
         path = f"{names.chunks_folder(segment)}/{name}"
         await self.backend.write(path, [data])
-        self._keep(path, shifted)
+        self._keep(path, ListedChunks(data, path, len(shifted)))
         foreign = sum(not is_deletable(chunk.file) for chunk in chunks)
         return Page(origin, chunks[-1].end - origin, name, len(chunks), crc32c(data), len(data), 0, foreign)
 

@@ -11,9 +11,9 @@ from functools import partial
 
 from rollingfs.format import names, placement
 from rollingfs.format.header import Chunk, Drop, Header, Page
-from rollingfs.segment.commit.index_pages import CHUNKS_CACHED_MAX, PAGE_READS_MAX, Pages
+from rollingfs.segment.commit.index_pages import PAGE_READS_MAX, Pages
 
-FILES_KNOWN_MAX = CHUNKS_CACHED_MAX
+FILES_KNOWN_MAX = 64 * 4096
 """When more files than this are known, all are forgotten."""
 
 Files = Mapping[str, frozenset[str]]

@@ -17,6 +17,7 @@ from rollingfs.backend.tiers import check_tiers
 from rollingfs.errors import ConflictError, UnknownTierError
 from rollingfs.format import names, placement
 from rollingfs.format.header import Chunk, Header, Page
+from rollingfs.format.index_codec import ListedChunks
 from rollingfs.runtime.concurrency import Runtime
 from rollingfs.runtime.meters import READ, Meters
 from rollingfs.segment.commit.header_cache import Headers
@@ -302,10 +303,10 @@ class Fetcher:
             RANGE_BYTES_MIN, min(RANGE_BYTES_MAX, size // min(RANGES_WANTED, self.backend.capability.requests_max))
         )
 
-    async def _load_pages(self, jobs: Sequence[Job]) -> Mapping[str, Sequence[Chunk] | Exception]:
+    async def _load_pages(self, jobs: Sequence[Job]) -> Mapping[str, ListedChunks | Exception]:
         """Return the index pages that some jobs need, by path."""
         wanted = {path: page for job in jobs if not job.failed for path, page in job.pages()}
-        loaded: dict[str, Sequence[Chunk] | Exception] = {}
+        loaded: dict[str, ListedChunks | Exception] = {}
 
         async def load(path: str, page: Page) -> None:
             try:

@@ -11,6 +11,7 @@ from rollingfs.backend.contract import Backend, Buffer
 from rollingfs.errors import ConflictError, CorruptChunkError, CorruptHeaderError, SegmentTruncatedError
 from rollingfs.format import names, placement
 from rollingfs.format.header import Chunk, Header, Page
+from rollingfs.format.index_codec import ListedChunks
 from rollingfs.format.tokens import format_time
 from rollingfs.runtime.values import value_class
 from rollingfs.segment.commit.index_pages import lost_page
@@ -109,7 +110,7 @@ class Job:
             self.error = error
             return []
 
-    def plan(self, pages: Mapping[str, Sequence[Chunk] | Exception], range_bytes: int) -> None:
+    def plan(self, pages: Mapping[str, ListedChunks | Exception], range_bytes: int) -> None:
         """Set `pieces`, and make a buffer for the answer if there are several."""
         self.pieces, self.large, self._buffer, self._answer = [], {}, None, b""
         header = self.snapshot.header
@@ -138,9 +139,7 @@ class Job:
         self._buffer = io.BytesIO(bytes(self.end - self.start))
         self._fill(self.end - self.start - len(tail), tail)
 
-    def _plan_entry(
-        self, entry: Chunk | Page, pages: Mapping[str, Sequence[Chunk] | Exception], range_bytes: int
-    ) -> None:
+    def _plan_entry(self, entry: Chunk | Page, pages: Mapping[str, ListedChunks | Exception], range_bytes: int) -> None:
         chunks: Sequence[Chunk]
         if isinstance(entry, Page):
             path = names.resolve(self.snapshot.path, entry.file)
