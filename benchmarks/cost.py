@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from rollingfs.show.outlook_text import GB, S3_EXPRESS, S3_STANDARD, Prices
+from rollingfs.show.readable import GB, S3_EXPRESS, S3_STANDARD, Prices
 
 Medians = Mapping[str, Mapping[str, float]]
 """For each contestant, the median of each figure."""

@@ -10,7 +10,7 @@ from benchmarks.clients import BUCKET, rolling
 from benchmarks.content import check, content
 from benchmarks.cost import MILLION, Way, appends_cost
 from rollingfs.policy import INLINE_BYTES_DEFAULT
-from rollingfs.show.outlook_text import S3_EXPRESS, S3_STANDARD
+from rollingfs.show.readable import S3_EXPRESS, S3_STANDARD
 
 SIZE = 4096
 KIB = (16, 32, 64, 128, 256)

@@ -1,4 +1,8 @@
-"""Time for which a request that may be repeated is sent again: as long as a commit goes on."""
+"""Requests that are sent again, as long as a commit goes on; small files that are read again while they are replaced.
+
+A store that writes in place may answer a read with a part of the new file, or with parts of both. A look on a disk by
+FUSE may find no file while another is renamed over it. So a file that does not fit is read again before it is damaged.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +14,11 @@ import time
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from typing import TypeVar
+
+from rollingfs.backend.contract import Backend, Blob
+from rollingfs.backend.shared_errors import with_product
+from rollingfs.errors import CorruptHeaderError
+from rollingfs.runtime.concurrency import Runtime, until_s
 
 T = TypeVar("T")
 
@@ -49,3 +58,88 @@ async def patiently(request: Callable[[], Awaitable[T]], may_repeat: Callable[[B
         pause_s = random.uniform(0, min(PAUSE_S_MAX, PAUSE_FIRST_S * 2 ** min(attempt, PAUSE_DOUBLINGS_MAX)))
         await asyncio.sleep(min(pause_s, max(limit_s - passed_s, 0.0)))
     raise AssertionError("`count` has no end")
+
+
+LOOK_PAUSE_FIRST_S = 0.01
+LOOK_PAUSE_S_MAX = 0.16
+SETTLED_S = 0.3
+"""A file whose bytes and token are the same for this long is at rest: it is damaged, and not being written.
+
+A file that no look finds for this long is gone.
+"""
+
+
+async def look_for(backend: Backend, runtime: Runtime, path: str, look: Callable[[], Awaitable[T | None]]) -> T | None:
+    """Return the result of a look, made again for `SETTLED_S` while it is None."""
+    began_s = time.monotonic()
+    for count in itertools.count():
+        found = await look()
+        if found is not None or not backend.may_tear(path) or time.monotonic() >= began_s + SETTLED_S:
+            return found
+        await runtime.sleep(min(LOOK_PAUSE_FIRST_S * 2.0**count, LOOK_PAUSE_S_MAX))
+    raise AssertionError("`count` has no end")
+
+
+async def read_fitting(
+    backend: Backend, runtime: Runtime, path: str, parse: Callable[[Blob], T], blob: Blob | None = None
+) -> T:
+    """Return the parsed file, which is read again while it does not fit and changes.
+
+    Parameters
+    ----------
+    blob
+        The file as it was read already.
+
+    Raises
+    ------
+    CorruptHeaderError
+        It is malformed and at rest, or changes longer than a read is patient.
+    FileNotFoundError
+        It is gone.
+    """
+    blob = await backend.read(path) if blob is None else blob
+    found = _parsed(parse, blob)
+    if blob.data and not isinstance(found, CorruptHeaderError):
+        return found
+    if not backend.may_tear(path):
+        return _told(found)
+    began_s = since_s = time.monotonic()
+    end_s = min(began_s + wanted_s(), until_s() or began_s + wanted_s())
+    for count in itertools.count():
+        await runtime.sleep(min(LOOK_PAUSE_FIRST_S * 2.0**count, LOOK_PAUSE_S_MAX))
+        before, blob = blob, await backend.read(path)
+        if (blob.token, blob.data) != (before.token, before.data):
+            since_s = time.monotonic()
+        found = _parsed(parse, blob)
+        is_whole = blob.data and not isinstance(found, CorruptHeaderError)
+        now_s = time.monotonic()
+        if is_whole or now_s >= since_s + SETTLED_S:
+            return _told(found)
+        if now_s >= end_s:
+            return _told(await _torn(backend, path, found, now_s - began_s))
+    raise AssertionError("`count` has no end")
+
+
+async def _torn(backend: Backend, path: str, found: T | CorruptHeaderError, took_s: float) -> T | CorruptHeaderError:
+    """Return the error for a file that never fitted, with the name of the store; or the empty file."""
+    if not isinstance(found, CorruptHeaderError):
+        return found
+    store = with_product(await backend.store_name(path) or backend.unstrip(backend.root(path)), backend.product(path))
+    return CorruptHeaderError(
+        f"{found}; each read in {took_s:.1f} s returned other bytes: the store {store} writes in place, or another "
+        "program changes the file; this call wrote nothing; try again when fewer writers are at work, or use a "
+        "store that replaces files whole (docs/stores.md)"
+    )
+
+
+def _parsed(parse: Callable[[Blob], T], blob: Blob) -> T | CorruptHeaderError:
+    try:
+        return parse(blob)
+    except CorruptHeaderError as error:
+        return error
+
+
+def _told(found: T | CorruptHeaderError) -> T:
+    if isinstance(found, CorruptHeaderError):
+        raise found
+    return found

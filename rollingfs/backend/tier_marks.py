@@ -12,8 +12,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from rollingfs.backend.contract import Backend, Over, finished
+from rollingfs.backend.patience import read_fitting
 from rollingfs.backend.tiers import check_tier
-from rollingfs.backend.torn_reads import read_fitting
 from rollingfs.errors import MissingTierError, RollingError, TierFailedError
 from rollingfs.format import names, tokens
 from rollingfs.format.header import TIER_PATH_BYTES_MAX, Header, Tier

@@ -5,8 +5,7 @@ from __future__ import annotations
 from rich.text import Text
 
 from rollingfs.errors import visible
-from rollingfs.show.outlook_text import STEPS
-from rollingfs.show.readable import count_text, size_text
+from rollingfs.show.readable import STEPS, count_text, size_text
 from rollingfs.show.segment_map import OWN, Class, MapOutline
 
 RUNS_MAX = 24

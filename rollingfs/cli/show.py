@@ -21,8 +21,7 @@ from rollingfs.cli.stores import split
 from rollingfs.errors import visible
 from rollingfs.folders.info import Info
 from rollingfs.fs.segment_handle import SegmentHandle
-from rollingfs.show.outlook_text import prices_of, upkeep_texts
-from rollingfs.show.readable import size_text
+from rollingfs.show.readable import prices_of, size_text, upkeep_texts
 from rollingfs.show.segment_map import Leftovers, outline
 
 commands = Commands("Look at segments")

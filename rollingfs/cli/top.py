@@ -23,8 +23,16 @@ from rollingfs.cli.session import Session, StorePath
 from rollingfs.cli.stores import split
 from rollingfs.errors import visible
 from rollingfs.segment.files.state import Outlook, SegmentState
-from rollingfs.show.outlook_text import joins_mark, moves_mark, prices_of, sizes_mark, sizes_text, upkeep_texts
-from rollingfs.show.readable import count_text, size_text
+from rollingfs.show.readable import (
+    count_text,
+    joins_mark,
+    moves_mark,
+    prices_of,
+    size_text,
+    sizes_mark,
+    sizes_text,
+    upkeep_texts,
+)
 
 
 @contextlib.contextmanager

@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from rollingfs.backend import shared_errors
-from rollingfs.backend.torn_reads import read_fitting
+from rollingfs.backend.patience import read_fitting
 from rollingfs.errors import CorruptHeaderError, worded
 from rollingfs.folders.listing import REPORT, Listings, Scan
 from rollingfs.format import names

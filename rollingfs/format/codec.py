@@ -18,15 +18,16 @@ from rollingfs.format.header import (
     TEXT_BYTES_MAX,
     VERSION,
     WRITER,
+    Adopted,
     Chunk,
     Commit,
     Entry,
     Header,
     MergeOutcome,
+    Origin,
     Page,
 )
 from rollingfs.format.names import HEADER_SUFFIX, chunks_folder, find, parent
-from rollingfs.format.plain_file import Adopted, Origin
 
 FORMAT = "rollingfs 1"
 

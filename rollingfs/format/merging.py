@@ -8,8 +8,7 @@ from dataclasses import replace
 from rollingfs.errors import SegmentNotSealedError, worded
 from rollingfs.format import names, tokens
 from rollingfs.format.drops import OWN_HINT, is_own, led_to, with_hints
-from rollingfs.format.header import MARKS_BYTES_MAX, MARKS_MAX, Entry, Header, Merge, MergeOutcome, Phase, Tier
-from rollingfs.format.plain_file import Adopted
+from rollingfs.format.header import MARKS_BYTES_MAX, MARKS_MAX, Adopted, Entry, Header, Merge, MergeOutcome, Phase, Tier
 from rollingfs.format.transitions import Guard, MarksFullError, check, create, tombstone
 
 # -- sources -------------------------------------------------------------------------------------------------

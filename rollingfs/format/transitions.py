@@ -20,8 +20,18 @@ from rollingfs.errors import (
 )
 from rollingfs.format import codec, commit_lines
 from rollingfs.format.drops import Pages, drop_all, drops_of, merge_drops
-from rollingfs.format.header import ATTRS_BYTES_MAX, ATTRS_MAX, Chunk, Commit, Entry, Header, Phase, changed
-from rollingfs.format.plain_file import PLAIN_INCARNATION, Adopted
+from rollingfs.format.header import (
+    ATTRS_BYTES_MAX,
+    ATTRS_MAX,
+    PLAIN_INCARNATION,
+    Adopted,
+    Chunk,
+    Commit,
+    Entry,
+    Header,
+    Phase,
+    changed,
+)
 from rollingfs.policy import RollingPolicy
 from rollingfs.runtime.values import value_class
 

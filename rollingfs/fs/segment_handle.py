@@ -71,7 +71,7 @@ class SegmentHandle(ByHandle):
     def _repr_html_(self) -> str:
         """Return the text for a notebook: the map of the snapshot; it sends no request."""
         from rollingfs.show.notebook import segment_html
-        from rollingfs.show.outlook_text import prices_of
+        from rollingfs.show.readable import prices_of
 
         core, view = self._binding.core, self._snapshot
         return segment_html(view, core.client.now_ms() / 1000, prices_of(core.target, view.path))

@@ -2,7 +2,7 @@
 
 Every thread counts into its own tallies, and a reader adds them up. No statement that counts has a call in it,
 so neither a signal nor garbage collection comes in between. No coroutine awaits between two of them, so coroutines of
-one event loop, which share its thread, do not disturb each other.
+one event loop, which share its thread, do not disturb each other. `Steps` counts the bytes of one call for its caller.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import threading
 from collections import deque
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from time import perf_counter_ns, time
 from typing import TypeVar
 
@@ -196,3 +196,36 @@ class Meters:
 def _add(total: _Tallies, tallies: _Tallies) -> None:
     for name, tally in tallies.copy().items():
         total[name].add(tally)
+
+
+Progress = Callable[[int], None]
+"""Takes the number of bytes that were done since the last call, on the thread or loop of the core."""
+
+
+class Steps:
+    """Counts the bytes that are done. It reports each byte once, although some may be done twice.
+
+    Parameters
+    ----------
+    total : int
+        The number of all bytes.
+    progress : Progress or None
+        Takes each number of further bytes.
+    """
+
+    def __init__(self, total: int, progress: Progress | None) -> None:
+        self.total = total
+        self.done = 0
+        self._progress = progress
+
+    def add(self, count: int) -> None:
+        """Count more bytes."""
+        count = min(count, self.total - self.done)
+        if count > 0:
+            self.done += count
+            if self._progress is not None:
+                self._progress(count)
+
+    def reach(self, done: int) -> None:
+        """Count up to this number of bytes in all."""
+        self.add(done - self.done)

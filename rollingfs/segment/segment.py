@@ -5,8 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from rollingfs.backend.contract import FileInfo
-from rollingfs.format.header import Header, Phase
-from rollingfs.format.plain_file import Adopted
+from rollingfs.format.header import Adopted, Header, Phase
 from rollingfs.policy import RollingPolicy
 from rollingfs.runtime.values import value_class
 

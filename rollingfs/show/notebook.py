@@ -10,8 +10,7 @@ from rollingfs.format.header import Chunk, Header
 from rollingfs.segment.files.rewrite_plan import Asked
 from rollingfs.segment.files.state import SIZES, Outlook
 from rollingfs.segment.segment import Segment
-from rollingfs.show.outlook_text import Prices, upkeep_texts
-from rollingfs.show.readable import count_text, size_text
+from rollingfs.show.readable import Prices, count_text, size_text, upkeep_texts
 from rollingfs.show.segment_map import INLINE, ChunkRun, runs
 from rollingfs.stream.blocks import mover_of
 from rollingfs.stream.members import Member

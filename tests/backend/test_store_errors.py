@@ -12,7 +12,7 @@ from unittest import mock
 
 import pytest
 
-from rollingfs.backend import torn_reads, verdicts
+from rollingfs.backend import patience, verdicts
 from rollingfs.backend.checkup import NO, examine
 from rollingfs.backend.contract import Blob
 from rollingfs.errors import CorruptHeaderError, LostCommitError, UnsafeBackendError
@@ -122,7 +122,7 @@ def test_torn_reads_name_the_store(monkeypatch):
     site.create()
     site.client.headers.forget()
     monkeypatch.setattr(site.client.runtime, "sleep", clock.sleep)
-    monkeypatch.setattr(torn_reads.time, "monotonic", lambda: clock.now_s)
+    monkeypatch.setattr(patience.time, "monotonic", lambda: clock.now_s)
 
     def torn(blob: Blob) -> Blob:
         return replace(blob, data=blob.data[:40], token=f"torn {next(numbers)}")

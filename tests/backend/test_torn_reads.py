@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rollingfs import RollingFileSystem, RollingPolicy
-from rollingfs.backend import torn_reads
+from rollingfs.backend import patience
 from rollingfs.backend.contract import Blob
 from rollingfs.errors import CorruptHeaderError
 from rollingfs.format import names
@@ -36,7 +36,7 @@ TORN = {
 
 def site_that_may_tear(patch: pytest.MonkeyPatch, policy: RollingPolicy | None = None) -> Site:
     """An empty segment on a store whose reads may be torn."""
-    patch.setattr(torn_reads, "PAUSE_FIRST_S", 0.0)
+    patch.setattr(patience, "LOOK_PAUSE_FIRST_S", 0.0)
     backend: Any = Scripted(private_memory())
     backend.may_tear = lambda _path: True
     site = Site(backend, "m", policy)
@@ -99,14 +99,14 @@ def test_a_header_that_is_damaged_at_rest_is_told_soon(site, how, monkeypatch):
     async def sleep(seconds: float) -> None:
         slept.append(seconds)
 
-    monkeypatch.setattr(torn_reads, "PAUSE_FIRST_S", 0.01)
+    monkeypatch.setattr(patience, "LOOK_PAUSE_FIRST_S", 0.01)
     monkeypatch.setattr(site.client.runtime, "sleep", sleep)
-    monkeypatch.setattr(torn_reads.time, "monotonic", lambda: sum(slept))
+    monkeypatch.setattr(patience.time, "monotonic", lambda: sum(slept))
     path = names.header_path(site.path)
     site.backend.plan(LOOKS, path, answers=lambda blob: replace(blob, data=TORN[how](blob.data)), times=None)
     with pytest.raises(CorruptHeaderError):
         site.run(site.client.headers.view(site.path, fresh=True))
-    assert torn_reads.SETTLED_S <= sum(slept) < 1
+    assert patience.SETTLED_S <= sum(slept) < 1
 
 
 def test_a_header_that_fits_costs_one_read(site):

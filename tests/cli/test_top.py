@@ -12,7 +12,7 @@ from rich.console import Console
 from rollingfs import RollingFileSystem
 from rollingfs.cli import output, top
 from rollingfs.segment.files.state import Outlook, SegmentState
-from rollingfs.show.outlook_text import next_text, prices_of, saved_text
+from rollingfs.show.readable import next_text, prices_of, saved_text
 from tests.support.cli import Run, done, terminal
 
 

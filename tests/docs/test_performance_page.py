@@ -18,7 +18,7 @@ from rollingfs.backend.patience import PAUSE_S_MAX, TOLD_AFTER_S
 from rollingfs.fs.core import MEMORY_BYTES_DEFAULT
 from rollingfs.policy import INLINE_BYTES_DEFAULT, MAX_BYTES_DEFAULT
 from rollingfs.segment.at import COMMIT_TIMEOUT_S, HEADER_CACHE_S
-from rollingfs.show.outlook_text import PRICES_AT, S3_EXPRESS, S3_STANDARD
+from rollingfs.show.readable import PRICES_AT, S3_EXPRESS, S3_STANDARD
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")

@@ -14,9 +14,21 @@ from typing import Any
 import pytest
 
 from rollingfs.format.codec import format_header, parse_header
-from rollingfs.format.header import OFFSET_MAX, Chunk, Commit, Drop, Header, Merge, MergeOutcome, Page, Phase, Tier
+from rollingfs.format.header import (
+    OFFSET_MAX,
+    Adopted,
+    Chunk,
+    Commit,
+    Drop,
+    Header,
+    Merge,
+    MergeOutcome,
+    Origin,
+    Page,
+    Phase,
+    Tier,
+)
 from rollingfs.format.index_codec import format_page, parse_page
-from rollingfs.format.plain_file import Adopted, Origin
 from rollingfs.format.records import Record, fold
 from rollingfs.format.tokens import seal_text
 from rollingfs.policy import OffloadPolicy, RollingPolicy

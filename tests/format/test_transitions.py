@@ -9,8 +9,7 @@ from hypothesis import given, strategies as st
 from rollingfs.errors import FencedError
 from rollingfs.format import invariants, merging, transitions
 from rollingfs.format.codec import format_header
-from rollingfs.format.header import COMMITS_MAX, Header, MergeOutcome, Phase
-from rollingfs.format.plain_file import Adopted
+from rollingfs.format.header import COMMITS_MAX, Adopted, Header, MergeOutcome, Phase
 from rollingfs.format.transitions import Guard, MarksFullError, stamp
 from rollingfs.policy import RollingPolicy
 from tests.support.strategies import WORDS, headers

@@ -12,7 +12,7 @@ from fsspec.callbacks import Callback
 
 from rollingfs import RollingFileSystem, Segment, Stream
 from rollingfs.show.notebook import segment_html
-from rollingfs.show.outlook_text import S3_STANDARD
+from rollingfs.show.readable import S3_STANDARD
 from tests.support.backends import Counting, private_memory
 from tests.support.servers import require_module
 

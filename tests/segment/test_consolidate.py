@@ -8,7 +8,7 @@ from hypothesis import given, settings, strategies as st
 from rollingfs import CorruptChunkError, RollingPolicy
 from rollingfs.format import names
 from rollingfs.format.header import Chunk
-from rollingfs.runtime.steps import Steps
+from rollingfs.runtime.meters import Steps
 from rollingfs.segment.files.rewrite_plan import PARTS_MAX, plan
 from tests.support.backends import Scripted, private_memory
 from tests.support.examples import examples

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from rollingfs import RollingFileSystem
-from rollingfs.backend import torn_reads
+from rollingfs.backend import patience
 from rollingfs.backend.tier_marks import format_mark, make_mark, parse_mark
 from rollingfs.backend.tiers import TieredBackend, TierStore
 from rollingfs.errors import CorruptHeaderError, MissingTierError, TierFailedError
@@ -279,7 +279,7 @@ def test_clients_that_make_a_mark_at_once_take_one_id(pair):
 
 @pytest.mark.parametrize("how", TORN)
 def test_a_torn_mark_is_read_again_and_elects_no_second_id(pair, how, monkeypatch):
-    monkeypatch.setattr(torn_reads, "PAUSE_FIRST_S", 0.0)
+    monkeypatch.setattr(patience, "LOOK_PAUSE_FIRST_S", 0.0)
     pair.filled()
     world, cold = pair.client(), Scripted(pair.cold)
     world.backend._stores["cold"].backend = cold

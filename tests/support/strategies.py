@@ -10,6 +10,7 @@ from rollingfs.format import invariants, names
 from rollingfs.format.header import (
     OFFSET_MAX,
     PIECES_MAX,
+    Adopted,
     Chunk,
     Commit,
     Drop,
@@ -21,7 +22,6 @@ from rollingfs.format.header import (
     Phase,
     Tier,
 )
-from rollingfs.format.plain_file import Adopted
 from rollingfs.policy import INLINE_BYTES_MAX, OffloadPolicy, RollingPolicy
 
 TIMES_MS = st.integers(-(10**12), 10**14)

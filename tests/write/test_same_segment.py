@@ -11,7 +11,7 @@ import pytest
 from rollingfs import RollingFileSystem
 from rollingfs.backend.values import Capability
 from rollingfs.errors import CommitTimeoutError
-from rollingfs.format.plain_file import Adopted
+from rollingfs.format.header import Adopted
 from rollingfs.runtime.concurrency import drive
 from rollingfs.segment.commit.hidden_plain_file import check_passes
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from rollingfs.backend.contract import Backend, Blob, FileInfo
-from rollingfs.backend.torn_reads import look_for, read_fitting
+from rollingfs.backend.patience import look_for, read_fitting
 from rollingfs.errors import lost_commit
 from rollingfs.format import names, transitions
 from rollingfs.format.codec import parse_file, parse_more

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from rollingfs.errors import CommitTimeoutError
-from rollingfs.format.plain_file import Adopted
+from rollingfs.format.header import Adopted
 from rollingfs.segment.commit.store import Store
 from rollingfs.segment.segment import shadow
 

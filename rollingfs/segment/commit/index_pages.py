@@ -11,7 +11,7 @@ from functools import partial
 from typing import TypeVar
 
 from rollingfs.backend.contract import Backend
-from rollingfs.backend.torn_reads import read_fitting
+from rollingfs.backend.patience import read_fitting
 from rollingfs.errors import ConflictError, CorruptHeaderError
 from rollingfs.format import names, placement
 from rollingfs.format.codec import format_text

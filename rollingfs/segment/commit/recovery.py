@@ -14,7 +14,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
 
-from rollingfs.backend.torn_reads import look_for
+from rollingfs.backend.patience import look_for
 from rollingfs.format import merging, names
 from rollingfs.format.drops import with_hints
 from rollingfs.format.header import Header, MergeOutcome, Phase

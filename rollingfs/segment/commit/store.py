@@ -10,8 +10,8 @@ from functools import partial
 from typing import TypeVar
 
 from rollingfs.backend.contract import Backend, Blob
+from rollingfs.backend.patience import read_fitting
 from rollingfs.backend.probe import Abilities
-from rollingfs.backend.torn_reads import read_fitting
 from rollingfs.backend.verdicts import Verdicts
 from rollingfs.runtime.clock import Clock
 from rollingfs.runtime.concurrency import Runtime
@@ -87,7 +87,7 @@ class Store:
                 logger.info("%s: the store is full, and gives up a reserve: %s", path, error)
 
     async def read_fitting(self, path: str, parse: Callable[[Blob], T]) -> T:
-        """Return what `parse` makes of a small file, as `torn_reads.read_fitting`."""
+        """Return what `parse` makes of a small file, as `patience.read_fitting`."""
         return await read_fitting(self.backend, self.runtime, path, parse)
 
     async def abilities(self, path: str) -> Abilities:

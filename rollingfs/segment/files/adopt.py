@@ -25,8 +25,7 @@ from dataclasses import replace
 from rollingfs.backend.contract import FileInfo
 from rollingfs.errors import AppendOutcomeUnknown, ConflictError, RollingError, if_interrupted
 from rollingfs.format import names, transitions
-from rollingfs.format.header import Commit, Header
-from rollingfs.format.plain_file import Origin
+from rollingfs.format.header import Commit, Header, Origin
 from rollingfs.format.transitions import Guard
 from rollingfs.policy import RollingPolicy
 from rollingfs.runtime.clock import Moment

@@ -10,7 +10,7 @@ from itertools import pairwise
 from rollingfs.backend.contract import Backend, Upload, finished, frozen
 from rollingfs.format.crc import crc32c
 from rollingfs.format.header import Chunk
-from rollingfs.runtime.steps import Steps
+from rollingfs.runtime.meters import Steps
 from rollingfs.runtime.values import value_class
 from rollingfs.segment.at import At
 from rollingfs.segment.commit.chunk_files import CHECK_BYTES_MAX

@@ -26,7 +26,7 @@ from rollingfs.format.header import PIECES_MAX, Chunk, Header, Tier
 from rollingfs.format.object_metadata import Label
 from rollingfs.runtime.clock import Moment
 from rollingfs.runtime.concurrency import Lock
-from rollingfs.runtime.steps import Steps
+from rollingfs.runtime.meters import Steps
 from rollingfs.segment.at import At
 from rollingfs.segment.commit.chunk_files import Stored, TierStored
 from rollingfs.segment.commit.uploads import Uploads

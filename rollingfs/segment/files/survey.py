@@ -10,8 +10,8 @@ from dataclasses import field, replace
 from functools import partial
 
 from rollingfs.backend.contract import FileInfo, Listing
+from rollingfs.backend.patience import read_fitting
 from rollingfs.backend.tiers import check_aliases, list_folder
-from rollingfs.backend.torn_reads import read_fitting
 from rollingfs.backend.values import PendingUpload
 from rollingfs.format import names
 from rollingfs.format.drops import is_due
@@ -19,9 +19,8 @@ from rollingfs.format.header import Header, Phase, Tier
 from rollingfs.format.pin_codec import Pin, parse_pin
 from rollingfs.runtime.values import value_class
 from rollingfs.segment.at import At
-from rollingfs.segment.commit.drop_files import dropped_files
+from rollingfs.segment.commit.drop_files import check_there, dropped_files
 from rollingfs.segment.commit.index_pages import PageGoneError, successor
-from rollingfs.segment.commit.tier_checks import check_there
 from rollingfs.segment.files.collected import Garbage, grace_of, is_old
 from rollingfs.segment.segment import Segment
 

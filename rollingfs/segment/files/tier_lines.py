@@ -12,7 +12,7 @@ from rollingfs.format import names, transitions
 from rollingfs.format.header import AGE_S_MAX, Header, Phase, Tier
 from rollingfs.segment.at import At
 from rollingfs.segment.commit.attempt import Attempt
-from rollingfs.segment.commit.tier_checks import check_line
+from rollingfs.segment.commit.drop_files import check_line
 from rollingfs.segment.segment import Segment
 
 NEIGHBOURS_MAX = 128

@@ -27,10 +27,9 @@ from rollingfs.format.header import GRACE_S, Drop, Header, Phase
 from rollingfs.runtime.concurrency import backoff_s
 from rollingfs.segment.at import At
 from rollingfs.segment.commit.attempt import Attempt
-from rollingfs.segment.commit.drop_files import finish_drops
+from rollingfs.segment.commit.drop_files import check_there, finish_drops
 from rollingfs.segment.commit.hidden_plain_file import delete_shadowed
 from rollingfs.segment.commit.index_pages import LOOKS_MAX, PageGoneError, successor
-from rollingfs.segment.commit.tier_checks import check_there
 from rollingfs.segment.files.collected import DROPPED, PLAIN, TOMBSTONE, Collected, Garbage, is_old, report
 from rollingfs.segment.files.survey import Survey, dropped_infos, pending_uploads, referrer_of, survey_folder
 from rollingfs.segment.segment import Segment, is_shadowed, names_file

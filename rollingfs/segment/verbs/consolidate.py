@@ -5,7 +5,7 @@ from __future__ import annotations
 from rollingfs.format import transitions
 from rollingfs.format.header import Header
 from rollingfs.policy import READERS_GRACE_S
-from rollingfs.runtime.steps import Progress, Steps
+from rollingfs.runtime.meters import Progress, Steps
 from rollingfs.runtime.values import value_class
 from rollingfs.segment.at import At
 from rollingfs.segment.commit.drop_files import finish_drops

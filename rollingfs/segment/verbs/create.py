@@ -13,8 +13,7 @@ from rollingfs.runtime.meters import OVERWRITE
 from rollingfs.segment.at import At
 from rollingfs.segment.commit.attempt import Attempt
 from rollingfs.segment.commit.chunk_files import Stored
-from rollingfs.segment.commit.drop_files import try_drops
-from rollingfs.segment.commit.tier_checks import check_there
+from rollingfs.segment.commit.drop_files import check_there, try_drops
 from rollingfs.segment.commit.uploads import Uploads
 from rollingfs.segment.files.adopt import new_header
 from rollingfs.segment.files.intakes import replacement

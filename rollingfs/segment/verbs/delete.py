@@ -16,9 +16,8 @@ from rollingfs.format.transitions import NO_GUARD, Guard
 from rollingfs.runtime.values import value_class
 from rollingfs.segment.at import At
 from rollingfs.segment.commit.attempt import Attempt
-from rollingfs.segment.commit.drop_files import delete_dropped, due_files, finish_drops, mapped_files
+from rollingfs.segment.commit.drop_files import check_there, delete_dropped, due_files, finish_drops, mapped_files
 from rollingfs.segment.commit.hidden_plain_file import delete_shadowed, wait_for_new_date
-from rollingfs.segment.commit.tier_checks import check_there
 from rollingfs.segment.files.adopt import remove_plain
 from rollingfs.segment.segment import Segment, shadow
 from rollingfs.segment.write.whole import flush_folders, remove_grave, take_whole

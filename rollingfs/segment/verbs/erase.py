@@ -30,7 +30,7 @@ from rollingfs.format.drops import hinted, pages_to_truncate, with_hints
 from rollingfs.format.header import DROPS_MAX, Chunk, Header, Page, Phase
 from rollingfs.format.transitions import NO_GUARD, Guard
 from rollingfs.runtime.clock import Moment
-from rollingfs.runtime.steps import Steps
+from rollingfs.runtime.meters import Steps
 from rollingfs.segment.at import At
 from rollingfs.segment.commit.attempt import Attempt
 from rollingfs.segment.commit.chunk_files import Stored, TierStored, checksum

@@ -19,7 +19,7 @@ from rollingfs.errors import ConflictError, SegmentTruncatedError, worded
 from rollingfs.format import names, placement
 from rollingfs.format.codec import parse_header
 from rollingfs.format.header import Chunk, Header
-from rollingfs.runtime.steps import Progress, Steps
+from rollingfs.runtime.meters import Progress, Steps
 from rollingfs.runtime.values import value_class
 from rollingfs.segment.at import At
 from rollingfs.segment.commit.index_pages import LOOKS_MAX

@@ -16,7 +16,7 @@ from rollingfs.errors import ConflictError, CorruptChunkError, worded
 from rollingfs.format import names
 from rollingfs.format.header import Chunk, Header
 from rollingfs.policy import DELETION_LAG_S
-from rollingfs.runtime.steps import Progress, Steps
+from rollingfs.runtime.meters import Progress, Steps
 from rollingfs.runtime.values import value_class
 from rollingfs.segment.at import At
 from rollingfs.segment.commit.drop_files import finish_drops

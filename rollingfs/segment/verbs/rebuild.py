@@ -24,7 +24,7 @@ from rollingfs.format.index_codec import parse_page
 from rollingfs.format.object_metadata import parse_label
 from rollingfs.format.pin_codec import parse_pin
 from rollingfs.runtime.clock import Moment
-from rollingfs.runtime.steps import Progress, Steps
+from rollingfs.runtime.meters import Progress, Steps
 from rollingfs.runtime.values import value_class
 from rollingfs.segment.at import At
 from rollingfs.segment.commit.attempt import Attempt

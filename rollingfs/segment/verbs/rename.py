@@ -8,13 +8,11 @@ from functools import partial
 from rollingfs.backend.tier_marks import moved_lines
 from rollingfs.format import merging, names, placement, transitions
 from rollingfs.format.drops import with_hints
-from rollingfs.format.header import Header, Phase
-from rollingfs.format.plain_file import Adopted
+from rollingfs.format.header import Adopted, Header, Phase
 from rollingfs.format.transitions import NO_GUARD
 from rollingfs.segment.at import At
 from rollingfs.segment.commit.attempt import Attempt
-from rollingfs.segment.commit.drop_files import try_drops
-from rollingfs.segment.commit.tier_checks import check_there
+from rollingfs.segment.commit.drop_files import check_there, try_drops
 from rollingfs.segment.files.moves import Marked, frozen_headers, move
 from rollingfs.segment.segment import Segment, shadow
 from rollingfs.segment.write.whole import take_all

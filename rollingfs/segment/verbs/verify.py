@@ -11,7 +11,7 @@ from rollingfs.errors import CorruptHeaderError
 from rollingfs.format import names
 from rollingfs.format.crc import crc32c
 from rollingfs.format.header import Chunk, Entry, Header
-from rollingfs.runtime.steps import Progress, Steps
+from rollingfs.runtime.meters import Progress, Steps
 from rollingfs.runtime.values import value_class
 from rollingfs.segment.at import At
 from rollingfs.segment.commit.index_pages import LOOKS_MAX

@@ -14,8 +14,8 @@ from rollingfs.format.header import Chunk, Entry, Header
 from rollingfs.format.object_metadata import Last
 from rollingfs.format.placement import Item, Spill
 from rollingfs.segment.commit.chunk_files import Stored
+from rollingfs.segment.commit.drop_files import check_there
 from rollingfs.segment.commit.store import Store
-from rollingfs.segment.commit.tier_checks import check_there
 from rollingfs.segment.commit.uploads import NewFiles
 
 UPLOADS_MAX = 8
