@@ -4,12 +4,11 @@ import os
 import stat
 import zlib
 from pathlib import Path
-from typing import ClassVar
 
 import pytest
 
 from rollingfs.backend.contract import Backend, Link
-from rollingfs.backend.local import disk, record_lock, system
+from rollingfs.backend.local import disk, system
 from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.errors import ConflictError
 from rollingfs.testing import BackendContract, Factory
@@ -39,30 +38,6 @@ class TestLocalBackend(OnDisk):
 
     def spawn_arguments(self) -> Factory:
         return LocalBackend, ()
-
-
-class OnDiskByThreads(OnDisk):
-    """Races of processes are in the slow step; those of `TestLocalBackend` are fast enough for all."""
-
-    MARKS: ClassVar = {f"{race}[processes]": pytest.mark.slow for race in RACES}
-
-
-@pytest.mark.skipif(not hasattr(os, "register_at_fork"), reason="needs POSIX record locks")
-class TestLocalBackendWithoutOfdLocks(OnDiskByThreads):
-    """As on macOS: `lockf`, under a mutex of the process."""
-
-    @pytest.fixture
-    def backend(self, monkeypatch: pytest.MonkeyPatch) -> Backend:
-        monkeypatch.setattr(record_lock, "_HAS_OFD_LOCKS", False)
-        return LocalBackend(sync=False)
-
-    def spawn_arguments(self) -> Factory:
-        return _backend_without_ofd_locks, ()
-
-
-def _backend_without_ofd_locks() -> Backend:
-    record_lock._HAS_OFD_LOCKS = False
-    return LocalBackend(sync=False)
 
 
 def _modes(*paths: str) -> list[int]:

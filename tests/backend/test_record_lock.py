@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from rollingfs.backend.local import bell, record_lock, system
+from rollingfs.backend.local import bell, record_lock
 from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.errors import AppendOutcomeUnknown, ConflictError, LockedError
 from rollingfs.format import names
@@ -23,8 +23,6 @@ from tests.support.places import new_fs
 from tests.support.schedules import beside, in_threads
 
 WAIT_S = 60
-
-needs_ofd_locks = pytest.mark.skipif(not record_lock._HAS_OFD_LOCKS, reason="no locks of open file descriptions")
 
 
 def _hold_posix_lock(path: str, pipe: Any) -> None:
@@ -54,17 +52,7 @@ def locking(path: str) -> tuple[threading.Thread, threading.Event]:
     return begun(lock_once)
 
 
-@pytest.fixture(params=[True, False], ids=["of files", "of processes"])
-def kind_of_lock(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    if request.param and not record_lock._HAS_OFD_LOCKS:
-        pytest.skip("this system has no locks of open file descriptions")
-    if not request.param and not system.DESCRIPTORS:
-        pytest.skip("this system has only locks of open files")
-    monkeypatch.setattr(record_lock, "_HAS_OFD_LOCKS", request.param)
-
-
 @needs_posix
-@pytest.mark.usefixtures("kind_of_lock")
 def test_a_posix_lock_of_another_process_is_waited_for(backend, header):
     token = backend.replace(header, b"old", backend.create(header, b"x"))  # makes the lock file
     context = multiprocessing.get_context("spawn")
@@ -84,7 +72,6 @@ def test_a_posix_lock_of_another_process_is_waited_for(backend, header):
 
 
 @needs_removal
-@needs_ofd_locks
 def test_who_waits_for_a_lock_file_that_is_removed_locks_the_new_one(backend, header):
     token = backend.replace(header, b"old", backend.create(header, b"x"))
     lock = names.lock_path(header)
@@ -108,7 +95,6 @@ def acquire(lock: str, wait_s: float) -> None:
     thread.join()
 
 
-@needs_ofd_locks
 def test_a_lock_is_free_though_a_copy_of_its_descriptor_is_open(tmp_path):
     """As after a fork that Python does not see."""
     lock = f"{tmp_path}/lock"
@@ -245,7 +231,6 @@ def test_without_a_bell_a_waiter_tries_again_and_again(tmp_path, monkeypatch):
     thread.join()
 
 
-@needs_ofd_locks
 @needs_removal
 def test_a_file_that_keeps_its_name_is_closed_at_once_for_those_who_wait(tmp_path):
     late: list[int] = []
@@ -271,7 +256,6 @@ def test_a_delete_and_a_removal_do_not_wait_for_ever_either(backend, log, header
     assert backend.delete_if(header, token)
 
 
-@pytest.mark.usefixtures("kind_of_lock")
 def test_the_time_of_a_call_bounds_its_wait(backend, header):
     token = backend.replace(header, b"old", backend.create(header, b"x"))
     with record_lock.record_lock(names.lock_path(header)):

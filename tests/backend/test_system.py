@@ -2,6 +2,7 @@
 
 import ast
 import errno
+import importlib.util
 import os
 import struct
 from pathlib import Path
@@ -43,7 +44,20 @@ def test_each_system_defines_all_names(modules):
 def test_a_lock_has_the_layout_of_xnu_and_of_linux():
     assert struct.unpack("=qqihh", macos.lock_request(F_WRLCK)) == (0, 0, 0, F_WRLCK, os.SEEK_SET)
     assert struct.unpack_from("=hh4xqqi", linux.lock_request(1)) == (1, os.SEEK_SET, 0, 0, 0)
-    assert macos._OFD_SETLK == 90
+
+
+@pytest.mark.parametrize("module", [linux, macos], ids=["linux", "macos"])
+def test_locks_of_open_files_need_no_name(module, tmp_path, monkeypatch):
+    """As in uv's Python for Linux, and as on FreeBSD."""
+    monkeypatch.delattr("fcntl.F_OFD_SETLK", raising=False)
+    spec = importlib.util.spec_from_file_location("again", module.__file__)
+    again = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(again)
+    assert {linux: 37, macos: 90}[module] == again._OFD_SETLK
+    monkeypatch.setattr("fcntl.fcntl", raises(OSError(errno.EINVAL, "injected")))
+    with pytest.raises(OSError, match="nothing was written") as caught:
+        again.lock(7)
+    assert caught.value.errno == errno.ENOTSUP
 
 
 @pytest.mark.parametrize("number", [errno.ENOTSUP, errno.ENOTTY, errno.EINVAL, errno.EIO])

@@ -15,14 +15,7 @@ from rollingfs.backend.contract import Adapt, Backend, Blob, Buffer, FileInfo, L
 from rollingfs.backend.local import disk, extending, nofollow, reserve, system
 from rollingfs.backend.local.held import held_file, hold_file
 from rollingfs.backend.local.looks import blob_of, canonical, date_of, disk_of, is_same, list_folder, now_at
-from rollingfs.backend.local.record_lock import (
-    HAS_TURNS,
-    Close,
-    end_turn_of_thread,
-    gives_locks_back,
-    lock_of,
-    record_lock,
-)
+from rollingfs.backend.local.record_lock import Close, end_turn_of_thread, gives_locks_back, lock_of, record_lock
 from rollingfs.backend.local.removing import (
     CarriedLock,
     Closer,
@@ -67,7 +60,7 @@ class LocalBackend(Backend):
         can_extend=True,
         must_race=False,  # `link` and the record lock decide, which are the kernel's
         has_folders=True,
-        has_turns=HAS_TURNS,
+        has_turns=True,
         removes_whole=True,
         finishes_aside=True,
         conflicts_are_final=True,

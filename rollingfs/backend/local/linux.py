@@ -11,8 +11,8 @@ from typing import Any
 
 from rollingfs.backend.local import posix
 
-_OFD_SETLK: int = getattr(fcntl, "F_OFD_SETLK", 0)
-LOCKS_FILES = bool(_OFD_SETLK)
+_OFD_SETLK: int = getattr(fcntl, "F_OFD_SETLK", 37)
+"""Linux has these locks since 3.15, also where an interpreter (uv's) has no name for them."""
 DESCRIPTORS = "/proc/self/fd"
 rename_free = posix.free_rename("renameat2", -100, 1)
 _STATFS_LONGS = 64

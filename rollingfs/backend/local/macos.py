@@ -15,7 +15,6 @@ from typing import Any
 from rollingfs.backend.local import posix
 
 _OFD_SETLK = 90
-LOCKS_FILES = True
 DESCRIPTORS = "/dev/fd"
 rename_free = posix.free_rename("renameatx_np", -2, 4)
 _GETPATH = 50

@@ -12,6 +12,10 @@ PLACE = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY
 FLUSHABLE = os.O_RDONLY
 GONE: tuple[type[OSError], ...] = (FileNotFoundError,)
 _BUSY = {errno.EAGAIN, errno.EACCES}
+_NO_LOCKS = (
+    "this system, or this disk, has no locks of open files (F_OFD_SETLK), without which two writers could lose each "
+    "other's data; nothing was written: write to another disk, or to an object store"
+)
 
 open_file, unlink, mkdir, link, rename = os.open, os.unlink, os.mkdir, os.link, os.rename
 read_at, write_at, set_mode, number_of_disk = os.pread, os.pwrite, os.fchmod, os.major
@@ -44,16 +48,15 @@ def open_folder(path: str) -> int:
     return os.open(path, os.O_RDONLY | os.O_DIRECTORY)
 
 
-def lock(setlk: int, request: Callable[[int], bytes], descriptor: int, of_file: bool) -> bool:
-    """Lock a file now, by a lock of the open file or of the process; False if another holds its lock."""
+def lock(setlk: int, request: Callable[[int], bytes], descriptor: int) -> bool:
+    """Lock an open file now; False if another holds its lock."""
     try:
-        if of_file:
-            fcntl.fcntl(descriptor, setlk, request(fcntl.F_WRLCK))
-        else:
-            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.fcntl(descriptor, setlk, request(fcntl.F_WRLCK))
     except OSError as error:
         if error.errno in _BUSY:
             return False
+        if error.errno == errno.EINVAL:
+            raise OSError(errno.ENOTSUP, _NO_LOCKS) from error
         raise
     return True
 

@@ -2,7 +2,7 @@
 
 Java takes POSIX record locks, which `flock` does not see. A POSIX record lock excludes no other thread of its
 process, and is lost when the process closes *any* descriptor of the file. A lock of the open file description
-(`F_OFD_SETLK`) has neither fault, and conflicts with both kinds.
+(`F_OFD_SETLK`) has neither fault, and conflicts with both kinds; a system without it is refused.
 
 A process that waits for the lock tries again when a bell rings (`bell`), and after pauses. It could not give up a
 request that waits in the kernel, and the process that holds the lock may be stopped for ever.
@@ -28,9 +28,6 @@ from rollingfs.format import names
 from rollingfs.runtime.concurrency import until_s
 from rollingfs.runtime.system import at_fork
 
-_HAS_OFD_LOCKS = system.LOCKS_FILES
-HAS_TURNS = _HAS_OFD_LOCKS
-"""Whether a thread may keep a lock while it does other things: else a mutex of the process goes with the lock."""
 WAIT_S_MAX = 60.0
 """A caller without a deadline of its own waits for a lock this long."""
 PAUSE_S_MIN = 0.0005
@@ -46,19 +43,15 @@ Close = Callable[[int], None]
 _held: set[int] = set()
 _opening: set[record_lock] = set()
 """Locks whose file a thread opens, or has opened and not noted in `_held` yet."""
-_process_mutex = threading.Lock()
 _of_thread = threading.local()
 
 
 def _after_fork_in_child() -> None:
-    """Close the copies of descriptors that the parent's threads hold, and replace the mutex.
+    """Close the copies of descriptors that the parent's threads hold.
 
     A lock of an open file description lives until the *last* copy of the descriptor is closed. A child that kept a
-    copy would hold the lock of a parent that was killed. A mutex that a thread of the parent holds is never released
-    in the child.
+    copy would hold the lock of a parent that was killed.
     """
-    global _process_mutex
-    _process_mutex = threading.Lock()
     _of_thread.locks = []
     while _opening:
         _held.update(_descriptors_of(_opening.pop().path))
@@ -204,8 +197,7 @@ def _locks_of_thread() -> list[record_lock]:
 class record_lock:  # noqa: N801 - used as a function
     """Hold the exclusive lock of the file at `path`. A missing file is made, unless it must be there.
 
-    No other code may open that file: where only POSIX record locks exist, closing it loses the lock. The holder of
-    the lock may unlink or rename the file; the processes that wait then begin again.
+    The holder of the lock may unlink or rename the file; the processes that wait then begin again.
 
     Parameters
     ----------
@@ -226,13 +218,11 @@ class record_lock:  # noqa: N801 - used as a function
 
     def __init__(self, path: str, until_s: float | None = None, close: Close | None = None) -> None:
         self.path = path
-        # without those locks, a file that is closed late takes away the lock that the process has by then
-        self._close_file = close if close is not None and _HAS_OFD_LOCKS else _close_lock
+        self._close_file = _close_lock if close is None else close
         self.is_turn = False
         """Whether the thread keeps the lock for its next change of what the lock guards."""
         self._wait = _Wait(path, until_s)
         self._descriptor: int | None = None
-        self._mutex: threading.Lock | None = None
         self._locks = _locks_of_thread()
 
     @property
@@ -267,19 +257,14 @@ class record_lock:  # noqa: N801 - used as a function
             raise
 
     def _acquire(self, flags: int) -> None:
-        if not _HAS_OFD_LOCKS:
-            mutex = _process_mutex  # a forked child has another
-            if not mutex.acquire(timeout=self._wait.left_s):
-                raise self._wait.over()
-            self._mutex = mutex
         while True:
             _opening.add(self)
             self._descriptor = nofollow.open_file(self.path, flags, _LOCK_MODE)
             _held.add(self._descriptor)
             _opening.discard(self)
-            if not (is_locked := _locks(self._descriptor)):
+            if not (is_locked := system.lock(self._descriptor)):
                 self._wait.watch()  # before the next try: the lock may be given back meanwhile
-                while not (is_locked := _locks(self._descriptor)) and _is_still(self._descriptor, self.path):
+                while not (is_locked := system.lock(self._descriptor)) and _is_still(self._descriptor, self.path):
                     self._wait.pause()
             if is_locked and _is_still(self._descriptor, self.path):
                 self._wait.end(is_locked=True)
@@ -296,9 +281,6 @@ class record_lock:  # noqa: N801 - used as a function
         _opening.discard(self)
         self._close()
         self._wait.end(is_locked=False)
-        mutex, self._mutex = self._mutex, None
-        if mutex is not None:
-            mutex.release()
         if self in self._locks:
             self._locks.remove(self)
 
@@ -307,7 +289,7 @@ class record_lock:  # noqa: N801 - used as a function
         if descriptor is None:
             return
         try:
-            _unlock(descriptor)
+            system.unlock(descriptor)  # by itself: a child forked just now may still have a copy of the descriptor
         finally:
             self._descriptor = None
             # those who wait for a file that has its name still wait for its close
@@ -330,17 +312,6 @@ def close_locks(descriptors: Iterable[int]) -> None:
         # forget the descriptor before closing it: afterwards its number may be another thread's file
         _held.discard(descriptor)
         os.close(descriptor)
-
-
-def _unlock(descriptor: int) -> None:
-    # explicitly, not by closing: a child forked meanwhile may still have a copy of the descriptor
-    if _HAS_OFD_LOCKS:
-        system.unlock(descriptor)
-
-
-def _locks(descriptor: int) -> bool:
-    """Lock a file now; False if another holds its lock."""
-    return system.lock(descriptor, _HAS_OFD_LOCKS)
 
 
 def _is_still(descriptor: int, path: str) -> bool:

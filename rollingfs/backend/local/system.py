@@ -19,8 +19,8 @@ Flags of `open_file`
     The free bytes and inodes of a disk; gives an empty file its blocks.
 `flush`, `open_folder`
     Makes the bytes of an open file, or the entries of an open folder, survive a loss of power.
-`lock`, `unlock`, `LOCKS_FILES`
-    A lock of an open file, or of the process where the system has only that.
+`lock`, `unlock`
+    A lock of an open file, which no close of another descriptor drops.
 `GONE`
     Errors of `os.lstat` for a name that is gone, or about to go.
 `is_local`, `number_of_disk`
@@ -43,7 +43,7 @@ else:
     from rollingfs.backend.local import linux as _calls, posix as _shared
 
 NO_FOLLOW, NO_WAIT, PLACE, FLUSHABLE = _shared.NO_FOLLOW, _shared.NO_WAIT, _shared.PLACE, _shared.FLUSHABLE
-GONE, LOCKS_FILES, DESCRIPTORS = _shared.GONE, _calls.LOCKS_FILES, _calls.DESCRIPTORS
+GONE, DESCRIPTORS = _shared.GONE, _calls.DESCRIPTORS
 open_file, unlink, mkdir, link, rename = _shared.open_file, _shared.unlink, _shared.mkdir, _shared.link, _shared.rename
 read_at, write_at, read_into = _shared.read_at, _shared.write_at, _shared.read_into
 copy_in_kernel, set_mode, set_date, arrived_s = (

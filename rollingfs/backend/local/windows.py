@@ -24,7 +24,7 @@ NO_FOLLOW = 1 << 30
 """A flag of our own: the system has none."""
 NO_WAIT, PLACE, FLUSHABLE = 0, 0, os.O_RDWR
 GONE: tuple[type[OSError], ...] = (FileNotFoundError, PermissionError)
-LOCKS_FILES, DESCRIPTORS = True, ""
+DESCRIPTORS = ""
 PATH_CHARACTERS_MAX, FOLDER_CHARACTERS_MAX = 259, 247
 """Longest paths where Windows is not set to take longer."""
 _READ_BYTES_MAX = 1 << 30
@@ -297,7 +297,7 @@ def arrived_s(path: str, status: os.stat_result) -> float:
 # -- locks and disks -------------------------------------------------------------------------------------------
 
 
-def lock(descriptor: int, of_file: bool) -> bool:
+def lock(descriptor: int) -> bool:
     """Lock an open file now; False if another handle has its lock."""
     handle, place = msvcrt.get_osfhandle(descriptor), _Place()
     if _kernel.LockFileEx(handle, _EXCLUSIVE | _AT_ONCE, 0, 1, 0, ctypes.byref(place)):

@@ -20,7 +20,7 @@ OFD_SETLK, GETPATH, FULLFSYNC = 90, 50, 51
 KINDS = {1: fcntl.F_RDLCK, 2: fcntl.F_UNLCK, 3: fcntl.F_WRLCK}
 MNT_LOCAL = 0x1000
 MISSING = ["copy_file_range", "posix_fadvise", "fdatasync", "O_PATH", "splice", "posix_fallocate"]
-_fcntl, _ofd_setlk = fcntl.fcntl, fcntl.F_OFD_SETLK
+_fcntl, _ofd_setlk = fcntl.fcntl, getattr(fcntl, "F_OFD_SETLK", 37)
 
 
 def as_xnu(descriptor, command, argument=0):
@@ -81,7 +81,7 @@ class Darwin(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 
 for _name in ("F_OFD_GETLK", "F_OFD_SETLK", "F_OFD_SETLKW"):
-    delattr(fcntl, _name)
+    vars(fcntl).pop(_name, None)
 if os.environ.get("MACOS") != "older":
     fcntl.F_OFD_SETLK = OFD_SETLK
 fcntl.F_RDLCK, fcntl.F_UNLCK, fcntl.F_WRLCK, fcntl.F_FULLFSYNC = 1, 2, 3, FULLFSYNC
