@@ -19,6 +19,7 @@ from rollingfs.format import names
 from rollingfs.format.codec import parse_header
 from rollingfs.format.header import AGE_S_MAX, COMMITS_MAX
 from rollingfs.segment.at import At
+from rollingfs.segment.commit.turns import Turns
 from rollingfs.segment.segment import Segment
 from rollingfs.segment.verbs.change import seal
 from rollingfs.segment.verbs.create import create, overwrite as overwrite_segment
@@ -119,6 +120,13 @@ def test_a_writer_is_told_after_a_faster_load(site, shown):
     with pytest.raises(LostCommitError, match="of the bytes from 6 to 10") as told:
         site.append(b"more")
     assert told.value.data == (b"ours" if shown == "its own commit" else None)
+
+
+def test_a_writer_is_told_after_an_error_that_followed_its_commit(site):
+    with mock.patch.object(Turns, "took", side_effect=[MemoryError, None]):
+        lose(site)
+    with pytest.raises(LostCommitError, match="of the bytes from 6 to 10"):
+        site.append(b"more")
 
 
 @pytest.mark.parametrize("segment", ["m/other", None], ids=["another", "all"])

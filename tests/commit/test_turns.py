@@ -51,6 +51,15 @@ def test_who_waited_longest_goes_at_once_and_the_others_wait_for_those_before_th
     assert turn_wait_s(turns, _header(9, a=7, b=8, me=9)) == pytest.approx(0.05)
 
 
+def test_commits_within_a_tick_of_the_clock_are_a_tick_apart(monkeypatch: Any) -> None:
+    monkeypatch.setattr(time, "monotonic", lambda: 7.0)
+    monkeypatch.setattr(turns_module, "TICK_S", 0.0156)
+    turns = Turns("me")
+    for version in (1, 2, 9):
+        turns.took(0.0, _header(version))
+    assert turns.believed_s == turns_module.COMMITS_MAX / 2 / 6 * 0.0156
+
+
 def test_who_has_asked_for_the_next_commit_is_waited_for_but_not_for_long(turns: Turns, monkeypatch: Any) -> None:
     asked = dataclasses.replace(_header(9, other=9), turn="other")
     now_s = time.monotonic()

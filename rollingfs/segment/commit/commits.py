@@ -183,7 +183,8 @@ class Commits:
                 raise
             raise not_committed(error, change.path) from error
         except Exception as error:  # noqa: BLE001 - no answer of the store, but out of memory or a bug: it is judged
-            return await after_error(attempt, error)
+            await after_error(attempt, error)
+            return self._shown(attempt)
 
     async def _counted(self, call: Awaitable[Committed]) -> Committed:
         meters, began_ns = self.store.meters, perf_counter_ns()

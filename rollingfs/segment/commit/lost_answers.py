@@ -22,7 +22,7 @@ from rollingfs.errors import (
 )
 from rollingfs.runtime.concurrency import backoff_s
 from rollingfs.segment.commit.attempt import LAST_LOOK_S, Attempt, check_time, unknown, untold
-from rollingfs.segment.commit.operation import Committed, Verdict, is_crowded
+from rollingfs.segment.commit.operation import Verdict, is_crowded
 from rollingfs.segment.segment import Segment
 
 logger = logging.getLogger("rollingfs")
@@ -171,8 +171,8 @@ async def after_interrupt(attempt: Attempt) -> AppendInterrupted:
     return interrupted(attempt.operation.path, outcome)
 
 
-async def after_error(attempt: Attempt, error: Exception) -> Committed:
-    """Return the result of an interrupted commit by a look at the header.
+async def after_error(attempt: Attempt, error: Exception) -> None:
+    """Return if a look at the header shows an interrupted commit.
 
     Raises
     ------
@@ -187,7 +187,6 @@ async def after_error(attempt: Attempt, error: Exception) -> Committed:
     if verdict is not Verdict.MINE:
         raise unknown(attempt.operation.path, f"{error!r} interrupted it") from error
     logger.info("%s: committed, although %r came after the request", attempt.operation.path, error)
-    return attempt.result()
 
 
 async def _looked_once(attempt: Attempt) -> Verdict:

@@ -76,6 +76,8 @@ STALE_COMMITS = 0.5
 
 Without the look, the median of 8 writers that pause 0.3 s was 59 ms instead of 42.
 """
+TICK_S = time.get_clock_info("monotonic").resolution
+"""Commits within a tick of the clock, 15.6 ms on Windows, have the same time."""
 FIRST_AGE_S_MAX = 1.0
 """Time for which a writer that has committed once believes a header of others."""
 SLOTS_MAX = 1024
@@ -139,7 +141,8 @@ class Turns:
         """Note the header that a request of this writer has put in place, and how long the request took."""
         self.commit_s = (self.commit_s + seconds) / 2 if self.commit_s else seconds
         now_s, others = time.monotonic(), header.version - self._done_version - 1
-        self._crowd_per_s = others / max(now_s - self._done_s, self.commit_s) if self._done_version else None
+        apart_s = max(now_s - self._done_s, self.commit_s, TICK_S)
+        self._crowd_per_s = others / apart_s if self._done_version else None
         if self._crowd_per_s is not None and others >= 0:
             self._others_per_s += (self._crowd_per_s - self._others_per_s) * LEARNED_SHARE
         self._done_version, self._done_s = header.version, now_s
