@@ -122,7 +122,7 @@ def test_a_writer_is_told_after_a_faster_load(site, shown):
     assert told.value.data == (b"ours" if shown == "its own commit" else None)
 
 
-def test_a_writer_is_told_after_an_error_that_followed_its_commit(site):
+def test_a_writer_is_told_after_an_error(site):
     with mock.patch.object(Turns, "took", side_effect=[MemoryError, None]):
         lose(site)
     with pytest.raises(LostCommitError, match="of the bytes from 6 to 10"):

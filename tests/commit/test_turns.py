@@ -51,7 +51,7 @@ def test_who_waited_longest_goes_at_once_and_the_others_wait_for_those_before_th
     assert turn_wait_s(turns, _header(9, a=7, b=8, me=9)) == pytest.approx(0.05)
 
 
-def test_commits_within_a_tick_of_the_clock_are_a_tick_apart(monkeypatch: Any) -> None:
+def test_commits_within_a_tick_are_a_tick_apart(monkeypatch: Any) -> None:
     monkeypatch.setattr(time, "monotonic", lambda: 7.0)
     monkeypatch.setattr(turns_module, "TICK_S", 0.0156)
     turns = Turns("me")
