@@ -19,84 +19,81 @@ WINDOW_BYTES_MAX = 16 * 1024 * 1024
 """Maximum number of bytes to search for the end of a record; a longer record is kept, and all that is before it."""
 
 
-class Cutter:
-    """Takes cuts of a stream."""
+async def take_cut(
+    members: Members, views: Mapping[str, View], at: float | None, align: bytes | None, now: float
+) -> tuple[StreamCut, dict[str, OSError]]:
+    """A cut of segments, by name, and the unreadable segments that it leaves out.
 
-    def __init__(self, members: Members) -> None:
-        self.members = members
-        self.client = members.client
+    Parameters
+    ----------
+    at
+        Cut before everything that may have been written after this time (seconds since 1970), as far as the
+        chunks' times show; by default at the end.
+    now
+        A time by which all bytes of the views had been written.
+    align
+        Cut after the last of these delimiters up to the offset found so. Without such a delimiter
+        within `WINDOW_BYTES_MAX`, cut at the start.
+    """
+    ends = at is None and align is None
+    calls = {name: partial(_offset_or_error, members, view, at, align) for name, view in views.items() if not ends}
+    found: dict[str, int | OSError] = {name: view.length for name, view in views.items()} if ends else {}
+    found |= zip(calls, await members.listings.gather(calls.values()), strict=True)
+    failed = {name: offset for name, offset in found.items() if isinstance(offset, OSError)}
+    members.warn(failed)
+    offsets = {name: offset for name, offset in found.items() if not isinstance(offset, OSError)}
+    when = now if at is None else at
+    incarnations = {name: known[0] for name in offsets if (known := views[name].incarnations)}
+    return StreamCut(offsets, when, sum(views[name].size for name in offsets), incarnations), failed
 
-    async def take(
-        self, views: Mapping[str, View], at: float | None, align: bytes | None, now: float
-    ) -> tuple[StreamCut, dict[str, OSError]]:
-        """A cut of segments, by name, and the unreadable segments that it leaves out.
 
-        Parameters
-        ----------
-        at
-            Cut before everything that may have been written after this time (seconds since 1970), as far as the
-            chunks' times show; by default at the end.
-        now
-            A time by which all bytes of the views had been written.
-        align
-            Cut after the last of these delimiters up to the offset found so. Without such a delimiter
-            within `WINDOW_BYTES_MAX`, cut at the start.
-        """
-        ends = at is None and align is None
-        calls = {name: partial(self._offset_or_error, view, at, align) for name, view in views.items() if not ends}
-        found: dict[str, int | OSError] = {name: view.length for name, view in views.items()} if ends else {}
-        found |= zip(calls, await self.members.listings.gather(calls.values()), strict=True)
-        failed = {name: offset for name, offset in found.items() if isinstance(offset, OSError)}
-        self.members.warn(failed)
-        offsets = {name: offset for name, offset in found.items() if not isinstance(offset, OSError)}
-        when = now if at is None else at
-        incarnations = {name: known[0] for name in offsets if (known := views[name].incarnations)}
-        return StreamCut(offsets, when, sum(views[name].size for name in offsets), incarnations), failed
+async def _offset_or_error(members: Members, view: View, at: float | None, align: bytes | None) -> int | OSError:
+    """Return the offset to cut a segment at, or the error of a page or chunk that is needed for it."""
+    try:
+        return await _offset(members, view, at, align)
+    except OSError as error:
+        is_gone = isinstance(error, FileNotFoundError) and members.on_error == REPORT
+        if not (is_gone or members.is_reported(error)):
+            raise
+        return error
 
-    async def _offset_or_error(self, view: View, at: float | None, align: bytes | None) -> int | OSError:
-        """Return the offset to cut a segment at, or the error of a page or chunk that is needed for it."""
+
+async def _offset(members: Members, view: View, at: float | None, align: bytes | None) -> int:
+    end = view.length
+    if isinstance(view, Outline):
+        if align is None and (at is None or view.row.modified_ms <= round(at * 1000)):
+            return end
+        view = await _same(members, view)
+    offset = end if at is None else min(await offset_at(members.client, view, at), end)
+    return offset if align is None else min(await _aligned(members, view, offset, align), end)
+
+
+async def _same(members: Members, seen: View) -> Segment:
+    """The header, as it is now, of a segment that was seen."""
+    view = await members.client.headers.view(seen.path, fresh=True)
+    if view.incarnations != seen.incarnations:
+        raise missing(seen.path)
+    return view
+
+
+async def _aligned(members: Members, view: Segment, offset: int, delimiter: bytes) -> int:
+    if not delimiter:
+        raise ValueError("a delimiter to align to must not be empty")
+    window = WINDOW_BYTES_MIN
+    while offset > view.start:
+        first = max(view.start, offset - window)
         try:
-            return await self._offset(view, at, align)
-        except OSError as error:
-            is_gone = isinstance(error, FileNotFoundError) and self.members.on_error == REPORT
-            if not (is_gone or self.members.is_reported(error)):
-                raise
-            return error
-
-    async def _offset(self, view: View, at: float | None, align: bytes | None) -> int:
-        end = view.length
-        if isinstance(view, Outline):
-            if align is None and (at is None or view.row.modified_ms <= round(at * 1000)):
-                return end
-            view = await self._same(view)
-        offset = end if at is None else min(await offset_at(self.client, view, at), end)
-        return offset if align is None else min(await self._aligned(view, offset, align), end)
-
-    async def _same(self, seen: View) -> Segment:
-        """The header, as it is now, of a segment that was seen."""
-        view = await self.client.headers.view(seen.path, fresh=True)
-        if view.incarnations != seen.incarnations:
-            raise missing(seen.path)
-        return view
-
-    async def _aligned(self, view: Segment, offset: int, delimiter: bytes) -> int:
-        if not delimiter:
-            raise ValueError("a delimiter to align to must not be empty")
-        window = WINDOW_BYTES_MIN
-        while offset > view.start:
-            first = max(view.start, offset - window)
-            try:
-                data = await self.client.fetcher.read(view, first, offset)
-            except SegmentTruncatedError:  # somebody has trimmed it since the look
-                view = await self._same(view)
-                continue
-            found = data.rfind(delimiter)
-            if found >= 0:
-                return first + found + len(delimiter)
-            if first == view.start or window >= WINDOW_BYTES_MAX:
-                break
-            window *= 16
-        return view.start
+            data = await members.client.fetcher.read(view, first, offset)
+        except SegmentTruncatedError:  # somebody has trimmed it since the look
+            view = await _same(members, view)
+            continue
+        found = data.rfind(delimiter)
+        if found >= 0:
+            return first + found + len(delimiter)
+        if first == view.start or window >= WINDOW_BYTES_MAX:
+            break
+        window *= 16
+    return view.start
 
 
 async def offset_at(client: At, view: Segment, at: float) -> int:

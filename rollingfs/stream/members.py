@@ -126,6 +126,7 @@ class Members:
     def __init__(self, client: At, listings: Listings, path: str, on_error: OnError = REPORT) -> None:
         self.client = client
         self.listings = listings
+        self.ledgers = Ledgers(client)
         self.path = path
         self.on_error = on_error
         self._prefix = f"{path.rstrip('/')}/"
@@ -168,7 +169,7 @@ class Members:
         try:
             scan = await self.listings.scan(self.path, self.on_error, with_rows=with_rows)
         except (FileNotFoundError, NotADirectoryError):
-            await Ledgers(self.client).check(self.path)
+            await self.ledgers.check(self.path)
             raise
         found = self._listed(scan)
         self._last = found

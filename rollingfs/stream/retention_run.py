@@ -9,11 +9,11 @@ from rollingfs.runtime.gc_pause import collected_later
 from rollingfs.runtime.values import value_class
 from rollingfs.stream import retention
 from rollingfs.stream.cut import StreamCut
-from rollingfs.stream.cut_finder import Cutter
+from rollingfs.stream.cut_finder import take_cut
 from rollingfs.stream.ledger_codec import Column, Goal, Ledger
 from rollingfs.stream.members import Members, View
 from rollingfs.stream.retention import Holding, RetentionPolicy
-from rollingfs.stream.trim import Trimmed, Trimmer
+from rollingfs.stream.trim import Trimmed, expected_trim, finish_trim
 
 
 class NoRetentionError(ValueError):
@@ -44,15 +44,10 @@ class Retained:
 
 
 async def retain(
-    members: Members,
-    cutter: Cutter,
-    trimmer: Trimmer,
-    dry_run: bool,
-    tried: RetentionPolicy | None = None,
-    as_bytes: bool = False,
+    members: Members, dry_run: bool, tried: RetentionPolicy | None = None, as_bytes: bool = False
 ) -> Retained:
     """`StreamVerbs.retain`."""
-    path, client, ledgers = members.path, members.client, trimmer.ledgers
+    path, client, ledgers = members.path, members.client, members.ledgers
     ledger = await ledgers.load(path)
     if tried is not None:
         ledger = replace(ledger, retention=tried)
@@ -61,7 +56,7 @@ async def retain(
     if policy is None:
         await members.find()  # raises if there is no such folder
         raise NoRetentionError(f"{path}: the stream has no retention policy; assign one to `retention`")
-    before = Trimmed() if dry_run else await trimmer.finish(ledger, as_bytes=as_bytes)
+    before = Trimmed() if dry_run else await finish_trim(members, ledger, as_bytes=as_bytes)
     columns = ledger.columns
     found = await members.find_once({name for name, _ in columns}, settles=not dry_run)
     if ledger.retention is None:  # a folder above speaks of segments; it may know nothing of files of other tools here
@@ -70,7 +65,7 @@ async def retain(
     now, at = await members.times(found)
     taken, failed = None, dict(found.unreadable)
     if retention.is_due(ledger.cuts, policy.every_s, now):
-        taken, uncut = await cutter.take(found.views, None, policy.align, at)
+        taken, uncut = await take_cut(members, found.views, None, policy.align, at)
         failed |= uncut
     extents = _extents(found.views)
     plan = _Plan(policy, above, taken, extents, found.gone(columns), now)
@@ -93,12 +88,12 @@ async def retain(
 
     if dry_run:
         change(ledger)
-        did = await trimmer.expected(found.views, {**pending, **goals}, as_bytes=as_bytes)
+        did = await expected_trim(members, found.views, {**pending, **goals}, as_bytes=as_bytes)
     else:
         change(ledger)
         while goals and client.backend.may_tear(path) and (again := await ledgers.above(path)) != plan.above:
             plan = replace(plan, above=again)  # one look may not find the memory of a folder that keeps these bytes
-        did = await trimmer.finish(await ledgers.update(path, change), as_bytes=as_bytes)
+        did = await finish_trim(members, await ledgers.update(path, change), as_bytes=as_bytes)
     total = Trimmed.of([before, did])
     done = {name: goal for name, goal in goals.items() if members.path_of(name) not in {**did.failed, **did.left}}
     size = sum(max(0, view.length - view.start - did.dropped.get(view.path, 0)) for view in found.views.values())

@@ -21,15 +21,14 @@ from rollingfs.segment.segment import Segment
 from rollingfs.segment.verbs.delete import delete
 from rollingfs.stream import retention_run
 from rollingfs.stream.cut import StreamCut
-from rollingfs.stream.cut_finder import Cutter
-from rollingfs.stream.ledger import Ledgers
+from rollingfs.stream.cut_finder import take_cut
 from rollingfs.stream.ledger_codec import Ledger, Published, Trim
 from rollingfs.stream.members import LOOKS_MAX, Members, Outline, View
 from rollingfs.stream.offload import StreamOffloaded, offload_stream
 from rollingfs.stream.offload_policy import check_policy, policies_of
 from rollingfs.stream.retention import RetentionPolicy
 from rollingfs.stream.retention_run import Retained
-from rollingfs.stream.trim import Trimmed, Trimmer
+from rollingfs.stream.trim import Trimmed, expected_trim, finish_trim, goals_of
 
 
 class _TrimUnderWayError(Exception):
@@ -42,10 +41,8 @@ class StreamVerbs:
     def __init__(self, client: At, listings: Listings, path: str, on_error: OnError = REPORT) -> None:
         self.client = client
         self.path = path
-        self.ledgers = Ledgers(client)
         self.members = Members(client, listings, path, on_error)
-        self.cutter = Cutter(self.members)
-        self.trimmer = Trimmer(self.members, self.ledgers)
+        self.ledgers = self.members.ledgers
 
     # -- the segments --------------------------------------------------------------------------------------
 
@@ -129,7 +126,7 @@ class StreamVerbs:
         found = await self.members.find_once()
         self.members.warn(found.unreadable)
         when = (await self.members.times(found))[1] if at is None else at
-        cut, _ = await self.cutter.take(found.views, at, align, when)
+        cut, _ = await take_cut(self.members, found.views, at, align, when)
         return cut.renamed(self.members.path_of)
 
     async def trim(self, cut: StreamCut, dry_run: bool = False, as_bytes: bool = False) -> Trimmed:
@@ -160,14 +157,14 @@ class StreamVerbs:
         found = await self.members.find_once({name for name, _ in last.columns})
         unread = {name: error for name, error in found.unreadable.items() if name in meant}
         self.members.warn(unread)
-        goals = self.trimmer.goals(found.views, meant)
+        goals = goals_of(found.views, meant)
         if dry_run:
             pending = {} if last.trim.done else last.trim.goals
-            expected = await self.trimmer.expected(found.views, {**pending, **goals}, as_bytes=as_bytes)
+            expected = await expected_trim(self.members, found.views, {**pending, **goals}, as_bytes=as_bytes)
             return replace(expected, failed=self.members.reasons(unread))
         gone = found.gone(last.columns)
         ledger = await self.ledgers.update(self.path, lambda last: last.trimmed(goals, gone, self.path))
-        did = await self.trimmer.finish(ledger, as_bytes=as_bytes)
+        did = await finish_trim(self.members, ledger, as_bytes=as_bytes)
         return replace(did, failed={**self.members.reasons(unread), **did.failed})
 
     def _check_cut(self, cut: Any) -> None:
@@ -307,7 +304,7 @@ class StreamVerbs:
             except _TrimUnderWayError:
                 ledger = await self.ledgers.load(self.path)
                 tried = ledger.trim
-                await self.trimmer.finish(ledger)
+                await finish_trim(self.members, ledger)
             else:
                 return
         raise ConflictError(f"{self.path}: others began {LOOKS_MAX} trims meanwhile; nothing was written, try again")
@@ -355,7 +352,7 @@ class StreamVerbs:
             raise ValueError(
                 f"{self.path}: only a dry run tries a policy; nothing was changed: assign it to `retention`"
             )
-        run = partial(retention_run.retain, self.members, self.cutter, self.trimmer, dry_run, policy, as_bytes)
+        run = partial(retention_run.retain, self.members, dry_run, policy, as_bytes)
         return await self.client.with_room(names.ledger_path(self.path), run)
 
     async def offload(

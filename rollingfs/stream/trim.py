@@ -1,4 +1,4 @@
-"""Trimming a stream. A trim is recorded first, so that the next run finishes an interrupted trim."""
+"""Trim the segments of a stream. A trim is recorded first, so that the next run finishes an interrupted trim."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ from rollingfs.segment.segment import Segment
 from rollingfs.segment.verbs.delete import delete
 from rollingfs.segment.verbs.truncate import Cut, commit_cut, cut_head, plan_cut
 from rollingfs.stream.cut import StreamCut
-from rollingfs.stream.ledger import Ledgers
 from rollingfs.stream.ledger_codec import Goal, Ledger, Trim, check_member_name
 from rollingfs.stream.members import LOOKS_MAX, Members, View
 
@@ -56,160 +55,157 @@ class Trimmed:
         )
 
 
-class Trimmer:
-    """Trims the segments of a stream."""
+def goals_of(views: Mapping[str, View], cut: StreamCut) -> dict[str, Goal]:
+    """Return the goals of a trim to a cut.
 
-    def __init__(self, members: Members, ledgers: Ledgers) -> None:
-        self.members = members
-        self.client = members.client
-        self.ledgers = ledgers
+    Segments that are gone, and incarnations that the cut does not name, get no goal.
 
-    @staticmethod
-    def goals(views: Mapping[str, View], cut: StreamCut) -> dict[str, Goal]:
-        """Return the goals of a trim to a cut.
+    Parameters
+    ----------
+    views
+        The segments, by name.
+    cut
+        The cut, by name.
 
-        Segments that are gone, and incarnations that the cut does not name, get no goal.
+    Raises
+    ------
+    BadOffsetError
+        An offset is beyond the end of its segment.
+    ValueError
+        An offset would drop bytes, and the cut does not name the incarnation.
+    """
+    goals = {}
+    for name, offset in cut.items():
+        view = views.get(name)
+        if view is None:
+            continue
+        meant = cut.incarnation(name)
+        if meant is None and _drops(view, offset):
+            raise ValueError(
+                f"{view.path}: the cut does not name the incarnation of the segment, which may have been replaced "
+                "since; nothing was trimmed: take a cut with Stream.cut"
+            )
+        if meant not in view.incarnations:
+            continue
+        if offset > view.length:
+            raise BadOffsetError(
+                f"{view.path}: cannot trim to {offset}; it holds bytes {view.start} to {view.length}; "
+                "nothing was trimmed"
+            )
+        goals[name] = Goal(offset, view.incarnations[0])
+    return goals
 
-        Parameters
-        ----------
-        views
-            The segments, by name.
-        cut
-            The cut, by name.
 
-        Raises
-        ------
-        BadOffsetError
-            An offset is beyond the end of its segment.
-        ValueError
-            An offset would drop bytes, and the cut does not name the incarnation.
-        """
-        goals = {}
-        for name, offset in cut.items():
-            view = views.get(name)
-            if view is None:
-                continue
-            meant = cut.incarnation(name)
-            if meant is None and _drops(view, offset):
-                raise ValueError(
-                    f"{view.path}: the cut does not name the incarnation of the segment, which may have been replaced "
-                    "since; nothing was trimmed: take a cut with Stream.cut"
-                )
-            if meant not in view.incarnations:
-                continue
-            if offset > view.length:
-                raise BadOffsetError(
-                    f"{view.path}: cannot trim to {offset}; it holds bytes {view.start} to {view.length}; "
-                    "nothing was trimmed"
-                )
-            goals[name] = Goal(offset, view.incarnations[0])
-        return goals
+async def expected_trim(
+    members: Members, views: Mapping[str, View], goals: Mapping[str, Goal], *, as_bytes: bool = False
+) -> Trimmed:
+    """Return the report of a trim in advance."""
+    meant = [(views[name].path, goal) for name, goal in goals.items() if name in views]
+    calls = [partial(_trim_or_report, members, path, goal, as_bytes, is_dry=True) for path, goal in meant]
+    return Trimmed.of(await members.listings.gather(calls))
 
-    async def expected(
-        self, views: Mapping[str, View], goals: Mapping[str, Goal], *, as_bytes: bool = False
-    ) -> Trimmed:
-        """Return the report of a trim in advance."""
-        meant = [(views[name].path, goal) for name, goal in goals.items() if name in views]
-        calls = [partial(self._trim_or_report, path, goal, as_bytes, is_dry=True) for path, goal in meant]
-        return Trimmed.of(await self.members.listings.gather(calls))
 
-    async def finish(self, ledger: Ledger, *, as_bytes: bool = False) -> Trimmed:
-        """Do the recorded trim, unless it is done.
+async def finish_trim(members: Members, ledger: Ledger, *, as_bytes: bool = False) -> Trimmed:
+    """Do the recorded trim, unless it is done.
 
-        It stays recorded while segments cannot be read or changed: each run tries them again.
+    It stays recorded while segments cannot be read or changed: each run tries them again.
 
-        Parameters
-        ----------
-        as_bytes
-            Cut also what no part of is a file of its format.
+    Parameters
+    ----------
+    as_bytes
+        Cut also what no part of is a file of its format.
 
-        Raises
-        ------
-        OSError
-            A segment could not be trimmed; the trim stays recorded, and the next run goes on with it.
-        """
-        if ledger.trim.done:
-            return Trimmed()
-        calls = [
-            partial(self._trim_or_report, self.members.path_of(check_member_name(name)), goal, as_bytes)
-            for name, goal in ledger.trim.goals.items()
-        ]
-        result = Trimmed.of(await self.members.listings.gather(calls))
-        if result.failed:
-            return result
-        done = ledger.trim
-
-        def finished(found: Ledger) -> Ledger:
-            # if another trim was recorded meanwhile, that one is not done
-            return replace(found, trim=Trim(done.goals)) if found.trim == done else found
-
-        await self.ledgers.update(self.members.path, finished)
-        return result
-
-    async def _trim_or_report(self, path: str, goal: Goal, as_bytes: bool, *, is_dry: bool = False) -> Trimmed:
-        try:
-            return await self._trim(path, goal, as_bytes, is_dry)
-        except OSError as error:
-            is_of_tier = self.members.on_error == REPORT and isinstance(error, TIER_ERRORS)
-            if not is_of_tier and not self.members.is_reported(error):
-                raise
-            return _failed(path, error)
-
-    async def _trim(self, path: str, goal: Goal, as_bytes: bool, is_dry: bool) -> Trimmed:
-        """Trim a segment, unless it is gone or replaced."""
-        for last in reversed(range(LOOKS_MAX)):
-            view = await self._view(path)
-            if view is None or not goal.means(view.incarnations):
-                break
-            try:
-                return await self._trim_seen(view, goal, as_bytes, is_dry)
-            except WholeFileError as error:
-                return Trimmed(left={path: str(error)})
-            except FileNotFoundError:
-                break  # deleted or moved away meanwhile
-            except (FencedError, BadOffsetError, SegmentTruncatedError):
-                if not last:
-                    raise
-                # it has another owner, another epoch or, of Parquet, other bytes since the look
-                await self.client.runtime.sleep(backoff_s(LOOKS_MAX - last))
+    Raises
+    ------
+    OSError
+        A segment could not be trimmed; the trim stays recorded, and the next run goes on with it.
+    """
+    if ledger.trim.done:
         return Trimmed()
+    calls = [
+        partial(_trim_or_report, members, members.path_of(check_member_name(name)), goal, as_bytes)
+        for name, goal in ledger.trim.goals.items()
+    ]
+    result = Trimmed.of(await members.listings.gather(calls))
+    if result.failed:
+        return result
+    done = ledger.trim
 
-    async def _trim_seen(self, view: Segment, goal: Goal, as_bytes: bool, is_dry: bool) -> Trimmed:
-        """Trim a segment as it was seen; counted is what this commit dropped, and not what another run's did."""
-        path, offset = view.path, min(goal.offset, view.length)
-        guard = _guard(goal, view.header)
-        if is_over(view, offset):
-            before = view if is_dry else await delete(self.client, path, guard)
-            dropped = 0 if before is None else before.size
-            return Trimmed(dropped, (path,), dropped={path: dropped})
-        if offset <= view.start:
-            return Trimmed()
-        try:
-            cut = Cut(offset) if as_bytes else await plan_cut(self.client, view, offset)
-        except OSError as error:
-            if self.members.on_error != REPORT or isinstance(error, (WholeFileError, *OUTDATED)):
-                raise
-            return _failed(path, error)  # its bytes cannot be read; of those of others nothing is known
-        if is_dry or cut.at <= view.start:
-            dropped = cut.at - view.start
-            return Trimmed(dropped, dropped={path: dropped} if dropped else {})
-        if cut.footer:
-            after, start = await commit_cut(self.client, view, cut, guard), view.start
-        else:
-            committed = await cut_head(self.client, path, cut.at, guard)
-            after, start = committed.made, committed.base.start if committed.base is not None else 0
-        dropped = after.start - start
-        return Trimmed(dropped, (), after.waiting_bytes, dropped={path: dropped} if dropped else {})
+    def finished(found: Ledger) -> Ledger:
+        # if another trim was recorded meanwhile, that one is not done
+        return replace(found, trim=Trim(done.goals)) if found.trim == done else found
 
-    async def _view(self, path: str) -> Segment | None:
+    await members.ledgers.update(members.path, finished)
+    return result
+
+
+async def _trim_or_report(members: Members, path: str, goal: Goal, as_bytes: bool, *, is_dry: bool = False) -> Trimmed:
+    try:
+        return await _trim(members, path, goal, as_bytes, is_dry)
+    except OSError as error:
+        is_of_tier = members.on_error == REPORT and isinstance(error, TIER_ERRORS)
+        if not is_of_tier and not members.is_reported(error):
+            raise
+        return _failed(path, error)
+
+
+async def _trim(members: Members, path: str, goal: Goal, as_bytes: bool, is_dry: bool) -> Trimmed:
+    """Trim a segment, unless it is gone or replaced."""
+    for last in reversed(range(LOOKS_MAX)):
+        view = await _view(members, path)
+        if view is None or not goal.means(view.incarnations):
+            break
         try:
-            view = await self.client.headers.view(path, fresh=True)
-            while view.header is not None and view.header.phase is Phase.MERGING:
-                await self.client.commits.merges.resolve(path, view.header)
-                view = await self.client.headers.view(path, fresh=True)
+            return await _trim_seen(members, view, goal, as_bytes, is_dry)
+        except WholeFileError as error:
+            return Trimmed(left={path: str(error)})
         except FileNotFoundError:
-            return None
-        return view
+            break  # deleted or moved away meanwhile
+        except (FencedError, BadOffsetError, SegmentTruncatedError):
+            if not last:
+                raise
+            # it has another owner, another epoch or, of Parquet, other bytes since the look
+            await members.client.runtime.sleep(backoff_s(LOOKS_MAX - last))
+    return Trimmed()
+
+
+async def _trim_seen(members: Members, view: Segment, goal: Goal, as_bytes: bool, is_dry: bool) -> Trimmed:
+    """Trim a segment as it was seen; counted is what this commit dropped, and not what another run's did."""
+    path, offset = view.path, min(goal.offset, view.length)
+    guard = _guard(goal, view.header)
+    if is_over(view, offset):
+        before = view if is_dry else await delete(members.client, path, guard)
+        dropped = 0 if before is None else before.size
+        return Trimmed(dropped, (path,), dropped={path: dropped})
+    if offset <= view.start:
+        return Trimmed()
+    try:
+        cut = Cut(offset) if as_bytes else await plan_cut(members.client, view, offset)
+    except OSError as error:
+        if members.on_error != REPORT or isinstance(error, (WholeFileError, *OUTDATED)):
+            raise
+        return _failed(path, error)  # its bytes cannot be read; of those of others nothing is known
+    if is_dry or cut.at <= view.start:
+        dropped = cut.at - view.start
+        return Trimmed(dropped, dropped={path: dropped} if dropped else {})
+    if cut.footer:
+        after, start = await commit_cut(members.client, view, cut, guard), view.start
+    else:
+        committed = await cut_head(members.client, path, cut.at, guard)
+        after, start = committed.made, committed.base.start if committed.base is not None else 0
+    dropped = after.start - start
+    return Trimmed(dropped, (), after.waiting_bytes, dropped={path: dropped} if dropped else {})
+
+
+async def _view(members: Members, path: str) -> Segment | None:
+    try:
+        view = await members.client.headers.view(path, fresh=True)
+        while view.header is not None and view.header.phase is Phase.MERGING:
+            await members.client.commits.merges.resolve(path, view.header)
+            view = await members.client.headers.view(path, fresh=True)
+    except FileNotFoundError:
+        return None
+    return view
 
 
 def _failed(path: str, error: OSError) -> Trimmed:

@@ -78,7 +78,7 @@ def due(world: World) -> None:
 
 def record_a_trim(stream: Stream, offsets: dict[str, int]) -> None:
     """A trim that dies before it drops anything."""
-    with mock.patch("rollingfs.stream.trim.Trimmer._trim", side_effect=RuntimeError), pytest.raises(RuntimeError):
+    with mock.patch("rollingfs.stream.trim._trim", side_effect=RuntimeError), pytest.raises(RuntimeError):
         stream.trim(cut_of(stream, offsets))
 
 

@@ -23,6 +23,9 @@ from rollingfs.segment.commit.header_cache import Headers
 from rollingfs.segment.commit.index_pages import PAGE_READS_MAX, Pages
 
 
+logger = logging.getLogger("rollingfs")
+
+
 async def check_there(
     headers: Headers, pages: Pages, path: str, header: Header, aliases: Container[str] | None = None
 ) -> None:
@@ -62,9 +65,6 @@ async def _is_at(headers: Headers, path: str, segment: str) -> bool:
     except CorruptHeaderError:
         return True  # nobody knows
     return found is not None and found.segment == segment
-
-
-logger = logging.getLogger("rollingfs")
 
 
 async def finish_drops(commits: Commits, path: str, header: Header) -> None:
