@@ -19,8 +19,8 @@ from rollingfs.format.header import Page
 from rollingfs.spark.source.formats import lines
 from rollingfs.spark.source.formats.compression import CompressedError
 from rollingfs.spark.source.options import DataLossError
-from rollingfs.spark.source.positions import ReadPosition, parse_position
 from rollingfs.spark.source.rows import added_to
+from rollingfs.spark.source.stream.offsets import ReadPosition, parse_position
 from tests.support.life import Turned
 from tests.support.spark import arrow_stream
 from tests.support.spark_source import NUMBERS, TEXT, batch_reader, blinded, inferred, put, read, reader, rows_of, step

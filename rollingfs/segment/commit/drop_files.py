@@ -22,7 +22,6 @@ from rollingfs.segment.commit.commits import Commits
 from rollingfs.segment.commit.header_cache import Headers
 from rollingfs.segment.commit.index_pages import PAGE_READS_MAX, Pages
 
-
 logger = logging.getLogger("rollingfs")
 
 

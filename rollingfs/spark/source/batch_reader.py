@@ -22,8 +22,8 @@ from rollingfs.spark.source.option import BATCH
 from rollingfs.spark.source.options import Options
 from rollingfs.spark.source.partitions import Extent, Range
 from rollingfs.spark.source.plain_errors import plainly, plainly_each
-from rollingfs.spark.source.positions import EARLIEST
 from rollingfs.spark.source.segments import SegmentReader, prefetched
+from rollingfs.spark.source.stream.offsets import EARLIEST
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType

@@ -15,8 +15,8 @@ from rollingfs.spark.source import places, segments
 from rollingfs.spark.source.formats import compression
 from rollingfs.spark.source.options import Options
 from rollingfs.spark.source.partitions import Extent
-from rollingfs.spark.source.positions import EARLIEST, LATEST, Point, ReadPosition
 from rollingfs.spark.source.segments import SegmentReader, extent_of
+from rollingfs.spark.source.stream.offsets import EARLIEST, LATEST, Point, ReadPosition
 from rollingfs.stream.cut_finder import offset_at
 
 

@@ -16,7 +16,7 @@ from rollingfs.runtime.values import value_class
 from rollingfs.spark.source import formats, option as of
 from rollingfs.spark.source.formats import compression
 from rollingfs.spark.source.option import BATCH, BOTH, READ, STREAM, WRITE, option
-from rollingfs.spark.source.positions import EARLIEST, LATEST, ReadPosition, parse_position
+from rollingfs.spark.source.stream.offsets import EARLIEST, LATEST, ReadPosition, parse_position
 
 logger = logging.getLogger("pyspark_rollingfs")
 

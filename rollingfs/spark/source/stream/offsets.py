@@ -12,9 +12,11 @@ when the next begins. The values of paths are objects, so no path is taken for t
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import field, replace
+from datetime import UTC, datetime
 from typing import Any
 
 from rollingfs.runtime.values import value_class
@@ -22,6 +24,7 @@ from rollingfs.segment.segment import Segment
 from rollingfs.spark.source import segments
 from rollingfs.spark.source.partitions import Extent
 from rollingfs.spark.source.segments import PLAIN, PlainFile
+from rollingfs.stream.cut import CUT_FORMAT, StreamCut
 
 IDLE = "$idle"
 
@@ -199,3 +202,69 @@ def lag(views: Mapping[str, Segment], marks: Mapping[str, ReadMark]) -> dict[str
     lag_bytes = sum(found["lagBytes"] for found in behind.values())
     lag_s = max((found["lagSeconds"] for found in behind.values()), default=0.0)
     return {"lagBytes": lag_bytes, "lagSeconds": lag_s, "segments": behind}
+
+
+EARLIEST, LATEST = "earliest", "latest"
+FORMS = "earliest, latest, a time like 2026-11-21T08:00:00Z, or a stream cut, as str(stream.cut()) gives it"
+
+
+@value_class
+class Point:
+    """A place in a segment."""
+
+    offset: int
+    incarnation: str | None
+    """The incarnation that the offset belongs to, or its identity; None in an old cut."""
+
+
+@value_class
+class ReadPosition:
+    """A place in all segments that a query reads. At most one of the fields is set."""
+
+    name: str = ""
+    """`EARLIEST` or `LATEST`."""
+    at_s: float | None = None
+    """A time, in seconds since 1970."""
+    points: Mapping[str, Point] = field(default_factory=dict)
+    """By path on the backend."""
+
+    @property
+    def is_cut(self) -> bool:
+        """Return whether it is a cut: segments that it does not name came later."""
+        return not self.name and self.at_s is None
+
+
+def parse_position(option: str, text: str) -> ReadPosition:
+    """Return a position as a user writes it.
+
+    Parameters
+    ----------
+    option
+        The option's name, for errors.
+
+    Raises
+    ------
+    ValueError
+        The text fits neither `FORMS` nor the offset of a streaming query.
+    """
+    said = text.strip()
+    if said.lower() in (EARLIEST, LATEST):
+        return ReadPosition(said.lower())
+    if said.startswith("{"):
+        return ReadPosition(points=_points(option, said))
+    try:
+        at = datetime.fromisoformat(said)
+    except ValueError as error:
+        raise ValueError(f"option {option} is {text!r}: it must be {FORMS}") from error
+    return ReadPosition(at_s=(at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp())
+
+
+def _points(option: str, text: str) -> dict[str, Point]:
+    try:
+        found = json.loads(text)
+        if CUT_FORMAT in found:
+            cut = StreamCut.parse(text)
+            return {path: Point(offset, cut.incarnations.get(path)) for path, offset in cut.items()}
+        return {path: Point(mark.offset, mark.identity) for path, mark in parse(found).items()}
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"option {option} is neither a stream cut nor an offset of a query: {error}") from error

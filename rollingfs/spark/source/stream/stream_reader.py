@@ -29,11 +29,10 @@ from rollingfs.spark.source.option import STREAM
 from rollingfs.spark.source.options import Options
 from rollingfs.spark.source.partitions import Extent, Range
 from rollingfs.spark.source.plain_errors import plainly
-from rollingfs.spark.source.positions import LATEST
 from rollingfs.spark.source.segments import SegmentReader, each
 from rollingfs.spark.source.stream import offsets
 from rollingfs.spark.source.stream.batch_limit import Backlog, BatchLimit
-from rollingfs.spark.source.stream.offsets import ReadMark
+from rollingfs.spark.source.stream.offsets import LATEST, ReadMark
 from rollingfs.spark.source.stream.record_ends import End, RecordEnds
 from rollingfs.spark.source.stream.subscription import Subscription
 
