@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import errno
+import io
 import os
 import re
 import stat
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable
 from lzma import LZMAError
-from typing import BinaryIO, cast
+from typing import BinaryIO, TypeVar, cast
 
 from fsspec.compression import compr
 
 from rollingfs.runtime.system import NO_WAIT, first_data
 from rollingfs.runtime.values import value_class
 
+T = TypeVar("T")
 PACKERS = {".gz": "gzip", ".bz2": "bz2", ".xz": "xz"}
 """Names of compressed files that can be read."""
 _PACKED = re.compile(r"(\.(?:gz|bz2|xz|zst|lz4|zip|Z))?")
@@ -37,16 +39,16 @@ class Generation:
     """A file as it was seen in its folder."""
 
     path: str
+    age: tuple[int, ...]
+    """Orders the files of a log, the oldest first."""
     inode: int
     size: int
     mtime_ns: int
-    is_current: bool
-    """Whether it has the name of the log, so that a program writes to it."""
 
     @property
-    def is_packed(self) -> bool:
-        """Return whether it is compressed."""
-        return os.path.splitext(self.path)[1] in PACKERS
+    def is_current(self) -> bool:
+        """Return whether it has the name of the log, so that a program writes to it."""
+        return self.age == CURRENT
 
     def may_be_after(self, mtime_ns: int) -> bool:
         """Return whether it was perhaps written after a time; disks and programs may keep only whole seconds of it."""
@@ -55,16 +57,20 @@ class Generation:
 
 
 class File:
-    """An open file: it can be read after it was renamed or deleted."""
+    """An open file: it can be read after it was renamed or deleted.
 
-    def __init__(self, path: str) -> None:
-        self.path = path
-        self.fd = os.open(path, os.O_RDONLY | NO_WAIT)
-        status = os.fstat(self.fd)
-        if not stat.S_ISREG(status.st_mode):
-            self.close()
-            raise OSError(errno.EINVAL, "It is not a regular file, so nothing of it was shipped", path)
-        self.inode = status.st_ino
+    Raises
+    ------
+    FileNotFoundError
+        Another file has the name now.
+    """
+
+    def __init__(self, generation: Generation) -> None:
+        self.path, self.inode = generation.path, generation.inode
+        self.fd = os.open(self.path, os.O_RDONLY | NO_WAIT)
+        if os.fstat(self.fd).st_ino != self.inode:
+            os.close(self.fd)
+            raise FileNotFoundError(errno.ENOENT, "Another file has the name now", self.path)
 
     def status(self) -> tuple[int, int]:
         """Return its size, and the time of its last write in nanoseconds."""
@@ -90,29 +96,27 @@ class File:
 class PackedFile(File):
     """A compressed file, which is read as what it was before."""
 
-    def __init__(self, path: str) -> None:
-        super().__init__(path)
+    def __init__(self, generation: Generation) -> None:
+        super().__init__(generation)
         packed = os.fdopen(self.fd, "rb", closefd=False)
-        self._unpacked = cast(BinaryIO, compr[PACKERS[os.path.splitext(path)[1]]](packed, mode="rb"))
-        self._size = self._end()
-
-    def _end(self) -> int:
-        try:
-            while self._unpacked.read(BLOCK_BYTES):
-                pass
-        except (OSError, EOFError, LZMAError, zlib.error) as error:
-            self.close()
-            raise OSError(
-                errno.EIO, f"It cannot be decompressed, so nothing of it was shipped: {error}", self.path
-            ) from error
-        return self._unpacked.tell()
+        self._unpacked = cast(BinaryIO, compr[PACKERS[os.path.splitext(self.path)[1]]](packed, mode="rb"))
+        self._size: int | None = None
 
     def status(self) -> tuple[int, int]:
+        if self._size is None:
+            self._size = self._unpack(self._unpacked.seek, 0, io.SEEK_END)
         return self._size, super().status()[1]
 
     def read(self, offset: int, size: int) -> bytes:
-        self._unpacked.seek(offset)
-        return self._unpacked.read(size)
+        self._unpack(self._unpacked.seek, offset)
+        return self._unpack(self._unpacked.read, size)
+
+    def _unpack(self, call: Callable[..., T], *given: int) -> T:
+        try:
+            return call(*given)
+        except (OSError, EOFError, LZMAError, zlib.error) as error:
+            why = f"It cannot be decompressed, so nothing of it was shipped: {error}"
+            raise OSError(errno.EIO, why, self.path) from error
 
     def close(self) -> None:
         self._unpacked.close()
@@ -165,6 +169,16 @@ class Log:
         is_count = len(numbers) == 1 and numbers[0] < 10**_COUNT_DIGITS_MAX
         return (0, -numbers[0]) if is_count else (1, *numbers)
 
+    def current(self) -> Generation | None:
+        """Return the file that has the name of the log; None while there is none, or if the name has a date.
+
+        Raises
+        ------
+        OSError
+            It is not a regular file.
+        """
+        return None if self.is_dated else _seen(self.path, CURRENT)
+
     def generations(self) -> list[Generation]:
         """Return the files that are there, the oldest first, as two looks in a row see them."""
         seen: list[Generation] = []
@@ -177,17 +191,15 @@ class Log:
     def _look(self) -> list[Generation]:
         folder = os.path.dirname(self.path if self.is_dated else os.path.realpath(self.path)) or "."
         try:
-            names = os.listdir(folder)
+            aged = {name: age for name in os.listdir(folder) if (age := self.age(name)) is not None}
         except FileNotFoundError:
             return []
-        aged = {name: age for name in sorted(names) if (age := self.age(name)) is not None}
-        there = [
-            found
+        there = (
+            _seen(os.path.join(folder, name), age)
             for name, age in aged.items()
             if (bare := _bare(name)) == name or (bare not in aged and os.path.splitext(name)[1] in PACKERS)
-            for found in _seen(os.path.join(folder, name), age == CURRENT)
-        ]
-        return sorted(there, key=lambda one: (aged[os.path.basename(one.path)], one.mtime_ns))
+        )
+        return sorted(filter(None, there), key=lambda one: (one.age, one.mtime_ns, one.path))
 
 
 def _bare(name: str) -> str:
@@ -195,13 +207,16 @@ def _bare(name: str) -> str:
     return re.sub(rf"{_PACKED.pattern[:-1]}$", "", name)
 
 
-def _seen(path: str, is_current: bool) -> Iterator[Generation]:
+def _seen(path: str, age: tuple[int, ...]) -> Generation | None:
     try:
         status = os.stat(path)
     except FileNotFoundError:  # it was renamed or deleted since the folder was listed
-        return
+        return None
     if stat.S_ISREG(status.st_mode):
-        yield Generation(path, status.st_ino, status.st_size, status.st_mtime_ns, is_current)
+        return Generation(path, age, status.st_ino, status.st_size, status.st_mtime_ns)
+    if age == CURRENT:
+        raise OSError(errno.EINVAL, "It is not a regular file, so nothing of it is shipped", path)
+    return None
 
 
 def opened(generation: Generation) -> File:
@@ -212,8 +227,5 @@ def opened(generation: Generation) -> File:
     FileNotFoundError
         Another file has its name now.
     """
-    file = PackedFile(generation.path) if generation.is_packed else File(generation.path)
-    if file.inode != generation.inode:
-        file.close()
-        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), generation.path)
-    return file
+    is_packed = os.path.splitext(generation.path)[1] in PACKERS
+    return PackedFile(generation) if is_packed else File(generation)

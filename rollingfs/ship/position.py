@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 from rollingfs.format.crc import crc32c
@@ -9,6 +10,8 @@ from rollingfs.runtime.values import value_class
 
 HEAD_BYTES_MAX = 1024
 TAIL_BYTES_MAX = 256
+LINES_MAX = 6
+"""First lines whose ends have a checksum: 36 positions must fit into the attributes of a segment."""
 Read = Callable[[int, int], bytes]
 """Reads bytes of a file, by offset and size."""
 
@@ -19,10 +22,10 @@ class Position:
 
     inode: int
     offset: int
-    head: int
-    """Checksum of the first bytes before the offset."""
-    tail: int
-    """Checksum of the last bytes before the offset."""
+    begin: str
+    """Checksums of the first bytes, as of `_begin`."""
+    check: int
+    """Checksum of the first and the last bytes before the offset."""
     mtime_ns: int
     """When the file was last written, as far as it was read."""
     host: str
@@ -38,8 +41,9 @@ class Position:
         mtime_ns
             The time of the last write that was seen before the bytes were read.
         """
-        head, tail = min(offset, HEAD_BYTES_MAX), min(offset, TAIL_BYTES_MAX)
-        return cls(inode, offset, crc32c(read(0, head)), crc32c(read(offset - tail, tail)), mtime_ns, host, before)
+        head, tail = read(0, min(offset, HEAD_BYTES_MAX)), min(offset, TAIL_BYTES_MAX)
+        check = crc32c(head + read(offset - tail, tail))
+        return cls(inode, offset, _begin(head), check, mtime_ns, host, before)
 
     def holds(self, read: Read) -> bool:
         """Return whether a file has the bytes before the offset."""
@@ -47,15 +51,20 @@ class Position:
 
     @property
     def mark(self) -> str:
-        """Return the offset and its checksums; at the begin of a file, those of the file before it."""
-        return f"{self.offset:x}.{self.head:x}.{self.tail:x}" if self.offset else self.before
+        """Return the offset and its checksum; at the begin of a file, those of the file before it."""
+        return f"{self.offset:x}.{self.check:x}" if self.offset else self.before
 
     def follows(self, read: Read) -> bool:
         """Return whether it is the file before."""
         return _has(self.before, read)
 
+    def exceeds(self, read: Read) -> bool:
+        """Return whether a file has only some of the bytes before the offset: a copy from before the last of them."""
+        begin = _begin(read(0, HEAD_BYTES_MAX))
+        return bool(begin) and self.begin.startswith(begin) and not read(self.offset - 1, 1)
+
     def __str__(self) -> str:
-        here = f"{self.inode:x} {self.offset:x} {self.head:08x} {self.tail:08x}"
+        here = f"{self.inode:x} {self.offset:x} {self.begin} {self.check:x}"
         return f"{here} {self.mtime_ns:x} {self.host} {self.before}"
 
     @classmethod
@@ -67,11 +76,21 @@ class Position:
         ValueError
             It is none; another program may have the attribute.
         """
-        inode, offset, head, tail, mtime_ns, host, *before = text.split(" ")
-        return cls(int(inode, 16), int(offset, 16), int(head, 16), int(tail, 16), int(mtime_ns, 16), host, *before)
+        inode, offset, begin, check, mtime_ns, host, before = text.split(" ")
+        return cls(int(inode, 16), int(offset, 16), begin, int(check, 16), int(mtime_ns, 16), host, before)
+
+
+def _begin(head: bytes) -> str:
+    """Return checksums of bytes up to the end of each of the first lines, and of the first KiB.
+
+    So those of a file begin with those of a part of it.
+    """
+    ends = [line.end() for line in re.finditer(b"\n", head)][:LINES_MAX]
+    ends += [HEAD_BYTES_MAX] if len(head) == HEAD_BYTES_MAX else []
+    return "".join(f"{crc32c(head[:end]) & 0xFFFF:04x}" for end in ends)
 
 
 def _has(mark: str, read: Read) -> bool:
     """Return whether a file has the bytes before the offset of a mark."""
     offset = int(mark.split(".")[0], 16)
-    return offset > 0 and len(read(offset - 1, 1)) == 1 and Position.of(read, 0, offset, 0, "").mark == mark
+    return offset > 0 and Position.of(read, 0, offset, 0, "").mark == mark

@@ -122,20 +122,43 @@ def test_a_file_written_over_within_its_second_is_shipped(tmp_path: Path, monkey
 
 @pytest.mark.parametrize("pad", [0, 2000])
 @pytest.mark.parametrize("is_packed", [False, True])
+@pytest.mark.parametrize("is_new", [False, True])
 def test_a_copy_of_the_first_lines_is_not_shipped(
-    pad: int, is_packed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    pad: int, is_packed: bool, is_new: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Nor by a new shipper, on a disk of whole seconds, with an empty file between."""
     monkeypatch.setattr(lineage, "GONE_S", 0.0)
+    monkeypatch.setattr(lineage, "LEAVE_S", 0.0)
     log, fs, one = tmp_path / "app.log", RollingFileSystem("file"), b"one" + b"." * pad + b"\n"
+
+    def write(name: str, data: bytes) -> None:
+        (tmp_path / name).write_bytes(gzip.compress(data) if name.endswith("gz") else data)
+        os.utime(tmp_path / name, (1e9, 1e9))
+
     shipper = Shipper(fs, [str(log)], f"{tmp_path}/segment", say=lambda line: None)
-    log.write_bytes(one + b"two\n")
+    write("app.log", one + b"two\n")
     shipper.step(flush=True)
-    copy = tmp_path / f"app.log.1{'.gz' * is_packed}"
-    copy.write_bytes(gzip.compress(one) if is_packed else one)
-    log.write_bytes(b"three\n")
+    write("app.log.2", b"")
+    write(f"app.log.1{'.gz' * is_packed}", one)
+    write("app.log", b"three\n")
+    if is_new:
+        shipper.close()
     shipper.step(flush=True)
     shipper.once()
     assert fs.cat_file(f"{tmp_path}/segment") == one + b"two\nthree\n"
+
+
+def test_a_longer_copy_takes_the_place_of_its_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As rsync does it: the old inode gets no more lines."""
+    monkeypatch.setattr(lineage, "LEAVE_S", 0.0)
+    log, fs, copy = tmp_path / "app.log", RollingFileSystem("file"), tmp_path / ".app.log.X"
+    shipper = Shipper(fs, [str(log)], f"{tmp_path}/segment", say=lambda line: None)
+    log.write_bytes(b"one\n")
+    shipper.step(flush=True)
+    copy.write_bytes(b"one\ntwo\n")
+    copy.rename(log)
+    shipper.once()
+    assert fs.cat_file(f"{tmp_path}/segment") == b"one\ntwo\n"
 
 
 @pytest.mark.parametrize(

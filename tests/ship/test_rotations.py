@@ -51,7 +51,8 @@ class World(RuleBasedStateMachine):
 
     def stamp(self, path: Path) -> None:
         self.now_ns += WRITE_NS if path == self.log else 10**9
-        os.utime(path, ns=(self.now_ns, self.now_ns))
+        at_ns = self.now_ns // self.unit_ns * self.unit_ns
+        os.utime(path, ns=(at_ns, at_ns))
 
     def line(self, number: int, pad: int) -> bytes:
         return b"%d %s\n" % (number, b"x" * pad)
@@ -63,8 +64,9 @@ class World(RuleBasedStateMachine):
                 file.write(self.line(self.written, pad))
         self.stamp(self.log)
 
-    @initialize()
-    def first(self) -> None:
+    @initialize(unit_ns=st.sampled_from([1, 10**9]))
+    def first(self, unit_ns: int) -> None:
+        self.unit_ns = unit_ns  # some disks keep whole seconds of a time
         self.append(1, 3)
         self.ship(0, None, 0)  # from its first commit on, a shipper answers for the log
 
@@ -143,6 +145,15 @@ class World(RuleBasedStateMachine):
             at_ns = status.st_mtime_ns if keeps_ns else status.st_mtime_ns // 10**9 * 10**9
             os.utime(packed, ns=(at_ns, at_ns))
             path.unlink()
+
+    @rule()
+    def replace(self) -> None:
+        """Put a longer copy in its place, as rsync does."""
+        if self.log.exists():
+            away = self.folder / "elsewhere"
+            shutil.copy2(self.log, away)
+            away.rename(self.log)
+            self.append(1, 3)
 
     @rule()
     def delete(self) -> None:
