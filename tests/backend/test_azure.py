@@ -24,7 +24,7 @@ from azure.storage.blob import ContainerSasPermissions, generate_container_sas
 from fsspec import AbstractFileSystem
 
 from rollingfs.backend.objects import open_azure
-from rollingfs.backend.objects.azure import bucket as azure_bucket
+from rollingfs.backend.objects.azure import backend as azure_bucket
 from rollingfs.backend.objects.azure.options import azure_options
 from rollingfs.backend.objects.backend import ObjectBackend
 from rollingfs.backend.objects.errors import Refusal, as_os_error, is_conflict, is_transient

@@ -1,24 +1,183 @@
-"""An account of Azure, through obstore."""
+"""An account of Azure and its containers, through obstore."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from typing import Any
 
+import obstore
 from obstore.store import AzureStore
 
-from rollingfs.backend.objects.azure.bucket import AzureContainer
+from rollingfs.backend import patience
+from rollingfs.backend.contract import Buffer, FileInfo, Metadata, Over
 from rollingfs.backend.objects.azure.options import AzureAccount
 from rollingfs.backend.objects.azure.plain import PlainRequests
 from rollingfs.backend.objects.backend import ObjectBackend
-from rollingfs.backend.objects.bucket import RecentBuckets
+from rollingfs.backend.objects.bucket import Answer, Bucket, Condition, FolderPage, Parts, RecentBuckets, Span
 from rollingfs.backend.objects.clouds import names_of
-from rollingfs.backend.objects.errors import Refusal
-from rollingfs.backend.objects.obstores.objects import Store, store_of
-from rollingfs.backend.objects.obstores.requests import CONNECT_S_MAX, Places, can_name
+from rollingfs.backend.objects.errors import Refusal, is_conflict, retrying
+from rollingfs.backend.objects.obstores.objects import MakeStore, ObstoreObjects, Store, store_of
+from rollingfs.backend.objects.obstores.obstore_exit import check_usable
+from rollingfs.backend.objects.obstores.requests import CONNECT_S_MAX, READ_S_MAX, Places, can_name
+from rollingfs.backend.objects.upload import PART_BYTES, PARTS_IN_FLIGHT_MAX, check_absent
+
+HEADERS = frozenset(
+    {"Content-Disposition", "Content-Encoding", "Content-Language", "Content-Type", "Cache-Control", "Storage-Class"}
+)
+"""Attributes of obstore other than metadata."""
+COPY_POLL_S = 0.2
+COPY_S_MAX = 300.0
+
+
+class AzureContainer(ObstoreObjects, Bucket):
+    """The files of a container.
+
+    Parameters
+    ----------
+    make
+        Makes the stores.
+    places
+        Shared by all containers of an account.
+    beside
+        Sends requests that obstore cannot.
+    """
+
+    deletes_max = 256  # obstore makes requests of any number
+
+    def __init__(self, name: str, make: MakeStore, places: Places, beside: PlainRequests) -> None:
+        super().__init__(name, make, places, timedelta(seconds=READ_S_MAX))
+        self._beside = beside
+
+    async def get(self, key: str, span: Span = None, *, if_token: str = "", unless_token: str = "") -> Answer | None:
+        try:
+            return await super().get(key, span, if_token=if_token, unless_token=unless_token)
+        except Refusal as error:
+            if if_token and is_conflict(error):
+                await self.head(key)  # Azure says of a file that is gone, too, that it has changed
+            raise
+
+    async def put(self, key: str, data: Sequence[Buffer], over: Condition = None, metadata: Metadata = None) -> str:
+        return await super().put(key, data, over, _attributes(metadata))
+
+    async def head(self, key: str) -> FileInfo:
+        return self.found(await self.ask(lambda: obstore.head_async(self.quick, key)))
+
+    async def metadata(self, key: str) -> Mapping[str, str]:
+        found = await self.ask(lambda: obstore.get_async(self.quick, key, options={"head": True}))
+        return {name: value for name, value in found.attributes.items() if name not in HEADERS}
+
+    async def page(self, prefix: str, place: str | None = None, *, keys_max: int | None = None) -> FolderPage:
+        found = await self.ask(lambda: obstore.list_with_delimiter_async(self.quick, prefix.rstrip("/")))
+        folders = list(found["common_prefixes"])
+        # obstore leaves out the empty file of the folder's own name by which tools show a folder
+        files = [one for one in found["objects"] if one["path"].startswith(prefix)]
+        return FolderPage([self.found(one) for one in files if one["path"] not in folders], folders)
+
+    async def has_any(self, prefix: str) -> bool:
+        stream = obstore.list(self.quick, prefix.rstrip("/"), chunk_size=1)
+        try:
+            await self.ask(stream.__anext__)
+        except StopAsyncIteration:
+            return not prefix
+        return True
+
+    async def delete(self, keys: Sequence[str]) -> None:
+        try:
+            await self._delete(keys)
+        except Refusal as error:
+            if error.status != 404:
+                raise
+            # obstore names one missing file, and no other failure: each is asked for
+            await asyncio.gather(*map(self._delete_one, keys))
+
+    async def _delete(self, keys: Sequence[str]) -> None:
+        await retrying(lambda: self.ask(lambda: obstore.delete_async(self.quick, list(keys))))
+
+    async def _delete_one(self, key: str) -> None:
+        try:
+            await self._delete([key])
+        except Refusal as error:
+            if error.status != 404 or error.code == "ContainerNotFound":
+                raise
+
+    async def delete_if(self, key: str, token: str) -> None:
+        check_usable()
+        await self._beside.delete(self.quick, key, token)
+
+    async def copy(self, bucket: str, source: str, target: str, token: str | None, metadata: Metadata = None) -> None:
+        before = await self.head(source)
+        if token is not None and before.token != token:
+            raise Refusal(412, "ConditionNotMet", "the source has another token")
+        await self.ask(lambda: obstore.copy_async(self.patient, source, target))
+        try:
+            # a large copy on Azure goes on after its answer; until it is done, the file has no bytes
+            async with asyncio.timeout(COPY_S_MAX):
+                while (await self.head(target)).size != before.size:
+                    await asyncio.sleep(COPY_POLL_S)
+            if token is not None and (await self.head(source)).token != token:
+                raise Refusal(412, "ConditionNotMet", "the source was replaced while it was copied")
+        except BaseException:
+            await self.delete([target])
+            raise
+
+    def parts(self, key: str, over: Over | None, metadata: Metadata = None) -> Parts:
+        return _BlockParts(self, key, over, _attributes(metadata))
+
+    async def now(self) -> float:
+        return await self._beside.now()
+
+
+class _BlockParts(Parts):
+    """A new file in parts, by obstore's own writer, which sends several at once.
+
+    If the name must be free, that is looked up right before: obstore takes no condition here.
+    """
+
+    def __init__(self, bucket: AzureContainer, key: str, over: Over | None, attributes: dict[str, str]) -> None:
+        self._bucket = bucket
+        self._key = key
+        self._over = over
+        self._attributes = attributes
+        self._writer: Any = None
+        self._handed_bytes = 0
+
+    @property
+    def held_bytes(self) -> int:
+        # obstore does not say how many of the parts that it was handed are on their way
+        return min(self._handed_bytes, PARTS_IN_FLIGHT_MAX * PART_BYTES)
+
+    async def write(self, part: bytes) -> None:
+        if self._writer is None:
+            check_usable()
+            self._writer = obstore.open_writer_async(
+                self._bucket.repeating(patience.wanted_s()),
+                self._key,
+                attributes=self._attributes,
+                buffer_size=PART_BYTES,
+                max_concurrency=PARTS_IN_FLIGHT_MAX,
+            )
+        self._handed_bytes += len(part)
+        await self._bucket.ask(lambda: self._writer.write(part))
+
+    async def complete(self, last: bytes) -> None:
+        if last:
+            await self.write(last)
+        if self._over is Over.NOTHING:
+            await check_absent(self._bucket, self._key)
+        await self._bucket.ask(self._writer.close)
+
+    async def abort(self) -> None:
+        self._writer = None  # what was sent is never committed; Azure forgets it after a week
+
+
+def _attributes(metadata: Metadata) -> dict[str, str]:
+    """Return metadata under names that Azure takes, as of variables."""
+    return {name.replace("-", "_"): value for name, value in (metadata or {}).items()}
+
 
 CONNECTIONS_MAX = 64
 
