@@ -11,7 +11,7 @@ from rollingfs.runtime.values import value_class
 HEAD_BYTES_MAX = 1024
 TAIL_BYTES_MAX = 256
 LINES_MAX = 6
-"""First lines whose ends have a checksum: 36 positions must fit into the attributes of a segment."""
+"""First lines whose ends have a checksum; the attributes of a segment have room for the positions of 32 logs."""
 Read = Callable[[int, int], bytes]
 """Reads bytes of a file, by offset and size."""
 

@@ -27,7 +27,7 @@ COMMIT_ON = ("1s", "8MiB")
 POLL_S = 0.1
 FIND_S = 1.0
 """Time between two looks for new files of patterns."""
-SOURCES_MAX = 36
+SOURCES_MAX = 32
 """Maximum logs of one segment: the attributes of a segment have room for so many positions."""
 
 
@@ -56,9 +56,7 @@ class Source:
     key: str
     """Attribute of its position."""
     prefix: bytes
-    is_begun: bool = False
     error: str | None = None
-    piece: Piece | None = None
 
 
 @dataclass
@@ -67,6 +65,8 @@ class Route:
 
     sender: Sender
     sources: dict[str, Source] = field(default_factory=dict)
+    is_begun: bool = False
+    """Whether all logs are at their positions."""
     since_s: float | None = None
     """When the oldest byte that waits was seen."""
     error: Exception | None = None
@@ -228,15 +228,20 @@ class Shipper:
         return any(found)
 
     def _step(self, route: Route, flush: bool) -> bool:
+        pieces: list[tuple[Source, Piece]] = []
         try:
-            if not all(source.is_begun for source in route.sources.values()):
+            if not route.is_begun:
                 self._begin(route)
-            pieces = [source for source in route.sources.values() if self._look(source)]
+            pieces = [(source, piece) for source in route.sources.values() if (piece := self._look(source))]
             route.since_s = (route.since_s or time.monotonic()) if pieces else None
             if pieces and (flush or self._is_due(route, pieces)):
                 self._publish()  # the store may let it wait for long
                 self._send(route, pieces)
                 return True
+        except Changed:
+            for source, _ in pieces:
+                source.lineage.begin_again()
+            return True
         except Stopped as error:
             route.error = OSError(f"{route.sender.path}: the last lines are not written: {error}")
         except (OSError, ValueError) as error:
@@ -248,52 +253,42 @@ class Shipper:
         attrs = route.sender.attrs()
         for source in route.sources.values():
             source.lineage.begin(attrs.get(source.key))
-            source.is_begun = True
+        route.is_begun = True
 
-    def _look(self, source: Source) -> bool:
+    def _look(self, source: Source) -> Piece | None:
         """Look at a log; an error is reported, and the next look tries again."""
         try:
-            source.piece, source.error = source.lineage.look(), None
+            piece, source.error = source.lineage.look(), None
         except OSError as error:
             said = f"{error.filename or source.lineage.log.path}: {error.strerror or error}"
             if said != source.error:
                 self.say(said)
-            source.piece, source.error = None, said
-        return source.piece is not None
+            piece, source.error = None, said
+        return piece
 
-    def _is_due(self, route: Route, sources: Sequence[Source]) -> bool:
-        pieces = [source.piece for source in sources if source.piece is not None]
-        if any(source.lineage.text is None for source in sources):
+    def _is_due(self, route: Route, pieces: Sequence[tuple[Source, Piece]]) -> bool:
+        if any(source.lineage.text is None for source, _ in pieces):
             return True  # from then on a rotation cannot hide the file
-        age_s = time.monotonic() - (route.since_s or 0.0)
+        age_s, size = time.monotonic() - (route.since_s or 0.0), sum(piece.size for _, piece in pieces)
+        return self.when.is_due(
+            size, age_s, lambda: sum(block.count(LINE_FEED) for _, piece in pieces for block in piece.blocks())
+        )
 
-        def count_lines() -> int:
-            return sum(block.count(LINE_FEED) for piece in pieces for block in piece.blocks())
-
-        return self.when.is_due(sum(piece.size for piece in pieces), age_s, count_lines)
-
-    def _send(self, route: Route, sources: Sequence[Source]) -> None:
+    def _send(self, route: Route, pieces: Sequence[tuple[Source, Piece]]) -> None:
         """Commit what waits; if another shipper has gone on, go on where that one is."""
-        pieces = [(source, source.piece) for source in sources if source.piece is not None]
         before = {source.key: source.lineage.text for source, _ in pieces}
         after = {source.key: str(piece.end) for source, piece in pieces}
+        size = sum(piece.size for _, piece in pieces)
 
-        def blocks() -> Iterator[bytes]:
-            for source, piece in pieces:
-                yield from payload(piece, source.prefix, ends=self.into)
+        def data() -> bytes | Iterator[bytes]:
+            blocks = (block for source, piece in pieces for block in payload(piece, source.prefix, ends=self.into))
+            return b"".join(blocks) if size <= SMALL_BYTES_MAX // 2 else blocks
 
-        is_small = sum(piece.size for _, piece in pieces) <= SMALL_BYTES_MAX // 2
-        try:
-            is_sent = route.sender.send(lambda: b"".join(blocks()) if is_small else blocks(), before, after)
-        except Changed:
-            for source, _ in pieces:
-                source.lineage.begin_again()
-            return
-        if is_sent:
+        if route.sender.send(data, before, after):
             route.since_s = None
             self.commits += 1
+            self.bytes += size
             for source, piece in pieces:
-                self.bytes += piece.size
                 source.lineage.done(piece)
         else:
             self._begin(route)
@@ -325,7 +320,7 @@ class Shipper:
         else:
             lineage = Lineage(log, self.say, any_host=self.source is not None, partial_after_s=self.partial_after_s)
             prefix = self.prefix.format(host=platform.node(), file=log.name, path=log.path)
-            route.sources[key] = Source(lineage, key, prefix.encode())
+            route.sources[key], route.is_begun = Source(lineage, key, prefix.encode()), False
 
 
 def _is_rotated(path: str, other: str) -> bool:

@@ -11,8 +11,12 @@ from unittest import mock
 import pytest
 
 from rollingfs import RollingFileSystem
+from rollingfs.format.transitions import check_attrs
 from rollingfs.ship import Shipper, lineage
+from rollingfs.ship.lineage import Lineage, Piece
+from rollingfs.ship.position import LINES_MAX, Position
 from rollingfs.ship.sender import Sender
+from rollingfs.ship.shipper import SOURCES_MAX
 from tests.support.cli import COMMAND, Run, done, environment, failed
 
 
@@ -146,6 +150,34 @@ def test_a_copy_of_the_first_lines_is_not_shipped(
     shipper.step(flush=True)
     shipper.once()
     assert fs.cat_file(f"{tmp_path}/segment") == one + b"two\nthree\n"
+
+
+@pytest.mark.parametrize("commit_on", ["100 lines", "1s"])
+def test_a_log_is_cut_after_a_look(commit_on: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lineage, "GONE_S", 0.0)
+    log, fs, look = tmp_path / "app.log", RollingFileSystem("file"), Lineage.look
+    shipper = Shipper(fs, [str(log)], f"{tmp_path}/segment", commit_on=commit_on, say=lambda line: None)
+    log.write_bytes(b"one\n")
+    shipper.step()
+    log.write_bytes(b"one\ntwo\n")
+
+    def cut(self: Lineage) -> Piece | None:
+        piece = look(self)
+        log.write_bytes(b"three\n")
+        return piece
+
+    with mock.patch.object(Lineage, "look", cut):
+        shipper.step(flush=commit_on == "1s")
+    shipper.once()
+    assert fs.cat_file(f"{tmp_path}/segment") == b"one\nthree\n"
+
+
+@pytest.mark.parametrize("number", [0, 2**64 - 1])
+def test_positions_fit_into_attributes(number: int) -> None:
+    mark, begin = f"{2**40:x}.{2**32 - 1:x}", "ffff" * (LINES_MAX + 1)
+    position = Position(number, 2**40, begin, 2**32 - 1, 2**63, "ffff", mark)
+    assert Position.parse(str(position)) == position
+    check_attrs({f"ship-{at:08x}": str(position) for at in range(SOURCES_MAX)}, "path")
 
 
 def test_a_longer_copy_takes_the_place_of_its_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
