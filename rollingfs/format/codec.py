@@ -28,6 +28,7 @@ from rollingfs.format.header import (
     Page,
 )
 from rollingfs.format.names import HEADER_SUFFIX, chunks_folder, find, parent
+from rollingfs.format.records import Record
 
 FORMAT = "rollingfs 1"
 
@@ -357,6 +358,16 @@ def parse_more(header: Header, room: int, data: bytes, name: str) -> tuple[Heade
     """Parse the bytes that a file got since its header and room were parsed."""
     try:
         return _with_records(header, data, 0, room)
+    except ValueError as error:
+        tokens.corrupt(name, 0, "", error)
+
+
+def fold_more(header: Header, more: Sequence[Record | bytes], name: str) -> Header:
+    """Return a header with records that came since folded in, of which some are as the file has them."""
+    try:
+        folded = records.fold_all(header, more)
+        invariants.check(folded, known=header)
+        return folded
     except ValueError as error:
         tokens.corrupt(name, 0, "", error)
 

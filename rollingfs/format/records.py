@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import lru_cache
 from typing import Self
 
@@ -117,13 +116,8 @@ def _unquoted(word: bytes) -> str:
     return tokens.unquote(word.decode())
 
 
-def fold(header: Header, found: Sequence[Record], tail: bytes | None = None) -> Header:
+def fold(header: Header, found: Sequence[Record]) -> Header:
     """Return the header with records folded in.
-
-    Parameters
-    ----------
-    tail
-        The inline tail with the records' bytes, if the caller has it.
 
     Raises
     ------
@@ -148,8 +142,7 @@ def fold(header: Header, found: Sequence[Record], tail: bytes | None = None) -> 
             continue
         commits, evicted = commit_lines.following((*lines.values(),), evicted, own)
         lines = {line.writer: line for line in commits}
-    if tail is None:
-        tail = b"".join([header.tail, *(record.data for record in found)])
+    tail = b"".join([header.tail, *(record.data for record in found)])
     if len(tail) > TAIL_BYTES_MAX:
         raise tokens.Malformed(
             f"with its records it has {len(tail)} bytes of inline tail; {TAIL_BYTES_MAX} are allowed"
@@ -168,8 +161,16 @@ def fold(header: Header, found: Sequence[Record], tail: bytes | None = None) -> 
     )
 
 
-def record_of(base: Header, wanted: Header, writer: str, number: int) -> tuple[Record, Header] | None:
-    """Return the record for a step on `base`, and its header, or None.
+def fold_all(header: Header, more: Sequence[Record | bytes]) -> Header:
+    """Return the header with records folded in, of which some are as the file has them."""
+    found: list[Record] = []
+    for piece in more:
+        found += parse(piece, 0, header.segment)[0] if isinstance(piece, bytes) else [piece]
+    return fold(header, found)
+
+
+def data_of(base: Header, wanted: Header) -> bytes | None:
+    """Return the data of the record for a step on `base`, or None.
 
     Only bytes after the inline tail fit a record. The tails begin alike, which is not compared: they have the same
     incarnation and the same first offset.
@@ -177,34 +178,55 @@ def record_of(base: Header, wanted: Header, writer: str, number: int) -> tuple[R
     size = len(base.tail)
     if base.phase is not Phase.OPEN or len(wanted.tail) <= size or vars(wanted) | _TAIL != vars(base) | _TAIL:
         return None
-    if len(tokens.quote(writer).encode()) > WRITER_BYTES_MAX:
-        return None
-    at_ms = wanted.tail_until_ms or wanted.tail_at_ms
-    record = Record(base.version + 1, writer, number, at_ms, wanted.tail[size:])
-    return record, fold(base, [record], wanted.tail)
+    return wanted.tail[size:]
 
 
-def behind(record: Record, others: bytes, segment: str, room: int, size_max: int) -> Record | None:
-    """Return the record after other records, or None if it does not fit.
+@value_class
+class Tip:
+    """The end of a header file that grows in place: all that a record needs to know of the records before it."""
 
-    Parameters
-    ----------
-    others
-        Records that came after the writer had read the header.
-    room
-        Records that the file could take then.
-    size_max
-        Bytes of records that the inline tail could take then.
-    """
-    lines, end = _scan(others, 0, segment)
-    if end != len(others) or not 0 < len(lines) < room:
-        return None
-    if sum(int(line[4]) for line in lines) + len(record.data) > size_max:
-        return None
-    own = tokens.quote(record.writer).encode()
-    if any(line[2] == own for line in lines):
-        return None  # it may be this very append
-    return replace(record, version=int(lines[-1][1]) + 1)
+    version: int
+    length: int
+    """Segment offset of the end."""
+    room: int
+    """The number of records that the file can still take."""
+    left: int
+    """Bytes that the inline tail can still take."""
+    at_ms: int
+    """Time of the newest byte that the client knows of; 0 without a byte."""
+
+    @classmethod
+    def of(cls, header: Header, room: int) -> Self:
+        """Return the tip of a whole header."""
+        left = min(header.policy.inline_bytes, header.policy.max_bytes) - len(header.tail)
+        return cls(header.version, header.length, room, left, header.written_ms or 0)
+
+    def record(self, writer: str, number: int, now_ms: int, data: bytes) -> Record | None:
+        """Return the record that comes next, or None if it does not fit."""
+        fits = self.room > 0 and len(data) <= self.left and self.length + len(data) <= OFFSET_MAX > self.version
+        if not fits or len(tokens.quote(writer)) > WRITER_BYTES_MAX:
+            return None
+        return Record(self.version + 1, writer, number, max(now_ms, self.at_ms), data)
+
+    def after(self, record: Record) -> Self:
+        """Return the tip after the record that comes next."""
+        size = len(record.data)
+        return type(self)(record.version, self.length + size, self.room - 1, self.left - size, record.at_ms)
+
+    def behind(self, others: bytes, segment: str, writer: str) -> Self | None:
+        """Return the tip after the records of other writers, or None if a look must decide what they are.
+
+        It goes by their lines. The rest is checked by those who make the header.
+        """
+        lines, end = _scan(others, 0, segment)
+        count = len(lines)
+        if end != len(others) or not count or int(lines[-1][1]) != self.version + count:
+            return None
+        own = tokens.quote(writer).encode()
+        if any(line[2] == own for line in lines):
+            return None  # it may be this very append
+        size = sum(int(line[4]) for line in lines)
+        return type(self)(self.version + count, self.length + size, self.room - count, self.left - size, self.at_ms)
 
 
 # -- what names one state of a header file ---------------------------------------------------------------------

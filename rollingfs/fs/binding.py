@@ -106,8 +106,8 @@ class Binding(Current):
         assert header is not None
         return header
 
-    def advance(self, made: Header | None = None) -> None:
-        """After a commit, which made this header: go on to the newest header that is known."""
+    def advance(self, made: Segment | None = None) -> None:
+        """After a commit, which made this segment: go on to the newest header that is known."""
         if self.is_bound:
             super().advance(made)
 

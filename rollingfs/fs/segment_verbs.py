@@ -20,6 +20,7 @@ from rollingfs.fs.binding import Binding
 from rollingfs.policy import RollingPolicy
 from rollingfs.segment.commit.chunk_files import Staged
 from rollingfs.segment.files.intakes import addition, replacement
+from rollingfs.segment.segment import Segment
 from rollingfs.segment.verbs.append import append as append_segment
 from rollingfs.segment.verbs.change import acquire as acquire_segment, release as release_segment, seal as seal_segment
 from rollingfs.segment.verbs.create import create as create_segment, overwrite as overwrite_segment
@@ -83,7 +84,7 @@ async def append(
         written = await append_segment(at.client, at.path, data, attrs=attrs, guard=guard)
     except FileNotFoundError as error:
         raise _how_to_create(at, error) from None
-    at.advance(written.header)
+    at.advance(written.segment)
     return written.offset
 
 
@@ -310,7 +311,7 @@ async def delete(at: Binding) -> None:
 async def acquire(at: Binding, owner: str) -> Binding:
     """Take the segment exclusively, from whoever holds it; returns the binding that holds the new epoch."""
     header = await acquire_segment(at.client, at.path, owner, at.guard())
-    at.advance(header)
+    at.advance(Segment(at.path, header))
     return at.holding(header)
 
 

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import Any
 
 from rollingfs.backend.contract import FileInfo
+from rollingfs.format import names
+from rollingfs.format.codec import fold_more
 from rollingfs.format.header import Adopted, Header, Phase
+from rollingfs.format.records import Record, Tip
 from rollingfs.policy import RollingPolicy
 from rollingfs.runtime.values import value_class
 
@@ -28,6 +32,27 @@ class Segment:
         return Segment(plain.path, None, plain.token, plain)
 
     @property
+    def text(self) -> Header | None:
+        """Return the header, or an older header of the same text: all but bytes, commits and times is the same."""
+        return self.header
+
+    @property
+    def turn(self) -> str | None:
+        """Return the writer that asked the others to leave the next commit to it."""
+        return self.header.turn if self.header else None
+
+    @property
+    def tip(self) -> Tip:
+        """Return the end of the header file, by which it grows in place."""
+        assert self.header is not None
+        return Tip.of(self.header, self.room)
+
+    def grown(self, more: Record | bytes, tip: Tip, token: str | None = None) -> Grown:
+        """Return the header file with more records: one that is known, or some as the file has them."""
+        assert self.header is not None
+        return _grown(self.path, self.header, (more,), tip, token)
+
+    @property
     def live(self) -> bool:
         """Whether it is the header of a segment that exists."""
         return self.header is not None and self.header.phase is not Phase.DELETED
@@ -46,6 +71,12 @@ class Segment:
     def size(self) -> int:
         """Return bytes retained: length - start."""
         return self.length - self.start
+
+    @property
+    def tail_bytes(self) -> int:
+        """Return the bytes of the inline tail."""
+        text = self.text
+        return self.length - text.tail_start if text else 0
 
     def inline(self, start: int, end: int) -> bytes | None:
         """Return the bytes ``[start, end)``, in segment offsets, if all of them are inline in the header, else None."""
@@ -115,8 +146,8 @@ class Segment:
 
         A plain file has a single id, which the segment that adopts it keeps; without a token of the store it has no id.
         """
-        if self.header is not None:
-            return self.header.incarnations
+        if (text := self.text) is not None:
+            return text.incarnations
         adopted = shadow(self.plain)
         return (adopted.incarnation,) if adopted is not None and adopted.token else ()
 
@@ -124,6 +155,51 @@ class Segment:
     def _file(self) -> FileInfo:
         assert self.plain is not None
         return self.plain
+
+
+class Grown(Segment):
+    """A header file that records have made longer since its header was made.
+
+    The header is made once somebody asks for it: an append goes by the tip. Whoever asks gets a `CorruptHeaderError` if
+    no writer writes such records.
+    """
+
+    __slots__ = ("_more", "length", "text", "tip", "turn", "version")
+    _more: tuple[Record | bytes, ...]
+    text: Header
+    tip: Tip
+    turn: str | None
+    length: int
+    version: int
+
+    def __getattr__(self, name: str) -> Any:
+        """Return and keep a value that was not known before: the header; or, of a copy with a header, any."""
+        if name == "header":
+            header = fold_more(self.text, self._more, names.header_path(self.path))
+            known = {"header": header, "text": header, "_more": ()}
+        elif name in _LATE:
+            known = {name: getattr(Segment, name).fget(self)}
+        else:
+            raise AttributeError(name)
+        for each, value in known.items():
+            object.__setattr__(self, each, value)
+        return known[name]
+
+    def grown(self, more: Record | bytes, tip: Tip, token: str | None = None) -> Grown:
+        return _grown(self.path, self.text, (*self._more, more), tip, token)
+
+
+_LATE = frozenset(Grown.__slots__) - {"_more"}
+_KNOWN = ("path", "token", "plain", "room", "text", "_more", "tip", "turn", "length", "version")
+
+
+def _grown(path: str, text: Header, more: tuple[Record | bytes, ...], tip: Tip, token: str | None) -> Grown:
+    """Return a header file with these records behind those of a header."""
+    made = Grown.__new__(Grown)
+    values = (path, token, None, tip.room, text, more, tip, None, tip.length, tip.version)
+    for name, value in zip(_KNOWN, values, strict=True):
+        object.__setattr__(made, name, value)
+    return made
 
 
 def _date(at_ms: int) -> datetime:

@@ -39,7 +39,7 @@ def turns(monkeypatch: pytest.MonkeyPatch) -> Turns:
     monkeypatch.setattr(random, "uniform", lambda least, most: least or most)
     monkeypatch.setattr(random, "random", lambda: 0.99)
     turns = Turns("me")
-    turns.took(0.02, _header(1))
+    turns.took(0.02, 1)
     turns.looked(None, None, 0.01)
     turns.pause_s(_header(9, other=9), 1)  # it has just lost a race
     return turns

@@ -106,9 +106,9 @@ def test_records_that_come_later_are_folded_into_the_header_that_was_known():
 
 def test_an_append_to_the_tail_is_a_record_and_nothing_else_is():
     longer = transitions.extend(BASE, (), b"tail and more", AT_MS + 7)
-    record, folded = records.record_of(BASE, longer, "w", 9)
-    assert record == Record(5, "w", 9, AT_MS + 7, b" and more")
-    assert folded == records.fold(BASE, [record]) == transitions.stamp(longer, BASE, "w", 9, AT_MS + 7)
+    assert records.data_of(BASE, longer) == b" and more"
+    folded = records.fold(BASE, [Record(5, "w", 9, AT_MS + 7, b" and more")])
+    assert folded == transitions.stamp(longer, BASE, "w", 9, AT_MS + 7)
     assert parse_header(format_header(folded), "x") == folded
     chunk = Chunk(0, 4, "x", 0, AT_MS)
     for changes in (
@@ -123,10 +123,9 @@ def test_an_append_to_the_tail_is_a_record_and_nothing_else_is():
         {"rewritten": 1},
         {"unknown": ("colour blue",)},
     ):
-        assert records.record_of(BASE, dataclasses.replace(longer, **changes), "w", 9) is None, changes
+        assert records.data_of(BASE, dataclasses.replace(longer, **changes)) is None, changes
     sealed = dataclasses.replace(BASE, phase=Phase.SEALED)
-    assert records.record_of(sealed, transitions.extend(sealed, (), b"tail and more", AT_MS), "w", 9) is None
-    assert records.record_of(BASE, longer, "w" * 129, 9) is None
+    assert records.data_of(sealed, transitions.extend(sealed, (), b"tail and more", AT_MS)) is None
 
 
 def test_a_mark_is_of_the_last_whole_record_and_no_two_states_have_the_same():

@@ -7,6 +7,7 @@ from dataclasses import fields, replace
 
 import pytest
 
+from tests.models import tip
 from tests.models.in_place import Rules, walk
 from tests.support.examples import slowly
 
@@ -25,3 +26,14 @@ def test_all_holds_in_every_state(fails: bool) -> None:
 def test_without_the_rule_something_breaks(rule: str) -> None:
     _, why = walk(replace(Rules(), **{rule: False}), fails=rule in NEEDS_FAILURE)
     assert why
+
+
+def test_tips_hold_in_every_state() -> None:
+    states, why = tip.walk(frozenset(tip.RULES))
+    assert not why
+    assert states > STATES_MIN
+
+
+@pytest.mark.parametrize("rule", tip.RULES)
+def test_without_the_rule_a_tip_breaks(rule: str) -> None:
+    assert tip.walk(frozenset(tip.RULES) - {rule})[1]

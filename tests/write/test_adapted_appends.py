@@ -1,14 +1,24 @@
 """An append without conditions goes behind records that its writer does not know of: no look, no race, true offsets."""
 
+import dataclasses
+import os
+import pickle
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from rollingfs import RollingFileSystem, RollingPolicy
+from rollingfs.errors import CorruptHeaderError, FencedError, SegmentSealedError
 from rollingfs.format import records
-from rollingfs.format.header import RECORDS_MAX
+from rollingfs.format.codec import format_header, parse_file
+from rollingfs.format.header import OFFSET_MAX, RECORDS_MAX, Header
 from rollingfs.format.names import header_path
+from rollingfs.format.records import Tip
 from rollingfs.runtime.meters import CONFLICT
+from rollingfs.segment.segment import Segment
 from tests.support.places import counted, new_fs
 
 
@@ -28,24 +38,60 @@ def test_clients_that_append_by_turns_neither_look_nor_lose(tmp_path: Path) -> N
     assert one.info(log)["version"] == two.info(log)["version"] == 43
 
 
-@pytest.mark.parametrize("others", [b"", b"Record 3 w 1 1", b"x"], ids=["none", "torn", "no record"])
-def test_a_record_follows_on_whole_records_only(others: bytes) -> None:
-    segment = "0" * 36
-    record = records.Record(2, "me", 7, 1_700_000_000_000, b"data")
-    assert records.behind(record, others, segment, RECORDS_MAX, 100) is None
+SEGMENT, AT_MS = "7b0c2f6e-4d11-4c53-9b0e-0d3a5f9c1e27", 1_700_000_000_000
+BASE = Header(SEGMENT, 1, policy=RollingPolicy(inline_bytes=20), tail=b"123456", tail_at_ms=AT_MS)
 
 
-def test_a_record_follows_on_others_within_the_limits() -> None:
-    segment, at_ms = "0" * 36, 1_700_000_000_000
-    record = records.Record(2, "me", 7, at_ms, b"data")
-    others = b"".join(records.Record(version, "you", version, at_ms, b"12345").encode(segment) for version in (2, 3))
-    adapted = records.behind(record, others, segment, 3, 14)
-    assert (adapted.version, adapted.data) == (4, b"data")
-    assert records.behind(record, others, segment, 2, 14) is None  # no room for a third
-    assert records.behind(record, others, segment, 3, 13) is None  # too many bytes
-    assert records.behind(record, others, "1" * 36, 3, 14) is None  # of another incarnation
-    own = records.Record(2, "me", 7, at_ms, b"1").encode(segment)
-    assert records.behind(record, own, segment, 3, 14) is None  # it may be this append
+def record(version: int, writer: str = "you", segment: str = SEGMENT) -> bytes:
+    return records.Record(version, writer, version, AT_MS, b"12345").encode(segment)
+
+
+@pytest.mark.parametrize(
+    "others",
+    [
+        b"",
+        record(2)[:-1],
+        record(2) + b"Record 3 w 1 1",
+        b"x",
+        record(2, segment="1" * 36),
+        record(3),
+        record(2) + record(4),
+        record(2, "me"),
+    ],
+    ids=["none", "torn", "torn behind", "no record", "incarnation", "version", "gap", "perhaps this append"],
+)
+def test_a_tip_takes_whole_records_of_others(others: bytes) -> None:
+    assert Tip.of(BASE, RECORDS_MAX).behind(others, SEGMENT, "me") is None
+
+
+def test_a_tip_keeps_the_limits() -> None:
+    tip = Tip.of(BASE, 3).behind(record(2) + record(3), SEGMENT, "me")
+    assert tip == Tip(3, 16, 1, 4, AT_MS)
+    made = tip.record("me", 7, AT_MS - 1, b"data")
+    assert made == records.Record(4, "me", 7, AT_MS, b"data")
+    assert tip.after(made) == Tip(4, 20, 0, 0, AT_MS)
+    assert tip.record("me", 7, AT_MS, b"data+") is None  # too many bytes
+    assert tip.after(made).record("me", 8, AT_MS, b"") is None  # no room for a fourth
+    assert tip.record("w" * 129, 7, AT_MS, b"data") is None
+    assert Tip.of(dataclasses.replace(BASE, start=OFFSET_MAX - 8), 3).record("me", 7, AT_MS, b"data") is None
+
+
+def test_the_header_is_made_late() -> None:
+    known = Segment("s", BASE, "token", room=3)
+    tip = known.tip.behind(record(2), SEGMENT, "me")
+    own = tip.record("me", 7, AT_MS + 9, b"data")
+    made = known.grown(record(2), tip).grown(own, tip.after(own), "now")
+    assert (made.version, made.length, made.tail_bytes, made.room, made.token) == (3, 15, 15, 1, "now")
+    assert made.text is BASE  # nobody has asked for more
+    header, room = parse_file(format_header(BASE) + record(2) + own.encode(SEGMENT), "x")
+    assert (made.header, made.room) == (header, room - RECORDS_MAX + 3)
+    assert (made.version, made.length, made.tail_bytes) == (header.version, header.length, len(header.tail))
+    copy = pickle.loads(pickle.dumps(made))
+    assert (copy.header, copy.token, copy.text, copy.tip) == (header, "now", header, made.tip)
+    assert dataclasses.replace(made, token="then").length == 15
+    bad = known.grown(record(3), tip)
+    with pytest.raises(CorruptHeaderError, match="makes version 3 of version 1"):
+        _ = bad.header
 
 
 def test_a_torn_record_in_between_ends_with_a_new_file(tmp_path: Path) -> None:
@@ -58,3 +104,29 @@ def test_a_torn_record_in_between_ends_with_a_new_file(tmp_path: Path) -> None:
     assert one.append(log, b"three") == 8
     assert new_fs().cat_file(log) == b"one two three"
     assert b"torn" not in Path(header_path(log)).read_bytes()
+
+
+def test_a_replaced_header_ends_a_tip(tmp_path: Path) -> None:
+    """A client that has a tip, or has just seen what is there, meets all that a record must not follow."""
+    deeds: dict[str, Callable[[RollingFileSystem, str], object]] = {
+        "sealed": lambda fs, log: fs.seal(log),
+        "owned": lambda fs, log: fs.segment(log).acquire("owner"),
+        "made anew": lambda fs, log: (fs.rm(log), fs.pipe_file(log, b"another")),
+        "linked": lambda fs, log: os.link(header_path(log), f"{log}-backup"),
+    }
+    raised = {"sealed": SegmentSealedError, "owned": FencedError, "made anew": FileNotFoundError}
+    for deed, do in deeds.items():
+        log, one, two = f"{tmp_path}/{deed}", new_fs(), new_fs()
+        one.pipe_file(log, b"1")
+        handle = one.segment(log)
+        handle.append(b"2")
+        do(two, log)
+        seen = Path(header_path(log)).read_bytes()
+        for append in (handle.append, handle.append) if deed != "sealed" else (partial(one.append, log), handle.append):
+            if deed == "linked":
+                append(b"3")
+            else:
+                with pytest.raises(raised[deed]):
+                    append(b"3")
+        kept = Path(f"{log}-backup" if deed == "linked" else header_path(log)).read_bytes()
+        assert kept == seen, deed

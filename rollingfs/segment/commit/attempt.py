@@ -7,13 +7,11 @@ import math
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import TypeVar
 
 from rollingfs.errors import AppendOutcomeUnknown, BadOffsetError, CommitTimeoutError
-from rollingfs.format import invariants, names, records
-from rollingfs.format.codec import format_header, parse_more
-from rollingfs.format.header import AGE_S_MAX, COMMITS_MAX, OFFSET_MAX, Header
+from rollingfs.format import names
+from rollingfs.format.codec import format_header
+from rollingfs.format.header import AGE_S_MAX, COMMITS_MAX, OFFSET_MAX, RECORDS_MAX, Header
 from rollingfs.format.lost import Acknowledged
 from rollingfs.format.records import Record
 from rollingfs.runtime.values import value_class
@@ -22,8 +20,6 @@ from rollingfs.segment.commit.store import Store
 from rollingfs.segment.commit.turns import LOOKS_MAX, Turns
 from rollingfs.segment.commit.uploads import NewFiles, Uploads
 from rollingfs.segment.segment import Segment
-
-T = TypeVar("T")
 
 logger = logging.getLogger("rollingfs")
 
@@ -55,8 +51,9 @@ class Change:
     """Whether `step` is so slow that others may win every race: the commit then asks them to wait."""
     prompt: bool = False
     """Whether the commit never waits for a turn: while it waits, its condition can only become false."""
-    anywhere: Callable[[], int] | None = None
-    """For an append without conditions, which may follow on bytes that its writer does not know of: gives its size."""
+    plain: Callable[[Segment, int], bytes | None] | None = None
+    """Gives the bytes that may come behind a header at a time, and behind bytes that their writer does not know of,
+    without a step; None where `step` must decide."""
 
 
 @dataclass(eq=False, repr=False)
@@ -79,10 +76,10 @@ class Attempt:
     """Whether the base that `step` is given was read for this commit."""
     record: Record | None = None
     """Record that the next attempt appends to its base in place; None if it replaces the header."""
-    anywhere: Callable[[], int] | None = None
-    """Size of the record's bytes, if it may follow other records that came after its base."""
-    adapted: tuple[bytes, Record] | None = None
-    """These records, and the record after them."""
+    is_plain: bool = False
+    """Whether the record may follow other records that came after its base."""
+    adapted: tuple[Segment, Record] | None = None
+    """The header file with such records, and the record after them."""
     may_lose: bool = False
     """Whether the store may lose what it acknowledges: it is no kernel of this machine that decides who wins."""
     has_turns: bool = False
@@ -112,61 +109,47 @@ class Attempt:
         may_be_gone = may_be_gone and self.store.backend.capability.removes_whole
         return self.sent.judge(self.operation, current, may_be_gone=may_be_gone)
 
-    def in_place(self, base: Segment, wanted: Header) -> Header | None:
-        """Return the header that `base` and a `record` make; None if a step wants another."""
-        self.record = None
-        header, operation = base.header, self.operation
-        if not base.room or header is None or not self.store.backend.capability.can_extend:
-            return None
-        found = records.record_of(header, wanted, operation.writer, operation.number)
-        if found is None:
-            return None
-        self._checked(found[1], partial(invariants.check, known=header))
-        self.record, wanted = found
-        return wanted
+    def extends(self, base: Segment, data: bytes | None, now_ms: int, *, is_plain: bool = False) -> bool:
+        """Return whether a `record` with this data may be put behind `base`."""
+        self.record, self.is_plain, operation = None, is_plain, self.operation
+        if data and base.room and self.store.backend.capability.can_extend:
+            self.record = base.tip.record(operation.writer, operation.number, now_ms, data)
+        return self.record is not None
 
     def content(self, wanted: Header) -> bytes:
         """The file to replace the header by."""
-        return self._checked(wanted, format_header)
-
-    def _checked(self, wanted: Header, check: Callable[[Header], T]) -> T:
         try:
-            return check(wanted)
+            return format_header(wanted)
         except ValueError as error:
             is_long = wanted.length > OFFSET_MAX
             raise BadOffsetError(f"{self.operation.path}: {error}; nothing was written") if is_long else error from None
 
-    def fits(self, base: Segment) -> bool:
-        """Return whether a record after `base`, or after other records there, is enough."""
-        return self.anywhere is not None and base.room > 0 and self.anywhere() <= _tail_bytes_left(base.header)
-
-    def adapt(self, base: Segment, others: bytes) -> bytes | None:
-        """Return the record after later records on `base`; None if the step must judge it again."""
-        header = base.header
-        assert header is not None
-        assert self.record is not None
-        if header.policy.max_age is not None and not header.tail:
-            return None  # the tail that others have begun may be too old
-        adapted = records.behind(self.record, others, header.segment, base.room, _tail_bytes_left(header))
+    def adapt(self, base: Segment, segment: str, others: bytes) -> bytes | None:
+        """Return the record after later records on `base`; None if a look must judge it again."""
+        operation, record = self.operation, self.record
+        assert record is not None
+        tip = base.tip.behind(others, segment, operation.writer)
+        if tip is None:
+            return None
+        adapted = tip.record(operation.writer, operation.number, record.at_ms, record.data)
         if adapted is None:
             return None
-        self.adapted = others, adapted
-        return adapted.encode(header.segment)
+        self.adapted = base.grown(others, tip), adapted
+        return adapted.encode(segment)
 
-    def made(self, base: Segment, wanted: Header) -> tuple[Segment, Header]:
-        """Return the base and the result of the newest attempt; other records before its own belong to the base."""
-        if self.adapted is None or base.header is None:
-            return base, wanted
-        others, record = self.adapted
-        header, room = parse_more(base.header, base.room, others, self.operation.path)
-        return Segment(self.operation.path, header, base.token, room=room), records.fold(header, [record])
+    def result(self, token: str | None = None) -> Committed:
+        """Return the commit of the newest attempt; other records before its own belong to its base.
 
-    def result(self) -> Committed:
-        """Return the commit that a look has shown; other writers may have gone on from it before the look."""
-        assert self.sent.base is not None
-        assert self.sent.wanted is not None
-        base, wanted = self.made(self.sent.base, self.sent.wanted)
-        return Committed(base.header, wanted)
+        Parameters
+        ----------
+        token
+            The token of what it made; None if a look has shown that: others may have gone on before the look.
+        """
+        base, record = self.adapted or (self.sent.base, self.record)
+        assert base is not None
+        if record is not None:
+            return Committed(base, base.grown(record, base.tip.after(record), token))
+        return Committed(base, Segment(self.operation.path, self.sent.wanted, token, room=RECORDS_MAX))
 
     def left_s(self) -> float:
         """The seconds that are left for the commit."""
@@ -200,7 +183,7 @@ class Attempt:
         """
         headers, path = self.store.headers, self.operation.path
         seen = headers.seen(path) or given
-        if seen is None or seen.header is None or self.store.backend.capability.conflicts_are_final:
+        if seen is None or self.store.backend.capability.conflicts_are_final or seen.header is None:
             return seen
         if seen is not given and headers.recent(path, AGE_S_MAX) is None:
             return None
@@ -245,7 +228,7 @@ class Attempt:
         A commit that ends without a change gives its turn up in `Commits.commit_held`.
         """
         turns, store = self.turns, self.store
-        if not self.count and (not (turns.is_racing or turns.is_stale(base.header)) or self.fits(base)):
+        if not (self.count or turns.is_racing or turns.is_stale(base.header)):
             return base
         began, self.took_turn = time.monotonic(), True
         try:
@@ -270,13 +253,6 @@ Step = Callable[[Segment, Attempt], Awaitable[Header | None]]
 def acknowledged(attempt: Attempt, base: Header | None, made: Header) -> Acknowledged:
     """The operation of an attempt that has replaced `base`, as the client remembers it."""
     return Acknowledged.of(base, made, attempt.operation.writer, attempt.operation.number, time.monotonic())
-
-
-def _tail_bytes_left(header: Header | None) -> int:
-    """Bytes that still fit the inline tail."""
-    if header is None:
-        return 0
-    return min(header.policy.inline_bytes, header.policy.max_bytes) - len(header.tail)
 
 
 def check_time(attempt: Attempt, *, is_void: bool, cause: Exception | None = None) -> None:

@@ -26,9 +26,9 @@ from rollingfs.errors import (
     if_interrupted,
     not_committed,
 )
-from rollingfs.format import names, placement, transitions
+from rollingfs.format import names, placement, records, transitions
 from rollingfs.format.codec import format_header, is_surely_short
-from rollingfs.format.header import AGE_S_MAX, FILE, RECORDS_MAX, Header
+from rollingfs.format.header import AGE_S_MAX, FILE, Header
 from rollingfs.format.transitions import MarksFullError, MergeFoundError
 from rollingfs.runtime.clock import Moment, boot_s
 from rollingfs.runtime.meters import COMMIT, CONFLICT, UNKNOWN
@@ -196,7 +196,7 @@ class Commits:
         except BaseException as error:
             meters.failed(COMMIT, began_ns, error)
             raise
-        if committed.header is not committed.base:
+        if committed.after is not committed.before:
             meters.count(COMMIT, began_ns)
         return committed
 
@@ -207,7 +207,6 @@ class Commits:
         files = NewFiles(self.store, path, change.uploads)
         attempt = Attempt(operation, self.store, files, slot.turns, self.timeout_s, change.prompt)
         attempt.has_turns = self.store.backend.capability.has_turns and not (self.store.runtime.is_async or change.slow)
-        attempt.anywhere = change.anywhere
         if slot.may_lose is None:
             backend = self.store.backend
             slot.may_lose = backend.capability.must_race or backend.may_tear(names.header_path(path))
@@ -220,39 +219,40 @@ class Commits:
         attempt.fresh = seen is None
         base = await attempt.load() if seen is None else seen
         while True:
-            base = await attempt.in_turn(base)
-            try:
-                wanted = await change.step(slot.cleared(base), attempt)
-                if wanted is not None:
-                    made, data, named = attempt.in_place(base, wanted), None, set()
-                    if made is None:
+            wanted, data, named, attempt.record = None, None, frozenset[str](), None
+            if not self._is_plain(slot, base, change, attempt):
+                base = await attempt.in_turn(base)
+                try:
+                    wanted = await change.step(slot.cleared(base), attempt)
+                    if wanted is not None and self._is_record(base, wanted, attempt):
+                        wanted = None
+                    elif wanted is not None:
                         made = await self._finished(base, wanted, attempt)
                         # folding hides chunks in index pages; drops name pages that list dropped chunks
-                        named = set(map(FILE, (*wanted.entries, *made.entries, *made.drops)))
-                        data = attempt.content(made)  # before anything is sent: it may be refused
-                    wanted = made
-            except PageGoneError as gone:
-                base, attempt.fresh = await self._without_page(base, attempt, gone), True
-                continue
-            except (RollingError, FileNotFoundError, FileExistsError, ValueError):
-                if attempt.fresh:
-                    await headers.secure(path, base)  # it may say that an earlier commit took place
-                    raise
-                wanted = None
-            if wanted is None and attempt.fresh:
-                await headers.secure(path, base)
-                return Committed(base.header, base.header)
-            if wanted is None:
-                # errors and "nothing to do" are judged by a fresh header only
-                base, attempt.fresh = await headers.load(path), True
-                continue
+                        named = frozenset(map(FILE, (*wanted.entries, *made.entries, *made.drops)))
+                        wanted, data = made, attempt.content(made)  # before anything is sent: it may be refused
+                except PageGoneError as gone:
+                    base, attempt.fresh = await self._without_page(base, attempt, gone), True
+                    continue
+                except (RollingError, FileNotFoundError, FileExistsError, ValueError):
+                    if attempt.fresh:
+                        await headers.secure(path, base)  # it may say that an earlier commit took place
+                        raise
+                    wanted = None
+                if wanted is None and attempt.record is None:
+                    # errors and "nothing to do" are judged by a fresh header only
+                    if attempt.fresh:
+                        await headers.secure(path, base)
+                        return Committed(base, base)
+                    base, attempt.fresh = await headers.load(path), True
+                    continue
             await self.store.verdicts.abilities(path)  # not before: a refusal leaves none of the probe's folders
             attempt.files.name(named)
             attempt.sent = Sent(base, wanted, True)
-            found = await self._try(base, wanted, data, attempt)
+            found = await self._try(base, data, attempt)
             if isinstance(found, Committed):
                 if slot.done_drops or slot.settled:
-                    self.slots.committed(slot, wanted)
+                    self.slots.committed(slot, found.made)
                 if self.interval_s:
                     slot.free_s = time.monotonic() + self.interval_s
                 return found
@@ -301,6 +301,18 @@ class Commits:
         check_time(attempt, is_void=True)
         return current
 
+    def _is_plain(self, slot: Slot, base: Segment, change: Change, attempt: Attempt) -> bool:
+        """Return whether a record without conditions is sent: no step, no turn, and no header of what it makes."""
+        if change.plain is None or slot.done_drops or slot.settled:
+            return False
+        now_ms = self.store.now_ms()
+        return attempt.extends(base, change.plain(base, now_ms), now_ms, is_plain=True)
+
+    def _is_record(self, base: Segment, wanted: Header, attempt: Attempt) -> bool:
+        """Return whether a record is enough for what a step wants."""
+        data = records.data_of(base.header, wanted) if base.header is not None else None
+        return attempt.extends(base, data, wanted.tail_until_ms or wanted.tail_at_ms)
+
     async def _finished(self, base: Segment, wanted: Header, attempt: Attempt) -> Header:
         """A step's header with all that every commit adds: entries folded where it must be, then stamped."""
         now_ms, room = self.store.now_ms(), transitions.STAMP_BYTES_MAX
@@ -311,14 +323,14 @@ class Commits:
         number, writer = attempt.operation.number, attempt.operation.writer
         return transitions.stamp(wanted, base.header, writer, number, now_ms, is_short=is_short)
 
-    async def _try(self, base: Segment, wanted: Header, data: bytes | None, attempt: Attempt) -> Segment | Committed:
+    async def _try(self, base: Segment, data: bytes | None, attempt: Attempt) -> Segment | Committed:
         """Replace `base`, or extend it; returns what was committed, or the header that is there instead."""
         headers, lost = self.store.headers, None
         while True:
             attempt.count += 1
             began = headers.begin()
             try:
-                token = await self._send(base, wanted, data, attempt)
+                token = await self._send(base, data, attempt)
             except (OSError, TimeoutError) as error:
                 lost = lost or LostAnswers(attempt)
                 verdict, current = await lost.judge(error)
@@ -327,14 +339,11 @@ class Commits:
                 if verdict is Verdict.MINE:
                     return self._shown(attempt)
             else:
-                if attempt.adapted is not None:
-                    base, wanted = attempt.made(base, wanted)
-                attempt.turns.took(attempt.request_s, wanted)
-                room = RECORDS_MAX if attempt.record is None else base.room - 1
-                mine = acknowledged(attempt, base.header, wanted) if attempt.may_lose else None
-                done = Segment(attempt.operation.path, wanted, token, room=room)
-                headers.keep(attempt.operation.path, done, began, is_own=True, mine=mine)
-                return Committed(base.header, wanted)
+                done = attempt.result(token)
+                attempt.turns.took(attempt.request_s, done.after.version)
+                mine = acknowledged(attempt, done.base, done.made) if attempt.may_lose else None
+                headers.keep(attempt.operation.path, done.after, began, is_own=True, mine=mine)
+                return done
 
     def _shown(self, attempt: Attempt) -> Committed:
         """The result of a commit that a look has shown."""
@@ -344,18 +353,23 @@ class Commits:
             self.store.headers.acknowledge(attempt.operation.path, mine, done.header)
         return done
 
-    async def _send(self, base: Segment, wanted: Header, data: bytes | None, attempt: Attempt) -> str:
+    async def _send(self, base: Segment, data: bytes | None, attempt: Attempt) -> str:
         """Send the request, and note how long it took."""
         path, backend, limit = names.header_path(attempt.operation.path), self.store.backend, self.store.runtime.limit
         began_s, token = time.monotonic(), None
-        if attempt.record is not None and base.header is not None and base.token is not None:
-            record, attempt.adapted = attempt.record.encode(base.header.segment), None
-            call = backend.extend(path, record, base.token, partial(attempt.adapt, base) if attempt.anywhere else None)
+        attempt.adapted = None
+        if attempt.record is not None and base.text is not None and base.token is not None:
+            segment = base.text.segment
+            adapt = partial(attempt.adapt, base, segment) if attempt.is_plain else None
+            call = backend.extend(path, attempt.record.encode(segment), base.token, adapt)
             token = await limit(call, attempt.share_s())
-            attempt.record = attempt.record if token is not None else None
+            if token is None:  # the file cannot be extended
+                attempt.adapted = None
+                attempt.sent = replace(attempt.sent, wanted=attempt.result().header)
+                attempt.record = None
         if token is None:
-            attempt.adapted = None
-            data = format_header(wanted) if data is None else data
+            assert attempt.sent.wanted is not None
+            data = format_header(attempt.sent.wanted) if data is None else data
             call = backend.create(path, data) if base.token is None else backend.replace(path, data, base.token)
             token = await limit(call, attempt.share_s())
         attempt.request_s = time.monotonic() - began_s

@@ -157,7 +157,7 @@ class Headers:
                 return
             self._count = known = self._count + 1
             own = known if is_own else entry.own if entry is not None else 0
-            weight = len(loaded.header.tail) if loaded.header is not None else 0
+            weight = loaded.tail_bytes if is_own else len(loaded.header.tail) if loaded.header is not None else 0
             at_s = FORGOTTEN if is_late else time.monotonic()
             self._put(segment, _Entry(loaded, at_s, known, own, weight, mine))
 

@@ -19,7 +19,7 @@ class Verdict(Enum):
     UNKNOWN = "nothing can be said"
 
 
-def judge(base: Header | None, same: bool, current: Header | None, writer: str, number: int) -> Verdict:
+def judge(base: Header | Segment | None, same: bool, current: Header | None, writer: str, number: int) -> Verdict:
     """Return whether operation `number` of `writer`, conditioned on `base`, took place.
 
     Parameters
@@ -55,10 +55,20 @@ def is_crowded(base: Header | None) -> bool:
 
 @value_class
 class Committed:
-    """The headers before and after a commit."""
+    """The segment before and after a commit; the same value if there was nothing to do."""
 
-    base: Header | None
-    header: Header | None
+    before: Segment
+    after: Segment
+
+    @property
+    def base(self) -> Header | None:
+        """Return the header before the commit."""
+        return self.before.header
+
+    @property
+    def header(self) -> Header | None:
+        """Return the header after the commit."""
+        return self.after.header
 
     @property
     def made(self) -> Header:
@@ -89,7 +99,7 @@ class Sent:
     base: Segment | None = None
     """The header that the newest attempt is based on."""
     wanted: Header | None = None
-    """The header that the newest attempt would make."""
+    """The header that the newest attempt would make; None if that sends a record."""
     is_open: bool = False
     """Whether an attempt was sent that took place, or that may still take place."""
 
@@ -104,7 +114,7 @@ class Sent:
         base = self.base
         assert base is not None
         is_same = current.token == base.token
-        verdict = judge(base.header, is_same, current.header, operation.writer, operation.number)
+        verdict = judge(base, is_same, current.header, operation.writer, operation.number)
         if verdict is Verdict.NOT_MINE and may_be_gone and self._is_another(current.header):
             return Verdict.UNKNOWN  # the segment of the attempt may have been moved, or deleted, with the commit's line
         return verdict
@@ -112,7 +122,7 @@ class Sent:
     def _is_another(self, found: Header | None) -> bool:
         """Whether a header is of another segment than the attempt replaces, and than the attempt makes."""
         assert self.base is not None
-        ours = {header.segment for header in (self.base.header, self.wanted) if header is not None}
+        ours = {header.segment for header in (self.base.text, self.wanted) if header is not None}
         return found is not None and found.segment not in ours
 
 

@@ -137,15 +137,15 @@ class Turns:
             average_s = away_s if self._away_s is None else self._away_s
             self._away_s = average_s + (away_s - average_s) * LEARNED_SHARE
 
-    def took(self, seconds: float, header: Header) -> None:
-        """Note the header that a request of this writer has put in place, and how long the request took."""
+    def took(self, seconds: float, version: int) -> None:
+        """Note the version that a request of this writer has made, and how long the request took."""
         self.commit_s = (self.commit_s + seconds) / 2 if self.commit_s else seconds
-        now_s, others = time.monotonic(), header.version - self._done_version - 1
+        now_s, others = time.monotonic(), version - self._done_version - 1
         apart_s = max(now_s - self._done_s, self.commit_s, TICK_S)
         self._crowd_per_s = others / apart_s if self._done_version else None
         if self._crowd_per_s is not None and others >= 0:
             self._others_per_s += (self._crowd_per_s - self._others_per_s) * LEARNED_SHARE
-        self._done_version, self._done_s = header.version, now_s
+        self._done_version, self._done_s = version, now_s
 
     @property
     def _cycle_s(self) -> float:
@@ -283,7 +283,7 @@ class Slot:
         if header is None or not (self.done_drops or self.settled or header.turn is not None):
             return base
         header = settle(clear_drops(header, self.done_drops), self.settled)
-        return replace(base, header=replace(header, turn=None))
+        return Segment(base.path, replace(header, turn=None), base.token, room=base.room)
 
 
 class Slots:

@@ -9,7 +9,6 @@ from functools import partial
 
 from rollingfs.errors import SegmentTruncatedError
 from rollingfs.format import transitions
-from rollingfs.format.header import Header
 from rollingfs.segment.commit.header_cache import Headers
 from rollingfs.segment.read.piece_checks import PieceChecks
 from rollingfs.segment.read.ranges import Fetcher, Request
@@ -112,22 +111,23 @@ class Current:
         self.trust = Trust.LOOKED
         return found
 
-    def advance(self, made: Header | None = None) -> None:
+    def advance(self, made: Segment | None = None) -> None:
         """Go on to the newest header of this incarnation that is known; no request.
 
         Parameters
         ----------
         made
-            The header that an own commit has made.
+            What an own commit has made.
         """
-        bound = made or (self.snapshot.header if self.snapshot is not None else None)
+        known = made or self.snapshot
+        bound = known.text if known is not None else None
         seen = self._headers.seen(self.path) or Segment(self.path)
-        header = seen.header if seen.live else None
-        is_same = bound is not None and header is not None and header.segment == bound.segment
-        if header is not None and is_same and (made is None or header.version >= made.version):
+        text = seen.text
+        is_same = bound is not None and text is not None and text.segment == bound.segment and not text.deleted
+        if is_same and (made is None or seen.version >= made.version):
             self.snapshot = seen
         elif made is not None:
-            self.snapshot = Segment(self.path, made)
+            self.snapshot = made
 
     def _take(self, found: Segment | None) -> Segment:
         old = self.snapshot if self.is_bound else None

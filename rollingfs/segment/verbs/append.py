@@ -12,6 +12,7 @@ from rollingfs.segment.at import At
 from rollingfs.segment.commit.uploads import Uploads
 from rollingfs.segment.files.adopt import ADOPTIONS_MAX, adopt
 from rollingfs.segment.files.intakes import addition
+from rollingfs.segment.segment import Segment
 from rollingfs.segment.verbs.create import replace_content
 from rollingfs.segment.write import ingest
 from rollingfs.segment.write.group_commit import Append, Written as Written, append_together
@@ -78,5 +79,5 @@ async def _append(
             header = await replace_content(at, path, attrs, guard, True, data, uploads)
         except FileExistsError:
             continue  # another client has created it just now
-        return Written(header.start, header)
+        return Written(header.start, Segment(path, header))
     raise ConflictError(f"{path}: it is created and deleted too often to be appended to; nothing was written")

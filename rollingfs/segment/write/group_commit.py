@@ -15,7 +15,7 @@ from functools import partial
 
 from rollingfs.errors import AppendInterrupted, AppendOutcomeUnknown, CommitTimeoutError, RollingError, interrupted
 from rollingfs.format import transitions
-from rollingfs.format.header import Header
+from rollingfs.format.header import Header, Phase
 from rollingfs.format.placement import Item
 from rollingfs.format.transitions import Attrs, Guard
 from rollingfs.runtime.logs import keeper
@@ -27,7 +27,7 @@ from rollingfs.segment.commit.operation import Committed
 from rollingfs.segment.commit.turns import Slot
 from rollingfs.segment.commit.uploads import Uploads
 from rollingfs.segment.segment import Segment
-from rollingfs.segment.write.append_to_header import as_items, grow
+from rollingfs.segment.write.append_to_header import as_items, grow, is_aged
 
 GROUP_APPENDS_MAX = 1024
 GROUP_BYTES_MAX = 16 * 1024 * 1024
@@ -45,8 +45,14 @@ class Written:
 
     offset: int
     """Where its data begins."""
-    header: Header
-    """The header that its commit made, or met if there was nothing to do."""
+    segment: Segment
+    """The segment that its commit made, or met if there was nothing to do."""
+
+    @property
+    def header(self) -> Header:
+        """Return the header of that segment."""
+        assert self.segment.header is not None
+        return self.segment.header
 
 
 Outcome = Written | Exception
@@ -135,13 +141,9 @@ class Group:
         append.group = self
         self.is_large = self.is_large or Stored in map(type, append.data)
         self.is_prompt = self.is_prompt or append.guard.expected_offset is not None
-        self.is_plain = self.is_plain and append.is_plain
+        self.is_plain = self.is_plain and append.is_plain and not self.is_large
         if append.uploads:
             self.uploads.append(append.uploads)
-
-    def size(self) -> int:
-        """Bytes of its appends, without those in chunk files."""
-        return sum(append.inline_size for append in self.members)
 
     @property
     def is_open(self) -> bool:
@@ -151,11 +153,10 @@ class Group:
     def succeeded(self, committed: Committed) -> Mapping[Append, Outcome]:
         """The outcomes of a commit that took place, or that had nothing to do."""
         outcomes: dict[Append, Outcome] = dict(self._refused)
-        offset = committed.base.length if committed.base is not None else 0
+        offset = committed.before.length if committed.before.text is not None else 0
         for append in self.members:
             if append not in self._refused:
-                assert committed.header is not None
-                outcomes[append] = Written(offset, committed.header)
+                outcomes[append] = Written(offset, committed.after)
                 offset += append.size if len(self.members) > 1 else 0
         return outcomes
 
@@ -180,6 +181,21 @@ class Group:
             error = unknown(self.path, error)
         return {append: error for append in self.members if append not in waiting}
 
+    def plain(self, base: Segment, now_ms: int) -> bytes | None:
+        """Return the bytes of its appends, if `step` would allow each behind this header, and behind more bytes."""
+        text = base.text
+        if text is None or text.phase is not Phase.OPEN or text.owner is not None or base.turn:
+            return None
+        if text.policy.max_age is not None and (not text.tail or is_aged(text, now_ms)):
+            return None  # the tail that others have begun may be too old
+        pieces: list[bytes] = []
+        for append in self.members:
+            meant = append.guard.segment
+            if meant is not None and meant not in text.incarnations:
+                return None
+            pieces += append.data  # type: ignore[arg-type]  # no chunk is among a plain group's
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
     async def step(self, base: Segment, attempt: Attempt) -> Header | None:
         """The header with all appends of the group that it allows; it refuses the others if it is fresh."""
         header = base.header
@@ -198,7 +214,6 @@ class Group:
                 if not attempt.fresh:
                     raise
                 self._refused[append] = error
-                attempt.anywhere = None  # a refusal holds for this base
                 continue
             header = admitted
             if len(self.members) > 1:
@@ -296,9 +311,9 @@ async def _commit_group(commits: Commits, slot: Slot, leader: Append) -> None:
     committed: Committed | None = None
     try:
         _take(commits, slot, group)
-        large, prompt, anywhere = group.is_large, group.is_prompt, group.size if group.is_plain else None
+        large, prompt, plain = group.is_large, group.is_prompt, group.plain if group.is_plain else None
         deadline_s, uploads = leader.deadline_s, group.uploads
-        change = Change(slot.path, group.step, deadline_s, large, None, uploads, False, prompt, anywhere)
+        change = Change(slot.path, group.step, deadline_s, large, None, uploads, False, prompt, plain)
         group.attempt = commits.attempt(slot, change)
         committed = await commits.commit_held(slot, change, group.attempt)
         _finish(commits, slot, group, group.succeeded(committed))

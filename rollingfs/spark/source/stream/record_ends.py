@@ -215,7 +215,7 @@ def _byte_before(rows: RowReader, view: Segment) -> bytes | None:
             return None
         first = replace(first, start=first.start - 1, length=first.length + 1, offset=first.offset - 1)
     whole = replace(header, start=view.start - 1, entries=(first, *header.entries[1:]))
-    opened = SegmentReader(places.filesystem(rows.options), replace(view, header=whole))
+    opened = SegmentReader(places.filesystem(rows.options), Segment(view.path, whole, view.token, view.plain))
     try:
         return opened.read(view.start - 1, view.start)
     except SegmentTruncatedError:  # the file went after the look at the header, which an erase has replaced
