@@ -20,7 +20,14 @@ AVRO, AVRO_MARKER_BYTES = "Avro", 16
 ARROW_STREAM = "Arrow stream"
 NOT_JOINED = (
     (0, re.compile(rb"\xff{4}..\0\0", re.DOTALL), ARROW_STREAM),
-    (0, re.compile(rb"(\xef\xbb\xbf)?<\?xml (?!.*<\?xml )", re.DOTALL), "XML document"),
+    (
+        0,
+        re.compile(
+            rb"(\xef\xbb\xbf)?(<\?xml (?!.*<\?xml )|<(svg|kml|gpx|VRTDataset|MRF_META|Xdmf|VTKFile|VOTABLE|mapml)\b)",
+            re.DOTALL,
+        ),
+        "XML document",
+    ),
     (
         0,
         re.compile(
@@ -44,7 +51,9 @@ TAIL_BYTES = 2 * TAR_BLOCK_BYTES
 """A tar ends with two empty blocks, of 512 bytes each; the ends of all others are shorter, but for a comment in a
 zip."""
 ZLIB = (b"x\x01", b"x\x9c", b"x\xda")
-GZIP, BZIP2, XZ, ZSTD, LZ4 = b"\x1f\x8b", b"BZh", b"\xfd7zXZ\0", b"\x28\xb5\x2f\xfd", b"\x04\x22\x4d\x18"
+GZIP, BZIP2, ZSTD, LZ4 = b"\x1f\x8b", b"BZh", b"\x28\xb5\x2f\xfd", b"\x04\x22\x4d\x18"
+XZ = (b"\xfd7zXZ\0", b"\x5d\0\0")
+"""The second is an older form, without a container."""
 BLOCKED_BYTES = {BZIP2: 1024 * 1024, ZSTD: 160 * 1024}
 """Bytes that a compressed file may take before it gives the first byte: a block of 900,000 bytes; or of 128 KiB."""
 

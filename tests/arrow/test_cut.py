@@ -52,8 +52,9 @@ def test_streams_are_cut_where_one_begins(policy: Any) -> None:
     begins = [fs.append(PATH, stream(rows)) for rows in ([1], [2, 3], [4])]
     end = fs.segment(PATH).length
     for offset in {*range(1, end, 7), *(begin + step for begin in begins for step in (-1, 1) if begin)} - {*begins}:
-        with pytest.raises(WholeFileError, match=f"^{PATH} is an Arrow stream file, .* from offset {offset} on"):
-            fs.truncate(PATH, offset)
+        for erase in (False, True):
+            with pytest.raises(WholeFileError, match=f"^{PATH} is an Arrow stream file, .* from offset {offset} on"):
+                fs.truncate(PATH, offset, erase=erase)
     assert fs.segment(PATH).start == 0
     fs.truncate(PATH, begins[1])
     assert numbers(fs, PATH) == [2, 3, 4]

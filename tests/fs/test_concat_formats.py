@@ -1,7 +1,10 @@
 """`concat` refuses formats that do not join, by every face, and changes nothing; `as_bytes` joins them."""
 
+import bz2
 import contextlib
 import io
+import random
+import tarfile
 from functools import partial
 from typing import Any
 
@@ -87,6 +90,18 @@ def test_a_target_that_changes_is_looked_at_again(before: bytes) -> None:
         found = fs.cat_file("/all")
         assert found in (before, after) or (found.endswith(b"more\n") and not found.startswith(PARQUET)), index
         assert found.endswith(b"more\n") != fs.exists("/part") or found == after
+
+
+def test_truncate_finds_a_tar_in_a_long_block(folder: Any) -> None:
+    fs, root = folder
+    sink, member = io.BytesIO(), tarfile.TarInfo("x")
+    member.size = 50_000
+    with tarfile.open(fileobj=sink, mode="w") as archive:
+        archive.addfile(member, io.BytesIO(random.Random(0).randbytes(member.size)))
+    fs.append(f"{root}/all", bz2.compress(sink.getvalue()))
+    with pytest.raises(WholeFileError, match="is a compressed tar file"):
+        fs.truncate(f"{root}/all", 9)
+    fs.truncate(f"{root}/all", 9, as_bytes=True)
 
 
 def test_newline_ends_the_lines_of_parts(folder: Any) -> None:

@@ -8,10 +8,10 @@ from functools import partial
 from typing import TypeVar
 
 from rollingfs.errors import WholeFileError
-from rollingfs.format import joins, whole_files
+from rollingfs.format import joins
 from rollingfs.format.joins import JoinPart
 from rollingfs.segment.at import At
-from rollingfs.segment.read.ends import ends_of
+from rollingfs.segment.read.ends import file_ends
 from rollingfs.segment.read.revalidate import OUTDATED, SNAPSHOTS_MAX
 from rollingfs.segment.segment import Segment
 
@@ -92,13 +92,6 @@ class JoinLooks:
         incarnation = view.header.segment if view.header else None
         known, extent = self._parts.get(view.path), (view.start, view.length)
         if known is None or (known.incarnation, known.extent) != (incarnation, extent):
-            head, tail = await self._ends(view) if view.size else (b"", b"")
+            # damaged ends are of no format
+            head, tail = (await file_ends(self._at.fetcher, view) if view.size else None) or (b"", b"")
             self._parts[view.path] = JoinPart(view.path, incarnation, extent, head, tail)
-
-    async def _ends(self, view: Segment) -> tuple[bytes, bytes]:
-        """Return the bytes to look at; empty if the ends are damaged, because it is a file of no format then."""
-        head, tail = await ends_of(self._at.fetcher, view, whole_files.HEAD_BYTES, whole_files.TAIL_BYTES) or (b"", b"")
-        needed = min(whole_files.head_bytes(head), view.size)
-        if len(head) < needed and tail:
-            head = await self._at.fetcher.read(view, view.start, view.start + needed)
-        return head, tail

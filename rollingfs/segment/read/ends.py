@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rollingfs.errors import CorruptChunkError, UnsafeBackendError, worded
+from rollingfs.format import whole_files
 from rollingfs.segment.read.ranges import Fetcher
 from rollingfs.segment.read.revalidate import OUTDATED
 from rollingfs.segment.segment import Segment
@@ -24,6 +25,16 @@ async def ends_of(fetcher: Fetcher, view: Segment, head_bytes: int, tail_bytes: 
     ends = [(view.start, head), (tail, view.length)] if head < tail else [(view.start, view.length)]
     pieces = await pieces_of(fetcher, view, ends)
     return None if pieces is None else (pieces[0], pieces[-1][-tail_bytes:])
+
+
+async def file_ends(fetcher: Fetcher, view: Segment) -> tuple[bytes, bytes] | None:
+    """Return the two ends by which `whole_files` knows a format; None if they are damaged."""
+    ends = await ends_of(fetcher, view, whole_files.HEAD_BYTES, whole_files.TAIL_BYTES)
+    needed = min(whole_files.head_bytes(ends[0]), view.size) if ends else 0
+    if ends is None or len(ends[0]) >= needed:
+        return ends
+    pieces = await pieces_of(fetcher, view, [(view.start, view.start + needed)])
+    return None if pieces is None else (pieces[0], ends[1])
 
 
 async def pieces_of(fetcher: Fetcher, view: Segment, ranges: Sequence[tuple[int, int]]) -> list[bytes] | None:

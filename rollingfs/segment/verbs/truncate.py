@@ -32,7 +32,7 @@ from rollingfs.segment.commit.uploads import Uploads
 from rollingfs.segment.files.adopt import commit_live
 from rollingfs.segment.files.arrow_joins import splits_a_stream
 from rollingfs.segment.files.intakes import addition
-from rollingfs.segment.read.ends import ends_of
+from rollingfs.segment.read.ends import ends_of, file_ends
 from rollingfs.segment.read.revalidate import OUTDATED
 from rollingfs.segment.segment import Segment
 from rollingfs.segment.write.append_to_header import as_items, behead, grow
@@ -195,7 +195,7 @@ def _bound(guard: Guard, view: Segment) -> Guard:
 
 async def _broken(at: At, view: Segment, offset: int) -> str | None:
     """Return the format of a segment whose bytes from an offset on would be no file of it."""
-    ends = await ends_of(at.fetcher, view, whole_files.HEAD_BYTES, whole_files.TAIL_BYTES)
+    ends = await file_ends(at.fetcher, view)
     if ends is None or (name := whole_files.format_of(*ends)) is not None:
         return None if ends is None else name
     is_split = ends[0].startswith(CONTINUATION) and await splits_a_stream(at.fetcher, view, offset)
