@@ -13,7 +13,7 @@ from rollingfs.backend import shared_errors
 from rollingfs.errors import CorruptHeaderError
 from rollingfs.folders.listing import REPORT, ROWLESS_MAX, Listings
 from rollingfs.format import names
-from rollingfs.runtime.values import value_class
+from rollingfs.runtime.values import added, value_class
 from rollingfs.segment.at import At
 from rollingfs.segment.files.collected import Collected
 from rollingfs.segment.read.folder_contents import removed_path
@@ -219,7 +219,7 @@ def _failure(path: str, error: Exception) -> Failure:
 
 def _sum(paths: Sequence[str], results: Sequence[Collected | Failure]) -> CollectedTree:
     several = tuple(results)
-    total = Collected.of(result for result in several if isinstance(result, Collected))
+    total = added(Collected(), *(result for result in several if isinstance(result, Collected)))
     failures = tuple(result for result in several if isinstance(result, Failure))
     return CollectedTree(
         total.files, total.bytes, total.young, total.folders, total.reasons, segments=tuple(paths), failures=failures

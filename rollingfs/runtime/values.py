@@ -8,11 +8,12 @@ for all classes with the same number of fields, and a class gets a copy with the
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
+from itertools import chain
 from operator import attrgetter
 from types import CodeType, FunctionType, MemberDescriptorType
-from typing import Any, NoReturn, TypeVar, dataclass_transform, overload
+from typing import Any, NoReturn, TypeVar, cast, dataclass_transform, overload
 
 T = TypeVar("T")
 
@@ -45,6 +46,29 @@ def _made(cls: type, slots: bool) -> type:
         if own.get(name) is None and not (name == "__hash__" and "__eq__" in own):
             setattr(made, name, method)
     return made  # type: ignore[no-any-return]
+
+
+def added(first: T, *others: T) -> T:
+    """Return the sum of values of a class, field by field; a text is the text of the first.
+
+    Numbers are added, also of a key in two mappings; tuples are joined, mappings united, and of flags one is enough.
+    """
+    several, fields = (first, *others), dataclasses.fields(cast(Any, first))
+    return type(first)(*(_sum([getattr(one, field.name) for one in several]) for field in fields))
+
+
+def _sum(values: Sequence[Any]) -> Any:
+    first = values[0]
+    if isinstance(first, int):
+        return any(values) if isinstance(first, bool) else sum(values)
+    if isinstance(first, tuple):
+        return tuple(chain.from_iterable(values))
+    if isinstance(first, Mapping):
+        found: dict[Any, Any] = {}
+        for key, value in chain.from_iterable(one.items() for one in values):
+            found[key] = found.get(key, 0) + value if isinstance(value, int) else value
+        return found
+    return added(*values) if dataclasses.is_dataclass(first) else first
 
 
 class _Made:

@@ -17,7 +17,7 @@ from rollingfs.backend.tiers import check_tier
 from rollingfs.format import names, transitions
 from rollingfs.format.header import Header
 from rollingfs.policy import OffloadPolicy
-from rollingfs.runtime.values import value_class
+from rollingfs.runtime.values import added, value_class
 from rollingfs.segment.at import At
 from rollingfs.segment.commit.index_pages import read_map
 from rollingfs.segment.files.replace_chunks import window_of
@@ -200,7 +200,7 @@ class Followed:
             except DamagedBlocksError as error:
                 damage = damage or error
             else:
-                result = result.plus(did)
+                result = added(result, did)
         if damage is not None:
             raise damage
         return result

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import field, replace
 
 from rollingfs.runtime.gc_pause import collected_later
-from rollingfs.runtime.values import value_class
+from rollingfs.runtime.values import added, value_class
 from rollingfs.stream import retention
 from rollingfs.stream.cut import StreamCut
 from rollingfs.stream.cut_finder import take_cut
@@ -94,7 +94,7 @@ async def retain(
         while goals and client.backend.may_tear(path) and (again := await ledgers.above(path)) != plan.above:
             plan = replace(plan, above=again)  # one look may not find the memory of a folder that keeps these bytes
         did = await finish_trim(members, await ledgers.update(path, change), as_bytes=as_bytes)
-    total = Trimmed.of([before, did])
+    total = added(before, did)
     done = {name: goal for name, goal in goals.items() if members.path_of(name) not in {**did.failed, **did.left}}
     size = sum(max(0, view.length - view.start - did.dropped.get(view.path, 0)) for view in found.views.values())
     offsets = {name: goal.offset for name, goal in done.items()}

@@ -13,7 +13,7 @@ from rollingfs.format.header import GRACE_S, Header, Phase
 from rollingfs.format.policies import Fields
 from rollingfs.format.transitions import Guard
 from rollingfs.policy import READERS_GRACE_S
-from rollingfs.runtime.values import value_class
+from rollingfs.runtime.values import added, value_class
 from rollingfs.segment.at import At
 from rollingfs.segment.files.collected import Collected
 from rollingfs.segment.segment import Segment
@@ -101,26 +101,9 @@ class Upkept:
             "failed": dict(self.failed),
         }
 
-    def plus(self, other: Upkept) -> Upkept:
-        """Return the sum of both, under the path of this report."""
-        return replace(
-            self,
-            dropped_bytes=self.dropped_bytes + other.dropped_bytes,
-            deleted=self.deleted + other.deleted,
-            rolled=self.rolled + other.rolled,
-            consolidated=self.consolidated.plus(other.consolidated),
-            appended_bytes=self.appended_bytes + other.appended_bytes,
-            written_bytes=self.written_bytes + other.written_bytes,
-            offloaded=self.offloaded.plus(other.offloaded),
-            has_policy=self.has_policy or other.has_policy,
-            files=self.files + other.files,
-            collected_bytes=self.collected_bytes + other.collected_bytes,
-            worn=self.worn + other.worn,
-            rewritten_bytes=self.rewritten_bytes + other.rewritten_bytes,
-            young=self.young + other.young,
-            failed={**self.failed, **other.failed},
-            is_cut_short=self.is_cut_short or other.is_cut_short,
-        )
+    def plus(self, *others: Upkept) -> Upkept:
+        """Return the sum of all, under the path of this report."""
+        return replace(added(self, *others), is_stream=self.is_stream)
 
 
 def with_rewritten(one: Upkept, rewrite: Callable[[str], int]) -> Upkept:
@@ -141,10 +124,7 @@ def failure(path: str, verb: str, what: str, error: Exception) -> Upkept:
 
 def total(results: Sequence[Upkept]) -> Upkept:
     """Return all results together."""
-    whole = Upkept("", is_stream=False)
-    for one in results:
-        whole = whole.plus(one)
-    return whole
+    return Upkept("", is_stream=False).plus(*results)
 
 
 RETAIN = "retain"

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import field, replace
 from functools import partial
 
@@ -13,7 +12,7 @@ from rollingfs.folders.listing import REPORT
 from rollingfs.format.header import Header, Phase
 from rollingfs.format.transitions import Guard
 from rollingfs.runtime.concurrency import backoff_s
-from rollingfs.runtime.values import value_class
+from rollingfs.runtime.values import added, value_class
 from rollingfs.segment.read.revalidate import OUTDATED
 from rollingfs.segment.segment import Segment
 from rollingfs.segment.verbs.delete import delete
@@ -41,18 +40,6 @@ class Trimmed:
     left: Mapping[str, str] = field(default_factory=dict)
     """Segments that stay because no part of them is a file of their format, by path, with the reason.
     They go once the cut is after all of them."""
-
-    @staticmethod
-    def of(several: Sequence[Trimmed]) -> Trimmed:
-        """Several trims together."""
-        return Trimmed(
-            sum(one.bytes for one in several),
-            tuple(path for one in several for path in one.deleted),
-            sum(one.waiting for one in several),
-            {path: error for one in several for path, error in one.failed.items()},
-            dict(sum((Counter(one.dropped) for one in several), Counter())),
-            {path: reason for one in several for path, reason in one.left.items()},
-        )
 
 
 def goals_of(views: Mapping[str, View], cut: StreamCut) -> dict[str, Goal]:
@@ -102,7 +89,7 @@ async def expected_trim(
     """Return the report of a trim in advance."""
     meant = [(views[name].path, goal) for name, goal in goals.items() if name in views]
     calls = [partial(_trim_or_report, members, path, goal, as_bytes, is_dry=True) for path, goal in meant]
-    return Trimmed.of(await members.listings.gather(calls))
+    return added(Trimmed(), *await members.listings.gather(calls))
 
 
 async def finish_trim(members: Members, ledger: Ledger, *, as_bytes: bool = False) -> Trimmed:
@@ -126,7 +113,7 @@ async def finish_trim(members: Members, ledger: Ledger, *, as_bytes: bool = Fals
         partial(_trim_or_report, members, members.path_of(check_member_name(name)), goal, as_bytes)
         for name, goal in ledger.trim.goals.items()
     ]
-    result = Trimmed.of(await members.listings.gather(calls))
+    result = added(Trimmed(), *await members.listings.gather(calls))
     if result.failed:
         return result
     done = ledger.trim

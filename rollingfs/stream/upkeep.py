@@ -156,9 +156,7 @@ class Upkeep:
         if not folder.is_stream:
             shown = [one for one in each if one.path not in hidden or not one.is_idle]
             return [whole, *shown] if whole.failed else shown
-        for one in each:
-            whole = whole.plus(one)
-        return [whole]
+        return [whole.plus(*each)]
 
     def _hidden(self, folder: Folder) -> list[str]:
         """The segments that a folder has for itself: the memory of its stream, and its rows."""

@@ -9,7 +9,10 @@ from typing import Any
 
 import pytest
 
-from rollingfs.runtime.values import value_class
+from rollingfs.runtime.values import added, value_class
+from rollingfs.segment.verbs.offload import Offloaded
+from rollingfs.stream.segment_upkeep import Upkept
+from rollingfs.stream.trim import Trimmed
 
 _standard = dataclass(frozen=True, slots=True)
 
@@ -116,3 +119,13 @@ def test_a_value_without_slots_is_frozen() -> None:
         one.a = 3
     with pytest.raises(FrozenInstanceError, match="cannot delete field 'a'"):
         del one.a
+
+
+def test_the_sum_of_reports_has_all_of_their_fields():
+    first = Upkept("a", True, 1, ("x",), offloaded=Offloaded(1, 2), failed={"x": "old"})
+    second = Upkept("b", False, 2, ("y",), offloaded=Offloaded(3, bytes=4), has_policy=True, failed={"x": "new"})
+    expected = Upkept("a", True, 3, ("x", "y"), offloaded=Offloaded(4, 2, 4), has_policy=True, failed={"x": "new"})
+    assert added(first, second) == expected
+    assert added(first) == first
+    dropped = added(Trimmed(dropped={"a": 1, "b": 2}), Trimmed(dropped={"b": 3})).dropped
+    assert dropped == {"a": 1, "b": 5}

@@ -72,18 +72,6 @@ class Collected:
     reasons: Mapping[str, str] = field(default_factory=dict)
     """For each of the files, why it goes: ``"unreferenced chunk"``, ``"dropped"``, ``"stale pin"``, ..."""
 
-    @staticmethod
-    def of(several: Iterable[Collected]) -> Collected:
-        """All together."""
-        found = tuple(several)
-        return Collected(
-            tuple(file for one in found for file in one.files),
-            sum(one.bytes for one in found),
-            sum(one.young for one in found),
-            tuple(folder for one in found for folder in one.folders),
-            {file: reason for one in found for file, reason in one.reasons.items()},
-        )
-
 
 @value_class
 class Garbage:

@@ -25,6 +25,7 @@ from rollingfs.format import names, transitions
 from rollingfs.format.drops import OWN_HINT, has_protected, hinted, protects
 from rollingfs.format.header import GRACE_S, Drop, Header, Phase
 from rollingfs.runtime.concurrency import backoff_s
+from rollingfs.runtime.values import added
 from rollingfs.segment.at import At
 from rollingfs.segment.commit.attempt import Attempt
 from rollingfs.segment.commit.drop_files import check_there, finish_drops
@@ -94,18 +95,18 @@ async def _collect(
         found = await _folder(at, folder, grace_s if has_word else max(grace_s, GRACE_S), dry_run)
         seen[folder] = found.young
         results.append(found)
-    result = Collected.of(results)
+    result = added(Collected(), *results)
     if header is None and not result.folders:
         await at.headers.view(path, fresh=True)
     if header is not None:
-        result = Collected.of([result, await _plain_file(at, path, header, grace_s, dry_run)])
+        result = added(result, await _plain_file(at, path, header, grace_s, dry_run))
     if not dry_run and header is not None:
         await _clear_hints(at, path, header, hints, result.young + young)
     if header is None and at.backend.capability.has_folders and not dry_run:
         await _remove_empty(at, own)
     if header is not None and header.deleted:
         grave = await _tombstone(at, path, grace_s, set(result.files) if dry_run else None)
-        result = Collected.of([result, grave])
+        result = added(result, grave)
     return result
 
 
@@ -163,7 +164,7 @@ async def _folder(at: At, folder: str, grace_s: float, dry_run: bool) -> Collect
             dropped = await _to_drop(at, survey) if dry_run else []
             garbage = survey.garbage(grace_s, await _now(at, folder, survey, uploads), uploads)
             if dry_run:
-                return Collected.of([garbage.without(dropped).report(folder), report(dropped, DROPPED)])
+                return added(garbage.without(dropped).report(folder), report(dropped, DROPPED))
             if not garbage:
                 return garbage.report(folder)
             agrees = survey.agrees_with(await survey_folder(at, folder))

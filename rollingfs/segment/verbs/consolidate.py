@@ -31,15 +31,6 @@ class Consolidated:
         """Written anew."""
         return self.joined_bytes + self.copied_bytes
 
-    def plus(self, other: Consolidated) -> Consolidated:
-        """Both together."""
-        return Consolidated(
-            self.replaced + other.replaced,
-            self.written + other.written,
-            self.joined_bytes + other.joined_bytes,
-            self.copied_bytes + other.copied_bytes,
-        )
-
 
 async def consolidate(
     at: At, path: str, *, segment: str | None = None, grace_s: float = READERS_GRACE_S, progress: Progress | None = None

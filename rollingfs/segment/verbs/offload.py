@@ -43,15 +43,6 @@ class Offloaded:
     server_bytes: int = 0
     """Of them, those that the server copied; the others were read and written by this client."""
 
-    def plus(self, other: Offloaded) -> Offloaded:
-        """Both together."""
-        return Offloaded(
-            self.chunks + other.chunks,
-            self.files + other.files,
-            self.bytes + other.bytes,
-            self.server_bytes + other.server_bytes,
-        )
-
 
 async def offload(
     at: At,
