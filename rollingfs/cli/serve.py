@@ -102,7 +102,7 @@ def serve(
     if until_eof:
         threading.Thread(target=_stop_at_eof, name="rollingfs-eof", daemon=True).start()
     where = f"http{'s' if certificate else ''}://{f'[{host}]' if ':' in host else host}"
-    app, uds = guarded(app, place, expect_mark), None if socket is None else str(socket)
+    app.app, uds = guarded(app.app, place, expect_mark), None if socket is None else str(socket)
 
     def started(bound: int) -> None:
         _say(session, f"{where}:{bound}/" if uds is None else f"http+unix://{quote(uds, safe='')}/")

@@ -4,6 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
+import uvicorn
 
 from rollingfs import RollingFileSystem
 from rollingfs.cli.running import guarded
@@ -20,9 +21,12 @@ def test_without_its_mark_a_store_is_not_there_and_nothing_is_made(tmp_path, ver
     assert list(tmp_path.iterdir()) == []
 
 
-def test_with_its_mark_a_round_is_done(tmp_path):
+def test_with_its_mark_a_round_is_done_and_a_server_starts(tmp_path, monkeypatch):
     (tmp_path / ".mounted").touch()
-    assert Run("run", "--once", "--expect-mark", ".mounted", tmp_path).code == 0
+    monkeypatch.setattr(uvicorn.Server, "run", lambda server: None)
+    for verb in (["run", "--once"], ["serve", "--port", 0]):
+        did = Run(*verb, "--expect-mark", ".mounted", tmp_path)
+        assert did.code == 0, did.err
 
 
 def test_a_server_changes_nothing_while_the_mark_is_missing(tmp_path):
