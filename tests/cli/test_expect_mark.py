@@ -21,7 +21,7 @@ def test_without_its_mark_a_store_is_not_there_and_nothing_is_made(tmp_path, ver
     assert list(tmp_path.iterdir()) == []
 
 
-def test_with_its_mark_a_round_is_done_and_a_server_starts(tmp_path, monkeypatch):
+def test_with_its_mark_a_command_begins(tmp_path, monkeypatch):
     (tmp_path / ".mounted").touch()
     monkeypatch.setattr(uvicorn.Server, "run", lambda server: None)
     for verb in (["run", "--once"], ["serve", "--port", 0]):

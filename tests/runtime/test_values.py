@@ -121,7 +121,7 @@ def test_a_value_without_slots_is_frozen() -> None:
         del one.a
 
 
-def test_the_sum_of_reports_has_all_of_their_fields():
+def test_a_sum_of_reports_has_all_fields():
     first = Upkept("a", True, 1, ("x",), offloaded=Offloaded(1, 2), failed={"x": "old"})
     second = Upkept("b", False, 2, ("y",), offloaded=Offloaded(3, bytes=4), has_policy=True, failed={"x": "new"})
     expected = Upkept("a", True, 3, ("x", "y"), offloaded=Offloaded(4, 2, 4), has_policy=True, failed={"x": "new"})
