@@ -127,6 +127,8 @@ def format_text(header: Header) -> bytes:
         lines.append(f"root {header.root}")
     if header.rewritten:
         lines.append(f"rewritten {header.rewritten}")
+    if header.edges is not None:
+        lines.append(line_codec.format_edges(header.edges))
     for kind, marks in (("Merged", header.merges), ("Aborted", header.aborts)):
         lines += [f"{kind} {mark.txn} {tokens.quote_path(mark.source)}" for mark in marks] if marks else ()
     lines += map(line_codec.format_drop, header.drops)
@@ -225,6 +227,7 @@ _ONCE: dict[str, Callable[[Sequence[str]], dict[str, Any]]] = {
     "origin": _parse_origin,
     "root": _word("root", tokens.uuid),
     "rewritten": _word("rewritten", tokens.number),
+    "ends": lambda parts: {"edges": line_codec.parse_edges(parts)},
 }
 """The parsers of lines that a header has once: each gives fields of the header."""
 _MANY: dict[str, tuple[str, Callable[[Sequence[str]], Any]]] = {

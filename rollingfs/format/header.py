@@ -12,6 +12,7 @@ from enum import StrEnum
 from operator import attrgetter
 from typing import Any
 
+from rollingfs.format.edges import Edges
 from rollingfs.policy import OffloadPolicy, RollingPolicy
 from rollingfs.runtime.values import value_class
 
@@ -266,6 +267,8 @@ class Header:
     start: int = 0
     entries: tuple[Entry, ...] = ()
     tail: bytes = b""
+    edges: Edges | None = None
+    """The kinds of its first bytes and of those before the tail, as their writers noted them."""
     tail_at_ms: int = 0
     """When the tail's first byte was written."""
     tail_until_ms: int | None = None

@@ -10,10 +10,14 @@ from collections.abc import Sequence
 
 from rollingfs.errors import WholeFileError, worded
 from rollingfs.format import whole_files
-from rollingfs.format.whole_files import AVRO, AVRO_MARKER_BYTES, is_text
+from rollingfs.format.edges import SAMPLES, TAIL_BYTES, Kinds, is_text
+from rollingfs.format.header import Header
+from rollingfs.format.whole_files import AVRO, AVRO_MARKER_BYTES
 from rollingfs.runtime.values import value_class
 
 LINE_FEED = b"\n"
+OPENS = (b"{", b"[")
+"""First bytes of JSON."""
 
 
 @value_class
@@ -30,6 +34,36 @@ class JoinPart:
     @property
     def is_empty(self) -> bool:
         return self.extent[0] == self.extent[1]
+
+
+def kinds_of(head: bytes, tail: bytes) -> Kinds:
+    """Return the kinds of the first and the last bytes of a file; a head that is too short has no kind."""
+    head_kind = tail_kind = ""
+    if len(head) >= whole_files.head_bytes(head) and not whole_files.begins_a_file(head):
+        head_kind = _kind(head, is_lines=LINE_FEED in head or head[:1] in OPENS)
+    if not whole_files.ends_a_file(tail):
+        tail_kind = _kind(tail, is_lines=tail.endswith(LINE_FEED))
+    return head_kind, tail_kind
+
+
+def _kind(data: bytes, *, is_lines: bool) -> str:
+    if not is_text(data):
+        return "data"
+    return "lines" if is_lines else "open" if LINE_FEED in data else "text"
+
+
+def noted(header: Header) -> tuple[bytes, bytes] | None:
+    """Return bytes that join as the two ends of a segment do, if its header knows the kinds of these."""
+    edges, tail = header.edges, header.tail
+    if edges is None or edges.start != header.start or edges.head not in SAMPLES:
+        return None
+    head = SAMPLES[edges.head]
+    if len(tail) >= TAIL_BYTES:
+        return head, tail[-TAIL_BYTES:]
+    if edges.end != header.tail_start or edges.tail not in SAMPLES:
+        return None
+    sample = SAMPLES[edges.tail]
+    return (head, sample + tail) if not tail or is_text(sample + tail) else None
 
 
 def unended(parts: Sequence[JoinPart], *, adds_line_feeds: bool) -> list[str]:
@@ -76,7 +110,7 @@ def _are_blocks(parts: Sequence[JoinPart]) -> bool:
 def _is_of_lines(part: JoinPart) -> bool:
     """Return whether a part is text in lines, or a JSON record."""
     ends = (part.head, part.tail)
-    return all(map(is_text, ends)) and (any(LINE_FEED in end for end in ends) or part.head[:1] in (b"{", b"["))
+    return all(map(is_text, ends)) and (any(LINE_FEED in end for end in ends) or part.head[:1] in OPENS)
 
 
 def _nothing() -> str:

@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 from rollingfs.format import tokens
+from rollingfs.format.edges import Edges
 from rollingfs.format.header import Chunk, Drop, Header, Merge, Page, Phase, Tier
 from rollingfs.policy import ROLLING_FIELDS, OffloadPolicy, RollingPolicy
 
@@ -257,3 +258,12 @@ def parse_offload(parts: Sequence[str]) -> OffloadPolicy:
     found = tokens.fields(parts, {**numbers, "tier": lambda word: tokens.alias(word) if word else word})
     seconds = {name: found.pop(f"{name}_ms") / 1000 for name in ages if f"{name}_ms" in found}
     return OffloadPolicy(**found, **seconds)
+
+
+def format_edges(edges: Edges) -> str:
+    return f"ends {edges.start} {edges.head or '-'} {edges.end} {edges.tail or '-'}"
+
+
+def parse_edges(parts: Sequence[str]) -> Edges:
+    start, head, end, tail = tokens.exactly(parts, 4)
+    return Edges(tokens.number(start), head.strip("-"), tokens.number(end), tail.strip("-"))

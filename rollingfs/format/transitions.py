@@ -304,8 +304,9 @@ def _emptied(header: Header, **changes: Any) -> Header:
     """
     if header.must_settle:
         raise MarksFullError("a concat or rename that it takes part in is not finished")
-    content: dict[str, Any] = dict.fromkeys(("merge", "merged", "owner", "turn", "origin", "root", "tail_until_ms"))
-    content |= {"start": 0, "entries": (), "tail": b"", "tail_at_ms": 0, "attrs": {}, "drops": (), "rewritten": 0}
+    content: dict[str, Any] = dict.fromkeys(("merge", "merged", "owner", "turn", "origin", "root", "edges"))
+    content |= {"start": 0, "entries": (), "tail": b"", "tail_at_ms": 0, "tail_until_ms": None}
+    content |= {"attrs": {}, "drops": (), "rewritten": 0}
     return replace(header, **(content | changes))
 
 

@@ -13,6 +13,7 @@ from importlib import import_module
 from io import BytesIO
 from typing import Any
 
+from rollingfs.format.edges import HEAD_BYTES, TAIL_BYTES, is_text
 from rollingfs.format.file_marks import BEGINNINGS, ENDS, INSIDE, TAILS, TEXTS, TEXTS_INSIDE
 
 AVRO, AVRO_MARKER_BYTES = "Avro", 16
@@ -39,17 +40,11 @@ NOT_JOINED = (
     (0, re.compile(rb"\x80[\x02-\x05][\x95c}\]K\x8c\x58(\x8a]|[}\])]q\0|\([dl]p0\n"), "pickle"),
 )
 """Formats of records in a row, whose usual readers end after the first. Their heads may be cut off at a record."""
-_CONTROLS = frozenset(range(32)) - frozenset(b"\t\n\f\r\x1b") | {127}
 ORC, ZIP_END, ZIP_END_BYTES = b"ORC", b"PK\x05\x06", 22
 TAR, TAR_AT, TAR_BLOCK_BYTES = b"ustar", 257, 512
-HEAD_BYTES = 4096 + 8
-"""HDF5 begins after 0, 512, 1024, 2048, 4096 bytes or more, which users own; the marks of others come sooner."""
 DEEP_BYTES = 32 * 1024 + 8
 """The mark of ISO 9660 comes after 32 KiB that are empty or boot a machine, and that of HDF5 may."""
 BOOT, BOOT_AT = b"\x55\xaa", 510
-TAIL_BYTES = 2 * TAR_BLOCK_BYTES
-"""A tar ends with two empty blocks, of 512 bytes each; the ends of all others are shorter, but for a comment in a
-zip."""
 ZLIB = (b"x\x01", b"x\x9c", b"x\xda")
 GZIP, BZIP2, ZSTD, LZ4 = b"\x1f\x8b", b"BZh", b"\x28\xb5\x2f\xfd", b"\x04\x22\x4d\x18"
 XZ = (b"\xfd7zXZ\0", b"\x5d\0\0")
@@ -90,6 +85,16 @@ def unjoinable(head: bytes, tail: bytes) -> str | None:
     inner = decompressed(head)
     found = (name for at, mark, name in NOT_JOINED for data in (head, inner) if mark.match(data, at))
     return _format_of(head, tail, inner) or next(found, None)
+
+
+def begins_a_file(head: bytes) -> bool:
+    """Return whether a file of a format, perhaps with a fitting end, begins so, or bytes that do not join."""
+    return head.startswith(ORC) or unjoinable(head, bytes(TAIL_BYTES)) is not None
+
+
+def ends_a_file(tail: bytes) -> bool:
+    """Return whether a file of a format ends so, whatever it begins with."""
+    return _ended(tail) is not None or _ends_a_zip(tail) or tail[-5:-1] == bytes([len(ORC)]) + ORC
 
 
 def a_file(name: str) -> str:
@@ -139,11 +144,6 @@ def _of_zstd(head: bytes) -> bytes:
         except zstd.ZstdError:
             return b""  # it only begins like one
     return b""
-
-
-def is_text(data: bytes) -> bool:
-    """Return whether bytes are without control characters, in any encoding that has ASCII in it."""
-    return _CONTROLS.isdisjoint(data)
 
 
 def _begun(head: bytes) -> str | None:

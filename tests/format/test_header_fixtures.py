@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from rollingfs.format.codec import format_header, parse_header
+from rollingfs.format.edges import Edges
 from rollingfs.format.header import (
     OFFSET_MAX,
     Adopted,
@@ -160,6 +161,14 @@ HEADERS: dict[str, Header] = {
         },
     ),
     "commits-evicted": of(700, commits=_commits(64, 700), evicted=636),
+    "ends": of(
+        8,
+        start=5,
+        entries=(Chunk(0, 9000, FIRST, 1, AT_MS),),
+        tail=b"tail",
+        tail_at_ms=AT_MS,
+        edges=Edges(0, "lines", 9000, ""),
+    ),
     "turn": of(8, commits=(Commit(WRITER, 3, 8),), turn=WRITER),
     "asks": of(8, commits=(Commit(WRITER, 3, 8), Commit(WRITER_2, 17, 8))),
     "carried": of(

@@ -7,6 +7,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from rollingfs.format import invariants, names
+from rollingfs.format.edges import Edges
 from rollingfs.format.header import (
     OFFSET_MAX,
     PIECES_MAX,
@@ -117,6 +118,10 @@ def in_tiers(draw: st.DrawFn, header: Header) -> Header:
     return dataclasses.replace(header, tiers=lines, entries=tuple(map(placed, header.entries)), drops=drops)
 
 
+KINDS = st.sampled_from(["", "data", "lines", "open", "text", "newer"])
+EDGES = st.builds(Edges, st.integers(0, OFFSET_MAX), KINDS, st.integers(0, OFFSET_MAX), KINDS)
+
+
 @st.composite
 def entry_maps(draw: st.DrawFn, at: int) -> tuple[Entry, ...]:
     """Contiguous entries, pages and chunks mixed, from `at` on."""
@@ -202,6 +207,7 @@ def headers(draw: st.DrawFn, *, live: bool | None = None) -> Header:
             tail=tail,
             tail_at_ms=tail_at_ms,
             tail_until_ms=draw(st.none() | st.integers(tail_at_ms + 1, tail_at_ms + 10_000)) if tail else None,
+            edges=draw(st.none() | EDGES),
             rewritten=draw(st.just(0) | st.integers(0, OFFSET_MAX)),
             owner=draw(st.none() | WORDS),
             attrs=draw(st.dictionaries(WORDS, TEXTS, max_size=4)),

@@ -12,6 +12,7 @@ from rollingfs.backend.tiers import can_copy
 from rollingfs.errors import CorruptChunkError, StagedExpiredError
 from rollingfs.format import names
 from rollingfs.format.crc import crc32c
+from rollingfs.format.edges import HEAD_BYTES, TAIL_BYTES, UNKNOWN, Kinds
 from rollingfs.format.header import AGE_S_MAX, Chunk
 from rollingfs.format.object_metadata import Label, Last
 from rollingfs.runtime.clock import Clock, Moment
@@ -36,6 +37,8 @@ class Stored:
     staged: bool = False
     stored_at: float | None = None
     """For a staged chunk: when its upload began by the store's own clock, in seconds since 1970."""
+    kinds: Kinds = UNKNOWN
+    """Of its first bytes, if it may begin a segment, and of its last."""
 
     @property
     def file(self) -> str:
@@ -91,7 +94,9 @@ class Chunks:
         self, segment: str, data: Buffer, start: int, incarnation: str | None = None, last: Last | None = None
     ) -> Stored:
         """Write some bytes as a new chunk file, expected at this offset, for this incarnation and after this chunk."""
-        return await self._write(segment, data, names.new_chunk_name(start), Label(incarnation, start, last=last))
+        stored = await self._write(segment, data, names.new_chunk_name(start), Label(incarnation, start, last=last))
+        view = memoryview(data)
+        return replace(stored, kinds=kinds_of(view[: 0 if start else HEAD_BYTES], view[-TAIL_BYTES:]))
 
     async def write_shared(self, segment: str, data: Buffer) -> Stored:
         """Write a chunk file that several entries will name. Only collection may delete it, as for staged files."""
@@ -170,6 +175,15 @@ class Chunks:
     async def delete(self, stored: Sequence[Stored]) -> None:
         """Delete chunks that no attempt names which took place or may take place."""
         await self.backend.delete([chunk.file for chunk in stored])
+
+
+def kinds_of(head: Buffer, tail: Buffer) -> Kinds:
+    """Return `joins.kinds_of`, whose tables are loaded for the first chunk that is long enough."""
+    if len(tail) < TAIL_BYTES:
+        return UNKNOWN
+    from rollingfs.format import joins
+
+    return joins.kinds_of(bytes(head), bytes(tail))
 
 
 async def checksum(backend: Backend, file: str, size: int) -> int | None:

@@ -8,7 +8,8 @@ from typing import Any, TypeVar
 
 from rollingfs.errors import AppendInterrupted, AppendOutcomeUnknown
 from rollingfs.format import names
-from rollingfs.format.header import AGE_S_MAX, Entry, Page
+from rollingfs.format.edges import Kinds
+from rollingfs.format.header import AGE_S_MAX, Chunk, Entry, Page
 from rollingfs.runtime.clock import Moment
 from rollingfs.segment.commit.chunk_files import Chunks, Stored
 from rollingfs.segment.commit.store import Store
@@ -115,6 +116,8 @@ class NewFiles:
         self.own: Uploads | None = None
         """Chunks and pages that this commit has written; None before the first."""
         self._renewed: dict[Stored, Stored] = {}
+        self.kinds: dict[str, Kinds] = {}
+        """Of the files of entries, by reference."""
 
     def name(self, files: Container[str]) -> None:
         """Note which files an attempt names, before it is sent."""
@@ -158,6 +161,12 @@ class NewFiles:
             if not renewed.staged:  # only collection deletes staged files
                 self._add(renewed)
         return renewed
+
+    def entry(self, stored: Stored, start: int) -> Chunk:
+        """The entry that uses a whole file."""
+        chunk = stored.chunk(self.path, start)
+        self.kinds[chunk.file] = stored.kinds
+        return chunk
 
     def _add(self, stored: Stored) -> None:
         if self.own is None:

@@ -33,6 +33,8 @@ async def seen(at: At, paths: Sequence[str], look: Callable[[Sequence[Segment]],
 class JoinLooks:
     """The ends of the files of one concat. Each is read once, and again only if its segment has changed since.
 
+    Ends of a kind that a header notes are not read, unless the files do not join by that.
+
     Parameters
     ----------
     adds_line_feeds
@@ -43,6 +45,8 @@ class JoinLooks:
         self._at = at
         self._adds_line_feeds = adds_line_feeds
         self._parts: dict[str, JoinPart] = {}
+        self._noted: set[str] | None = set()
+        """The parts whose headers note the kinds of their ends; None if these are not believed."""
 
     async def first(self, target: str, sources: Sequence[str]) -> None:
         """Look at the target and sealed sources as last seen, and at other sources now.
@@ -60,10 +64,11 @@ class JoinLooks:
         try:
             self._unended([*self._parts.keys() & {target}, *sources])
         except WholeFileError:
-            if not known:
+            if not (known or self._noted):
                 raise
-            self._parts.pop(target, None)
-            await self._at.each([partial(self._seen, path) for path in known if path != target])
+            self._noted = None
+            self._parts.clear()
+            await self._at.each([partial(self._seen, path) for path in sources])
             if target in known:
                 with contextlib.suppress(FileNotFoundError):
                     await self._seen(target)
@@ -72,7 +77,14 @@ class JoinLooks:
     async def again(self, views: Sequence[Segment]) -> list[str]:
         """Return the paths of parts that need a line feed before the next part, as the commit joins them."""
         await self._at.each([partial(self._look, [view]) for view in views])
-        return self._unended([view.path for view in views])
+        try:
+            return self._unended([view.path for view in views])
+        except WholeFileError:
+            if not self._noted:
+                raise
+        self._noted = None
+        self._parts.clear()
+        return await self.again(views)
 
     def _unended(self, paths: Sequence[str]) -> list[str]:
         return joins.unended([self._parts[path] for path in paths], adds_line_feeds=self._adds_line_feeds)
@@ -92,6 +104,12 @@ class JoinLooks:
         incarnation = view.header.segment if view.header else None
         known, extent = self._parts.get(view.path), (view.start, view.length)
         if known is None or (known.incarnation, known.extent) != (incarnation, extent):
-            # damaged ends are of no format
-            head, tail = (await file_ends(self._at.fetcher, view) if view.size else None) or (b"", b"")
+            head, tail = await self._ends(view) if view.size else (b"", b"")
             self._parts[view.path] = JoinPart(view.path, incarnation, extent, head, tail)
+
+    async def _ends(self, view: Segment) -> tuple[bytes, bytes]:
+        """Return the ends, or samples that join as they do; empty if they are damaged, and so of no format."""
+        if self._noted is not None and view.header is not None and (found := joins.noted(view.header)) is not None:
+            self._noted.add(view.path)
+            return found
+        return await file_ends(self._at.fetcher, view) or (b"", b"")

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from rollingfs.errors import CorruptChunkError, UnsafeBackendError, worded
 from rollingfs.format import whole_files
+from rollingfs.format.edges import HEAD_BYTES, TAIL_BYTES
 from rollingfs.segment.read.ranges import Fetcher
 from rollingfs.segment.read.revalidate import OUTDATED
 from rollingfs.segment.segment import Segment
@@ -29,7 +30,7 @@ async def ends_of(fetcher: Fetcher, view: Segment, head_bytes: int, tail_bytes: 
 
 async def file_ends(fetcher: Fetcher, view: Segment) -> tuple[bytes, bytes] | None:
     """Return the two ends by which `whole_files` knows a format; None if they are damaged."""
-    ends = await ends_of(fetcher, view, whole_files.HEAD_BYTES, whole_files.TAIL_BYTES)
+    ends = await ends_of(fetcher, view, HEAD_BYTES, TAIL_BYTES)
     needed = min(whole_files.head_bytes(ends[0]), view.size) if ends else 0
     if ends is None or len(ends[0]) >= needed:
         return ends

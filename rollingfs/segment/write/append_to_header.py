@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
 from rollingfs.errors import CorruptHeaderError
 from rollingfs.format import placement, transitions
 from rollingfs.format.drops import pages_to_truncate
-from rollingfs.format.header import Chunk, Entry, Header
+from rollingfs.format.edges import UNKNOWN, Edges, Kinds
+from rollingfs.format.header import Chunk, Entry, Header, changed
 from rollingfs.format.object_metadata import Last
 from rollingfs.format.placement import Item, Spill
 from rollingfs.segment.commit.chunk_files import Stored
@@ -32,7 +33,7 @@ async def as_items(data: Sequence[bytes | Stored], files: NewFiles) -> list[Item
             continue
         if item.staged and store_now is None:
             store_now = await files.store.backend.now(files.path)
-        items.append((await files.young(item, store_now)).chunk(files.path, 0))
+        items.append(files.entry(await files.young(item, store_now), 0))
     return items
 
 
@@ -56,7 +57,18 @@ async def grow(
     else:
         written = iter(await _each(header, placed, files))
     entries: list[Entry] = [next(written) if isinstance(item, Spill) else item for item in placed]
-    return transitions.extend(header, placement.place(entries, header.tail_start), tail, now_ms)
+    grown = transitions.extend(header, placement.place(entries, header.tail_start), tail, now_ms)
+    return changed(grown, edges=_edges(header, grown.entries, files.kinds))
+
+
+def _edges(header: Header, entries: Sequence[Entry], kinds: Mapping[str, Kinds]) -> Edges | None:
+    """Return the edges of a header that has got more entries, by the kinds of new files."""
+    known = header.edges or Edges(header.start, "", 0, "")
+    start, head = known.start, known.head
+    if not header.entries:
+        start, head = header.start, kinds.get(entries[0].file, UNKNOWN)[0]
+    tail = kinds.get(entries[-1].file, UNKNOWN)[1]
+    return Edges(start, head, entries[-1].end, tail) if head or tail else None
 
 
 async def behead(store: Store, path: str, header: Header, offset: int, *, is_erase: bool = False) -> Header:
@@ -141,4 +153,4 @@ async def _written(
     truncation of one would delete the other's bytes.
     """
     write = partial(files.store.chunks.write, files.path, data, start, incarnation, last)
-    return (await files.once(data, nth, write)).chunk(files.path, start)
+    return files.entry(await files.once(data, nth, write), start)

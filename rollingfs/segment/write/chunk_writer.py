@@ -11,10 +11,11 @@ from typing import Any
 from rollingfs.backend.contract import Backend, Buffer, Upload, frozen
 from rollingfs.format import names
 from rollingfs.format.crc import crc32c
+from rollingfs.format.edges import HEAD_BYTES, TAIL_BYTES
 from rollingfs.format.object_metadata import Label, Last
 from rollingfs.runtime.clock import Clock, Moment
 from rollingfs.runtime.concurrency import drive
-from rollingfs.segment.commit.chunk_files import Stored
+from rollingfs.segment.commit.chunk_files import Stored, kinds_of
 
 FINISHING_MAX = 8
 """Maximum full chunks on their way to the store while the next one is written."""
@@ -124,7 +125,7 @@ class ChunkWriter:
         label = Label(self.incarnation, None if self.staged else self.position, last=self.last)
         more: list[Any] = [None, label.metadata()] if self.backend.capability.has_metadata else []
         upload = await self.backend.open_write(path, *more)
-        self._open = _OpenChunk(upload, path, began, self.staged, stored_at)
+        self._open = _OpenChunk(upload, path, began, self.staged, stored_at, 0 if self.position else HEAD_BYTES)
         return self._open
 
     async def _roll(self) -> None:
@@ -163,7 +164,9 @@ def _in_thread(chunk: _OpenChunk) -> concurrent.futures.Future[None]:
 class _OpenChunk:
     """A chunk being written, with its running size and checksum."""
 
-    def __init__(self, upload: Upload, path: str, began: Moment, staged: bool, stored_at: float | None) -> None:
+    def __init__(
+        self, upload: Upload, path: str, began: Moment, staged: bool, stored_at: float | None, head_bytes: int
+    ) -> None:
         self.upload = upload
         self.path = path
         self.began = began
@@ -174,6 +177,8 @@ class _OpenChunk:
         """When its last byte had come, by the wall clock."""
         self.is_finished = False
         self._crc = 0
+        self._head_bytes = head_bytes
+        self._head = self._tail = b""
 
     async def write(self, data: memoryview) -> None:
         is_frozen = isinstance(data.obj, bytes) and len(data.obj) == len(data)
@@ -181,6 +186,8 @@ class _OpenChunk:
         for start in range(0, len(data), step):
             piece = frozen(data[start : start + step])
             self._crc = crc32c(piece, self._crc)
+            self._head += piece[: self._head_bytes - len(self._head)]
+            self._tail = (self._tail + piece[-TAIL_BYTES:])[-TAIL_BYTES:]
             await self.upload.write(piece)
             self.size += len(piece)
 
@@ -192,4 +199,5 @@ class _OpenChunk:
         stored_at = self.stored_at
         if stored_at is not None:
             stored_at -= self.began.set_back_s(clock)  # otherwise a receipt would look younger than its file
-        return Stored(self.path, self.size, self._crc, self.ended_ms, self.began, self.staged, stored_at)
+        kinds = kinds_of(self._head, self._tail)
+        return Stored(self.path, self.size, self._crc, self.ended_ms, self.began, self.staged, stored_at, kinds)
