@@ -34,6 +34,8 @@ def ship(
     prefix: str = "",
     partial_after: Time = None,
     source: str | None = None,
+    seal_on_rotate: bool = False,
+    delete_after: bool = False,
 ) -> None:
     """Follow local files, and append their new lines to segments, each line exactly once.
 
@@ -55,6 +57,10 @@ def ship(
         Ship a line without its end after this time; by default it waits for its end.
     source : NAME
         A name for this host's positions. Hosts that ship files of equal names into one segment need it.
+    seal_on_rotate
+        Make TARGET a folder with a segment for each rotated file, which is sealed when the next file begins.
+    delete_after
+        Delete a rotated file once it is committed, and sealed with --seal-on-rotate. Linux only.
     """
     *paths, target = files
     if not paths:
@@ -71,6 +77,8 @@ def ship(
             prefix=prefix,
             partial_after_s=partial_after,
             source=source,
+            seal_on_rotate=seal_on_rotate,
+            delete_after=delete_after,
             say=output.complain,
         )
     except (KeyError, ValueError) as error:

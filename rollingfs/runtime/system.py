@@ -8,11 +8,13 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 HANDLES_SIGTERM = HAS_OWNERS = os.name == "posix"
+HAS_LEASES = sys.platform == "linux"
 READER_GONE = frozenset({errno.EPIPE} if os.name == "posix" else {errno.EPIPE, errno.EINVAL})
 """Errors of a write to a pipe without a reader."""
 NO_WAIT: int = getattr(os, "O_NONBLOCK", 0)
@@ -62,6 +64,26 @@ def allow_files() -> None:
         _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
         wanted = min(most, _FILES_MAX_MACOS) if sys.platform == "darwin" else most
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
+
+
+def lease(descriptor: int) -> bool:
+    """Return whether nobody has a file open for writing; then nobody can open it so until its descriptor is closed.
+
+    Raises
+    ------
+    OSError
+        The system, the disk, or the rights of this process do not allow it.
+    """
+    if not HAS_LEASES:
+        raise OSError(errno.ENOTSUP, "only Linux lets a program keep writers away from a file")
+    import fcntl
+
+    fcntl.fcntl(descriptor, fcntl.F_SETSIG, signal.SIGURG)  # instead of SIGIO, which would end the process
+    try:
+        fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_RDLCK)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def first_data(descriptor: int) -> int:

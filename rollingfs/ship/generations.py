@@ -27,6 +27,9 @@ _DAY_FIRST = re.compile(r"\d{4}(?:00|1[3-9]|[2-9]\d)\d\d(?:\d{4}|\d{6})?(?:\D.*)
 """A date that begins with its day or month, so that its digits do not order files: their times do."""
 _DATE = {"Y": r"\d{4}", "m": r"\d\d", "d": r"\d\d", "j": r"\d{3}", "H": r"\d\d", "M": r"\d\d", "S": r"\d\d"}
 _CODE = re.compile(r"%([A-Za-z])")
+ASIDE = ".shipped-"
+ASIDE_NAME = re.compile(rf"^{re.escape(ASIDE)}[0-9a-f]{{32}}-")
+"""Before the name of a file that is being deleted."""
 CURRENT = (2,)
 """The age of the file that has the name of the log; rotated files have less."""
 BLOCK_BYTES = 1024 * 1024
@@ -148,6 +151,7 @@ class Log:
     def age(self, name: str) -> tuple[int, ...] | None:
         """Return a key that orders names of generations, the oldest first; None for a name of another file."""
         base = os.path.basename(os.path.realpath(self.path) if not self.is_dated else self.path)
+        name = ASIDE_NAME.sub("", name)
         if self.is_dated:
             pattern = _CODE.sub(lambda code: f"({_DATE[code[1]]})", re.escape(base).replace(r"\%", "%"))
             found = re.fullmatch(f"{pattern}{_PACKED.pattern}", name)

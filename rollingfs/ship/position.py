@@ -54,6 +54,11 @@ class Position:
         """Return the offset and its checksum; at the begin of a file, those of the file before it."""
         return f"{self.offset:x}.{self.check:x}" if self.offset else self.before
 
+    @property
+    def size_before(self) -> int:
+        """Return the size of the file before it."""
+        return int(self.before.split(".")[0], 16)
+
     def follows(self, read: Read) -> bool:
         """Return whether it is the file before."""
         return _has(self.before, read)

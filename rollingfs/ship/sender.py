@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from rollingfs.errors import AppendOutcomeUnknown, AttributeMismatchError, CommitTimeoutError, LockedError, RollingError
 from rollingfs.format import transitions
+from rollingfs.format.header import Header
 from rollingfs.format.transitions import Guard
 from rollingfs.fs.core import Core
 from rollingfs.segment.verbs.append import append
@@ -38,7 +39,7 @@ def is_passing(error: OSError) -> bool:
 
 
 class Sender:
-    """Appends to one incarnation of a segment, on condition of its attributes.
+    """Appends to an incarnation of a segment, on condition of its attributes.
 
     Parameters
     ----------
@@ -49,6 +50,9 @@ class Sender:
     say
         Gets the report of a store that fails, once a minute.
     """
+
+    moved: tuple[type[RollingError], ...] = (AttributeMismatchError,)
+    """Errors after which another shipper may have gone on."""
 
     def __init__(
         self, core: Core, path: str, is_stopped: Callable[[], bool] = bool, say: Callable[[str], None] = print
@@ -95,12 +99,13 @@ class Sender:
         """
 
         def attempt() -> bool:
-            guard, create = Guard(self.segment, expected_attrs=before), self.segment is None
+            create = self.segment is None
+            guard = Guard(self.segment, expected_attrs=dict.fromkeys(before) if create else before)
             try:
                 written = self.core.run(
                     append(self.core.client, self.path, data(), attrs=after, guard=guard, create=create)
                 )
-            except AttributeMismatchError:
+            except self.moved:
                 found = self._look()  # after a lost answer, an earlier try may be what is there
                 return all(found.get(key) == value for key, value in after.items())
             self.segment = written.header.segment
@@ -109,14 +114,18 @@ class Sender:
         return self._patiently(attempt)
 
     def _look(self) -> dict[str, str]:
+        header = self._header()
+        return {} if header is None else dict(header.attrs)
+
+    def _header(self) -> Header | None:
         loaded = self.core.run(self.core.client.headers.load_durable(self.path))
         if not loaded.live:
             if self.segment is not None:
                 raise transitions.missing(self.path)
-            return {}
+            return None
         header = transitions.check_incarnation(transitions.live(loaded.header, self.path), self.segment, self.path)
         self.segment = header.segment
-        return dict(header.attrs)
+        return header
 
     def _patiently(self, attempt: Callable[[], T]) -> T:
         pause_s = RETRY_S_MIN

@@ -15,11 +15,15 @@ from rollingfs.format.crc import crc32c
 from rollingfs.fs.commit_on import CommitOn, CommitOnGiven, parse_commit_on
 from rollingfs.fs.core import core
 from rollingfs.fs.filesystem import RollingFileSystem
+from rollingfs.runtime.system import HAS_LEASES
 from rollingfs.runtime.values import value_class
 from rollingfs.segment.write.ingest import SMALL_BYTES_MAX
 from rollingfs.ship.generations import Log
 from rollingfs.ship.lineage import LINE_FEED, NUL, Changed, Lineage, Piece
+from rollingfs.ship.position import Position
 from rollingfs.ship.sender import Sender, Stopped
+from rollingfs.ship.series import Series
+from rollingfs.ship.shipped import Shipped
 
 logger = logging.getLogger("rollingfs")
 
@@ -57,6 +61,8 @@ class Source:
     """Attribute of its position."""
     prefix: bytes
     error: str | None = None
+    shipped: Shipped | None = None
+    """Rotated files that are deleted."""
 
 
 @dataclass
@@ -97,6 +103,10 @@ class Shipper:
         Ship a line without its end after so long; by default it waits for its end.
     source
         A name that is part of each position: hosts that ship files of the same names into one segment need it.
+    seal_on_rotate
+        Make the target of each log a folder, with a segment for each file of it, sealed when the next file begins.
+    delete_after
+        Delete a rotated file once all of it is committed, lines of the next file are, and nobody can write to it.
     say
         Gets a line for what is lost, what fails, and what is waited for; by default it is logged.
 
@@ -117,6 +127,8 @@ class Shipper:
         prefix: str = "",
         partial_after_s: float | None = None,
         source: str | None = None,
+        seal_on_rotate: bool = False,
+        delete_after: bool = False,
         say: Callable[[str], None] = logger.warning,
     ) -> None:
         if isinstance(files, str):
@@ -126,6 +138,11 @@ class Shipper:
         self.when = commit_on if isinstance(commit_on, CommitOn) else parse_commit_on(commit_on)
         if self.when.flush:
             raise ValueError("commit_on is 'flush', which is for an open file: give a time, bytes or lines")
+        if into and seal_on_rotate:
+            raise ValueError("a segment of all logs cannot be sealed when one of them is rotated: leave into out")
+        if delete_after and not HAS_LEASES:
+            raise ValueError("only Linux lets a program keep writers away from a file: leave delete_after out")
+        self.seal_on_rotate, self.delete_after = seal_on_rotate, delete_after
         self.prefix, self.partial_after_s = prefix, partial_after_s
         prefix.format(host="", file="", path="")
         is_one = len(files) == 1 and not glob.has_magic(files[0]) and not target.endswith("/")
@@ -155,6 +172,7 @@ class Shipper:
         self._stop = stop
         while self.step(flush=True) and not stop():
             time.sleep(POLL_S)
+        self._delete()
         self._end()
 
     def follow(self, stop: Callable[[], bool]) -> None:
@@ -222,6 +240,7 @@ class Shipper:
         is_time = self._found_s is None or time.monotonic() - self._found_s >= FIND_S
         if is_time:
             self._find()
+            self._delete()
         found = [self._step(route, flush) for route in self._routes.values() if route.error is None]
         if is_time or any(found):
             self._publish()
@@ -278,6 +297,10 @@ class Shipper:
         """Commit what waits; if another shipper has gone on, go on where that one is."""
         before = {source.key: source.lineage.text for source, _ in pieces}
         after = {source.key: str(piece.end) for source, piece in pieces}
+        if isinstance(route.sender, Series) and route.sender.segment and _is_rotated_since(*pieces[0]):
+            route.sender.seal(before)
+            self._begin(route)
+            return
         size = sum(piece.size for _, piece in pieces)
 
         def data() -> bytes | Iterator[bytes]:
@@ -292,6 +315,12 @@ class Shipper:
                 source.lineage.done(piece)
         else:
             self._begin(route)
+
+    def _delete(self) -> None:
+        for route in self._routes.values():
+            for source in route.sources.values():
+                if source.shipped is not None:
+                    source.shipped.delete()
 
     # -- which logs ----------------------------------------------------------------------------------------
 
@@ -310,7 +339,8 @@ class Shipper:
         path = self.core.to_write(path)
         route = self._routes.get(path)
         if route is None:
-            route = self._routes[path] = Route(Sender(self.core, path, lambda: self._stop(), self.say))
+            kind = Series if self.seal_on_rotate else Sender
+            route = self._routes[path] = Route(kind(self.core, path, lambda: self._stop(), self.say))
         key = f"ship-{crc32c(f'{self.source or str()}:{log.path}'.encode()):08x}"
         if not self.into and route.sources:
             other = next(iter(route.sources.values())).lineage.log.path
@@ -320,7 +350,14 @@ class Shipper:
         else:
             lineage = Lineage(log, self.say, any_host=self.source is not None, partial_after_s=self.partial_after_s)
             prefix = self.prefix.format(host=platform.node(), file=log.name, path=log.path)
-            route.sources[key], route.is_begun = Source(lineage, key, prefix.encode()), False
+            shipped = Shipped(lineage, self.say) if self.delete_after else None
+            route.sources[key], route.is_begun = Source(lineage, key, prefix.encode(), shipped=shipped), False
+
+
+def _is_rotated_since(source: Source, piece: Piece) -> bool:
+    """Return whether a piece is of a later file than the last bytes in the segment."""
+    text = source.lineage.text
+    return text is not None and str(piece.start) != text and Position.parse(text).offset > 0
 
 
 def _is_rotated(path: str, other: str) -> bool:

@@ -7,6 +7,7 @@ import shutil
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any, ClassVar
 
 import pytest
 from hypothesis import settings, strategies as st
@@ -34,6 +35,9 @@ CLOCK = VirtualTime()
 
 class World(RuleBasedStateMachine):
     """A log, and two shippers of it."""
+
+    options: ClassVar[dict[str, Any]] = {}
+    """Of the shippers."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -192,7 +196,7 @@ class World(RuleBasedStateMachine):
         CLOCK.sleep(1.5)
         if self.shippers[which] is None:
             fs = RollingFileSystem(backend=self.stores[which], skip_instance_cache=True, commit_timeout_s=0.05)
-            self.shippers[which] = Shipper(fs, [str(self.log)], SEGMENT, say=lambda line: None)
+            self.shippers[which] = Shipper(fs, [str(self.log)], SEGMENT, say=lambda line: None, **self.options)
         self.shippers[which]._stop = stop  # a commit whose process is gone is not tried again
         self.shippers[which].step(flush=True)
 
@@ -200,7 +204,7 @@ class World(RuleBasedStateMachine):
     def ship(self, which: int, how: str | None, skips: int) -> None:
         store = self.stores[which]
         if how is not None:
-            store.plan(("create", "replace", "read", "extend"), SEGMENT + "$header", skips=skips, **{how: fail})
+            store.plan(("create", "replace", "read", "extend"), "$header", skips=skips, **{how: fail})
         self.step(which)
         store.plans.clear()
 
@@ -220,7 +224,7 @@ class World(RuleBasedStateMachine):
             is_dead = True
             raise Killed
 
-        store.plan((), SEGMENT + "$header", skips=skips, times=None, **{how: die})
+        store.plan((), "$header", skips=skips, times=None, **{how: die})
         with contextlib.suppress(Killed):
             self.step(which, kill)
         store.plans.clear()
