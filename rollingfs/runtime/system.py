@@ -67,12 +67,12 @@ def allow_files() -> None:
 
 
 def lease(descriptor: int) -> bool:
-    """Return whether nobody has a file open for writing; then nobody can open it so until its descriptor is closed.
+    """Return whether no process has a file open to write. If so, no process can until its descriptor is closed.
 
     Raises
     ------
     OSError
-        The system, the disk, or the rights of this process do not allow it.
+        The system, the disk or the rights of this process forbid it.
     """
     if not HAS_LEASES:
         raise OSError(errno.ENOTSUP, "only Linux lets a program keep writers away from a file")

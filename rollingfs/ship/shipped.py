@@ -1,4 +1,4 @@
-"""Rotated files whose bytes are committed: they are deleted once nobody can write to them."""
+"""Rotated files whose bytes are committed: they are deleted once no program can write to them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Shipped:
         self._newest: tuple[int, str] | None = None
 
     def delete(self) -> None:
-        """Delete the files before the committed position that nobody has open for writing; later calls try again."""
+        """Delete the files before the committed position that no program writes to; later calls try again."""
         lineage = self._lineage
         position = None if lineage.text is None else Position.parse(lineage.text)
         if position is None or not position.offset or lineage.file is None or lineage.file.inode != position.inode:

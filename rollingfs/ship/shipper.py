@@ -106,7 +106,7 @@ class Shipper:
     seal_on_rotate
         Make the target of each log a folder, with a segment for each file of it, sealed when the next file begins.
     delete_after
-        Delete a rotated file once all of it is committed, lines of the next file are, and nobody can write to it.
+        Delete a rotated file once all of it is committed, lines of the next file are, and no program can write to it.
     say
         Gets a line for what is lost, what fails, and what is waited for; by default it is logged.
 

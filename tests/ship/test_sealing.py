@@ -139,7 +139,7 @@ def test_a_file_that_is_open_for_writing_stays(ending: str, late: bytes, tmp_pat
     assert log.read_bytes() == b"two\n"
 
 
-def test_a_file_that_is_alike_stays_until_it_is_shipped(tmp_path: Path, soon: None, monkeypatch) -> None:
+def test_a_file_that_is_alike_stays(tmp_path: Path, soon: None, monkeypatch) -> None:
     """The rotated file has the bytes of the file before the position, and is the file of the position."""
     text = b"tick\n" * 1000
     for name in ("app.log.2", "app.log.1", "app.log"):
@@ -174,7 +174,7 @@ def test_two_shippers_begin_the_next_segment_once(tmp_path: Path, soon: None) ->
     assert [fs.cat_file(path) for path in fs.ls(f"{tmp_path}/to", detail=False)] == [b"one\n", b"two\n"]
 
 
-def test_a_file_that_gets_the_name_before_the_deletion_is_shipped(tmp_path: Path, soon: None, monkeypatch) -> None:
+def test_a_rotation_within_a_deletion_loses_no_file(tmp_path: Path, soon: None, monkeypatch) -> None:
     log, old, fs = tmp_path / "app.log", tmp_path / "app.log.1", RollingFileSystem("file")
     old.write_bytes(b"one\n")
     log.write_bytes(b"two\n")
