@@ -6,6 +6,7 @@ collection removes the pin.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from rollingfs.format import names, tokens
@@ -27,6 +28,10 @@ class Pin:
     """Path of the segment that takes them; "" likewise."""
     incarnation: str
     """Incarnation of the source, whose header shows whether the transaction took place."""
+
+    def folded(self) -> Pin:
+        """Return this pin with the paths as disks compare them that ignore case."""
+        return replace(self, source=names.folded(self.source), target=names.folded(self.target))
 
 
 def pin_path(folder: str, txn: str) -> str:

@@ -15,8 +15,6 @@ from rollingfs.testing import BackendContract, Factory
 from tests.support.forks import needs_posix
 from tests.support.schedules import beside
 
-RACES = ("test_every_race_of_creates_and_of_replaces_has_one_winner", "test_no_acknowledged_increment_is_lost")
-
 
 class OnDisk(BackendContract):
     @pytest.fixture

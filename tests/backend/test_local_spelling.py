@@ -82,6 +82,21 @@ def test_a_move_changes_the_spelling(root, kind):
 
 
 @pytest.mark.slow
+def test_what_others_refer_to_stays_after_a_move(root):
+    """Their references have the old spelling, and a collection takes away what nobody refers to."""
+    fs, data = new(), bytes(300_000)
+    for name, there, case in (("one", "Log", "LOG"), ("two", "Dir/Log", "dir/Log")):
+        fs.pipe_file(f"{root}/{there}", data)
+        fs.seal(f"{root}/{there}")
+        fs.create(f"{root}/{name}")
+        fs.concat(f"{root}/{name}", [f"{root}/{there}"])
+        fs.pipe_file(f"{root}/{there}", data)
+        fs.mv(f"{root}/{there.partition('/')[0]}", f"{root}/{case.partition('/')[0]}")
+        fs.collect(root, recursive=True, grace=0)
+        assert new().cat_file(f"{root}/{name}") == new().cat_file(f"{root}/{there}") == data
+
+
+@pytest.mark.slow
 def test_nothing_is_moved_or_joined_onto_itself(root):
     fs = new()
     fs.pipe_file(f"{root}/Dir/Log", b"data")

@@ -13,7 +13,7 @@ from rollingfs.backend.values import PendingUpload
 from rollingfs.errors import UnknownTierError
 from rollingfs.format import names
 from rollingfs.runtime.concurrency import drive
-from tests.backend.test_local import OnDiskByThreads
+from tests.backend.test_local import OnDisk
 from tests.support.backends import Counting, joined, private_memory
 from tests.support.driven import Driven
 
@@ -21,7 +21,7 @@ FILE = "/logs/s$chunks/tier-x"
 COLD = names.in_tier("cold", FILE)
 
 
-class TestAHotDiskWithATier(OnDiskByThreads):
+class TestAHotDiskWithATier(OnDisk):
     """The hot store's own paths behave as without tiers; a disk has verbs that no other store has."""
 
     @pytest.fixture

@@ -1,5 +1,7 @@
 """What headers refer to, folder by folder: the same as entry by entry, and found out once."""
 
+import dataclasses
+import uuid
 from functools import partial
 from unittest import mock
 
@@ -8,6 +10,8 @@ import pytest
 from rollingfs import RollingPolicy
 from rollingfs.folders.collect_tree import TreeCollector
 from rollingfs.format import line_codec, names
+from rollingfs.format.header import Merge, Phase
+from rollingfs.format.pin_codec import Pin, format_pin, pin_path
 from rollingfs.runtime.concurrency import drive
 from rollingfs.segment.commit import references
 from rollingfs.segment.commit.references import References
@@ -58,3 +62,30 @@ def test_what_is_known_is_forgotten_before_it_is_too_much(monkeypatch: pytest.Mo
         folders = {names.parent(file) for file in expected}
         assert {file for folder in folders for file in drive(known.of(TARGET, header, folder))} == expected
         assert sum(len(files) for page in known._known.values() for files in page.values()) <= 300
+
+
+@pytest.mark.parametrize("pieces", [1, 300], ids=["in the header", "in a page"])
+def test_a_folder_in_another_case_keeps_files(pieces: int) -> None:
+    """As on a disk that ignores case, where references keep the old spelling, and still lead to the file."""
+    world = World(policy=SMALL)
+    old, new = "/tree/Source", "/tree/SOURCE"
+    world.concat(world.create(TARGET), [world.create(old, [bytes(4 * pieces)])])
+    folder = names.chunks_folder(new)
+    for name in world.files(old):
+        world.write(f"{folder}/{name}", drive(world.backend.read(f"{names.chunks_folder(old)}/{name}")).data)
+    before = world.files(new)
+    assert len(before) > pieces
+    world.collect(new)
+    assert world.files(new) == before
+
+
+@pytest.mark.parametrize(("other", "is_evident"), [("/tree/SOURCE", True), ("/tree/other", False)])
+def test_a_pin_is_evidence_in_another_case(other: str, is_evident: bool) -> None:
+    world = World()
+    target, txn = world.create("/far/target"), str(uuid.uuid4())
+    source = world.header(world.create(other))
+    folder = names.chunks_folder(target)
+    world.write(pin_path(folder, txn), format_pin(Pin(txn, "/tree/Source", target, source.segment), folder))
+    mark = Merge(txn, "../far/target", world.header(target).segment, Phase.OPEN, 0)
+    merging = dataclasses.replace(source, merge=mark)
+    assert drive(world.client.commits.merges._is_evident(other, target, merging)) == is_evident

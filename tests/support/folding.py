@@ -125,4 +125,4 @@ class Folding(fuse.Operations):
 
 if __name__ == "__main__":
     timeouts = {"attr_timeout": 0, "entry_timeout": 0, "negative_timeout": 0}
-    fuse.FUSE(Folding(sys.argv[1]), sys.argv[2], foreground=False, use_ino=True, **timeouts)
+    fuse.FUSE(Folding(sys.argv[1]), sys.argv[2], foreground=False, nothreads=True, use_ino=True, **timeouts)

@@ -97,7 +97,7 @@ class Merges:
                 return None
 
         pin = await look_for(self.store.backend, self.store.runtime, path, look)
-        return pin == Pin(txn, source, target, header.segment)
+        return pin is not None and pin.folded() == Pin(txn, source, target, header.segment).folded()
 
     async def abort(self, source: str, target: str, header: Header) -> bool:
         """Make sure that a merge never takes place; False if it has taken place already."""
@@ -193,7 +193,7 @@ class Merges:
         merge = header.merge if header is not None else None
         if header is None or merge is None or merge.txn != mark.txn:
             return
-        if names.find(names.parent(source), merge.target) != target:
+        if names.folded(names.find(names.parent(source), merge.target) or "") != names.folded(target):
             return
         if took_place and merge.target_segment == segment:
             await self.finish(source, mark.txn)

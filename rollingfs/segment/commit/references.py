@@ -16,16 +16,19 @@ from rollingfs.segment.commit.index_pages import PAGE_READS_MAX, Pages
 FILES_KNOWN_MAX = 64 * 4096
 """When more files than this are known, all are forgotten."""
 
-Files = Mapping[str, frozenset[str]]
-"""Paths of files, by the folder they lie in; a file in a tier belongs to the parallel folder of the hot store."""
+File = tuple[str, str]
+"""A file's tier and name."""
+Files = Mapping[str, frozenset[File]]
+"""Files by their folder; a file in a tier belongs to the parallel folder of the hot store.
+
+Folders are folded: a disk that ignores case may have renamed a folder since the reference was written. Elsewhere, two
+such folders never have files of one name.
+"""
 
 
-def _path(segment: str, line: Chunk | Page | Drop) -> str:
-    return names.locate(segment, line.file, "" if isinstance(line, Page) else line.tier)
-
-
-def _folder(path: str) -> str:
-    return names.parent(names.split_tier(path)[1])
+def _place(segment: str, line: Chunk | Page | Drop) -> tuple[str, File]:
+    folder, _, name = names.resolve(segment, line.file).rpartition("/")
+    return names.folded(folder), ("" if isinstance(line, Page) else line.tier, name)
 
 
 class References:
@@ -50,12 +53,16 @@ class References:
             A page cannot be believed.
         """
         waiting = [drop for drop in header.drops if drop.after_ms and not drop.is_hint]
-        named = (_path(path, one) for one in (*header.entries, *waiting))
+        key, lines = names.folded(folder), (*header.entries, *waiting)
+        named = {file for place, file in (_place(path, one) for one in lines) if place == key}
         pages = [entry for entry in header.entries if isinstance(entry, Page)]
         calls = [partial(self._of_page, path, entry, header.start) for entry in pages]
         calls += [partial(self._of_drop, path, drop) for drop in waiting if drop.is_page]
-        found = [files.get(folder, frozenset()) for files in await self.pages.runtime.gather(calls, PAGE_READS_MAX)]
-        return frozenset(file for file in named if _folder(file) == folder).union(*found)
+        for files in await self.pages.runtime.gather(calls, PAGE_READS_MAX):
+            named |= files.get(key, frozenset())
+        return frozenset(
+            names.in_tier(tier, f"{folder}/{name}") if tier else f"{folder}/{name}" for tier, name in named
+        )
 
     async def _of_page(self, path: str, page: Page, start: int) -> Files:
         """The files that the retained part of a page lists; a page may begin before the start of the segment."""
@@ -73,11 +80,11 @@ class References:
         if known is not None:
             return known
         home = names.segment_of_folder(names.parent(file))
-        listed: defaultdict[str, set[str]] = defaultdict(set)
+        listed: defaultdict[str, set[File]] = defaultdict(set)
         for chunk in placement.overlapping(await self.pages.raw(file, page), first, last):
-            path = _path(home, chunk)
-            listed[_folder(path)].add(path)
-        found = {folder: frozenset(paths) for folder, paths in listed.items()}
+            folder, name = _place(home, chunk)
+            listed[folder].add(name)
+        found = {folder: frozenset(files) for folder, files in listed.items()}
         size = sum(map(len, found.values()))
         self._count += size
         if self._count > FILES_KNOWN_MAX:
