@@ -135,6 +135,9 @@ async def get_file(
     ------
     FileNotFoundError
         Nothing is there, or the file was replaced or truncated while it was read.
+    SegmentTruncatedError
+        The filesystem is `absolute`, and the head was truncated away: the copy, which caches of fsspec read by
+        positions, would count from another byte.
     CorruptChunkError
         A chunk is missing, too short, or fails its checksum.
     """
@@ -147,6 +150,11 @@ async def get_file(
             os.makedirs(lpath, exist_ok=True)
             return
         raise
+    if core.absolute and view.start:
+        raise SegmentTruncatedError(
+            f"{source}: bytes 0 to {view.start} were truncated away, and a copy would count from byte {view.start}. "
+            f"Nothing was copied; a filesystem without absolute=True copies what is left"
+        )
     callback.set_size(view.size)
     if outfile is not None or not isinstance(lpath, str | os.PathLike):
         await _write(parts, outfile or lpath, callback)  # type: ignore[arg-type]  # a file, not a name

@@ -57,6 +57,16 @@ def test_files_and_infos_count_in_segment_offsets(both: Any) -> None:
     assert fs.cat_file("/logs/copy") == RECORDS[START:]
 
 
+@pytest.mark.parametrize("cache", ["simplecache", "filecache"])
+def test_a_cache_keeps_no_shifted_copy(both: Any, tmp_path: Any, cache: str) -> None:
+    usual, fs = both
+    cached = fsspec.filesystem(cache, fs=fs, cache_storage=str(tmp_path))
+    with pytest.raises(SegmentTruncatedError, match="a copy would count from byte 21"):
+        cached.open("/logs/x")
+    usual.get_file("/logs/x", str(tmp_path / "copy"))
+    assert (tmp_path / "copy").read_bytes() == RECORDS[START:]
+
+
 def test_a_file_for_appending_tells_segment_offsets(both: Any) -> None:
     usual, fs = both
     for one, choices in ((fs, {}), (usual, {"absolute": True})):
