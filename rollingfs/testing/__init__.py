@@ -24,7 +24,6 @@ Subclass `BackendContract` in a test module, define how to make the backend and 
 from __future__ import annotations
 
 from rollingfs.testing.conditions import Conditions
-from rollingfs.testing.folders import FolderListings
 from rollingfs.testing.reading import Reading
 from rollingfs.testing.subject import Factory, run
 from rollingfs.testing.writing import Writing
@@ -32,7 +31,7 @@ from rollingfs.testing.writing import Writing
 __all__ = ["BackendContract", "Factory", "run"]
 
 
-class BackendContract(Reading, Conditions, Writing, FolderListings):
+class BackendContract(Reading, Conditions, Writing):
     """Everything that rollingfs needs of a backend, verb by verb and in races.
 
     `rollingfs.testing.subject.Subject` has what a subclass must define.
