@@ -22,6 +22,7 @@ BOUNDS = {
     "info": (36, 18),
     "ls": (71, 18),  # 67 in a store with nothing else
     "seal": (117, 33),  # 12 of them fold the record that was put behind the header
+    "concat": (680, 50),
 }
 """Most calls and most modules of each verb."""
 TRIES = 10
@@ -31,12 +32,16 @@ TRIES = 10
 def hops(verb: str) -> list[tuple[str, str]]:
     """The calls of a verb on segments that the client knows, each with its module."""
     fs = RollingFileSystem("memory")
-    if fs.exists("/hops"):
-        fs.rm("/hops", recursive=True)
-    for path in ("/hops/a", "/hops/b"):
+    for folder in ("/hops", "/sources"):
+        if fs.exists(folder):
+            fs.rm(folder, recursive=True)
+    for path in ("/hops/a", "/hops/b", "/sources/first", "/sources/second"):
         fs.create(path)
         for data in (b"first", b"second"):
             fs.append(path, data)
+    fs.seal("/sources/first")
+    fs.seal("/sources/second")
+    fs.concat("/hops/a", ["/sources/first"])
     segment = fs.segment("/hops/a")
     calls: dict[str, Callable[[], Any]] = {
         "append": lambda: fs.append("/hops/a", b"5byte"),
@@ -46,6 +51,7 @@ def hops(verb: str) -> list[tuple[str, str]]:
         "info": lambda: fs.info("/hops/a"),
         "ls": lambda: fs.ls("/hops"),
         "seal": lambda: fs.seal("/hops/b"),
+        "concat": lambda: fs.concat("/hops/a", ["/sources/second"]),
     }
     for name in ("append", "handle", "read", "cat", "info", "ls"):
         calls[name]()  # what is made once is there

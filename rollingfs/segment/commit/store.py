@@ -59,6 +59,9 @@ class Store:
         After an error no other call begins. The calls that have begun end before the error is raised: a commit must
         not take place after a caller has seen that it failed.
         """
+        calls = list(calls)
+        if len(calls) == 1:
+            return [await calls[0]()]
         errors: list[Exception] = []
 
         async def one(call: Callable[[], Awaitable[T]]) -> list[T]:

@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from rollingfs.errors import WholeFileError
 from rollingfs.format import joins
+from rollingfs.format.edges import TAIL_BYTES
 from rollingfs.format.joins import JoinPart
 from rollingfs.segment.at import At
 from rollingfs.segment.read.ends import file_ends
@@ -45,6 +46,8 @@ class JoinLooks:
         self._at = at
         self._adds_line_feeds = adds_line_feeds
         self._parts: dict[str, JoinPart] = {}
+        self._judged: tuple[list[JoinPart], list[str]] = [], []
+        """The parts that were judged last, and those of them that need a line feed."""
         self._noted: set[str] | None = set()
         """The parts whose headers note the kinds of their ends; None if these are not believed."""
 
@@ -87,7 +90,10 @@ class JoinLooks:
         return await self.again(views)
 
     def _unended(self, paths: Sequence[str]) -> list[str]:
-        return joins.unended([self._parts[path] for path in paths], adds_line_feeds=self._adds_line_feeds)
+        parts = [self._parts[path] for path in paths]
+        if parts != self._judged[0]:
+            self._judged = parts, joins.unended(parts, adds_line_feeds=self._adds_line_feeds)
+        return self._judged[1]
 
     async def _known(self, path: str, is_target: bool) -> None:
         """Look at a segment as this client knows it. Others may append to a source that is open."""
@@ -109,7 +115,10 @@ class JoinLooks:
 
     async def _ends(self, view: Segment) -> tuple[bytes, bytes]:
         """Return the ends, or samples that join as they do; empty if they are damaged, and so of no format."""
-        if self._noted is not None and view.header is not None and (found := joins.noted(view.header)) is not None:
+        header = view.header
+        if header is not None and not header.entries:
+            return header.tail, header.tail[-TAIL_BYTES:]
+        if self._noted is not None and header is not None and (found := joins.noted(header)) is not None:
             self._noted.add(view.path)
             return found
         return await file_ends(self._at.fetcher, view) or (b"", b"")
