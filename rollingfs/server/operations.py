@@ -43,7 +43,7 @@ class Body:
     parts
         The bytes as they come.
     newline
-        End it with a line feed if it has none.
+        End it with a line feed if that is missing.
     is_keyed
         Compute the checksum for `key`.
 
@@ -80,7 +80,7 @@ class Body:
         return None if self._checksum is None else f"sha256 {self._checksum.hexdigest()}"
 
     async def check_repeat(self, size: int) -> None:
-        """Read the rest, and refuse a body of another size than that of the append that had its key.
+        """Read the rest, and refuse a body of another size than the append that had its key.
 
         Raises
         ------

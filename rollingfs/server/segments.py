@@ -58,7 +58,7 @@ async def append(
     newline: bool = False,
     content_encoding: Encoding = "identity",
 ) -> Any:
-    """Append the body, all or nothing, in a single commit.
+    """Append the whole body in a single commit, or leave the segment as it is.
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ async def append(
     writer
         In place of a key: name, number, entries that had gone, incarnation.
     newline
-        End the data with a line feed if it has none.
+        End the data with a line feed if that is missing.
     content_encoding
         `gzip` for a compressed body, which is appended unpacked.
     """
@@ -208,7 +208,7 @@ async def tail(
     Parameters
     ----------
     offset
-        Where to begin: an offset, a Next-Offset or the id of an event; by default the present end.
+        Begin: an offset, a Next-Offset or the id of an event; by default the present end.
     wait
         Seconds to wait for the first record, without server-sent events.
     max_kib

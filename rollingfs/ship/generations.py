@@ -1,4 +1,4 @@
-"""The generations of a log: the files that it was in, one after the other, by their names."""
+"""The generations of a log: its current file and its older files, in order, by their names."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ class Log:
         return (0, -numbers[0]) if is_count else (1, *numbers)
 
     def current(self) -> Generation | None:
-        """Return the file that has the name of the log; None while there is none, or if the name has a date.
+        """Return the file that has the name of the log; None while it is missing, or if the name has a date.
 
         Raises
         ------

@@ -16,13 +16,13 @@ from rollingfs.ship.position import Position, Read
 PART_BYTES = 8 * 1024 * 1024
 """A longer line is shipped in parts."""
 COMMIT_BYTES_MAX = 256 * 1024 * 1024
-"""Maximum bytes of one commit of a file."""
+"""Maximum bytes of a file in a commit."""
 LEAVE_S = 2.0
-"""A file with a successor is left when nobody has written to it for so long."""
+"""Seconds without a write after which a file with a successor is left."""
 GONE_S = 1.0
-"""A file is gone when no look has found it for so long: a rotation may rename it between two looks."""
+"""Seconds without a look that finds a file until it is gone: a rotation may rename it between two looks."""
 IDLE_S = 5.0
-"""A log whose files were the same for so long is looked at by its status alone."""
+"""Seconds without a change of files after which a look reads only the status of the file."""
 LINE_FEED = b"\n"
 NUL = b"\0"
 HOST = f"{crc32c(platform.node().encode()) & 0xFFFF:04x}"
@@ -31,18 +31,18 @@ START = Position(0, 0, "", 0, 0, HOST)
 
 
 class Changed(Exception):
-    """A file was cut or written over while it was read; nothing of these bytes was committed."""
+    """A file was cut or written over while it was read; these bytes were not committed."""
 
 
 @dataclass(frozen=True)
 class Piece:
-    """Bytes of one file that wait, and the position after them."""
+    """Bytes of a file that wait, and the position after them."""
 
     file: File
     start: Position
     end: Position
     is_last: bool
-    """Whether nothing more of the file will be shipped, so that its last line gets an end."""
+    """Whether the file is shipped to its end, so that its last line gets an end."""
 
     @property
     def size(self) -> int:
@@ -60,7 +60,7 @@ class Piece:
         Raises
         ------
         Changed
-            The file was cut or written over meanwhile.
+            The file was cut or written over while it was read.
         """
         at, is_hole = self.start.offset, self.before in (b"", NUL)
         while at < self.end.offset:
@@ -95,7 +95,7 @@ class Lineage:
         self.text: str | None = None
         """The position in the segment: the condition of the next commit."""
         self.position = START
-        """Where the next bytes are: perhaps in a later file than `text`."""
+        """Position of the next bytes: perhaps in a later file than `text`."""
         self.file: File | None = None
         self.is_pending = False
         """Whether a later look may find more, although no file changes."""
@@ -224,7 +224,7 @@ class Lineage:
         return bool(later)
 
     def _go_on(self) -> bool:
-        """Open the next file with bytes, once nobody writes to this one; its last line gets an end before."""
+        """Open the next file with bytes, once writes to this file have ended; its last line gets an end before."""
         assert self.file is not None
         file, known = self.file, self._known
         if self._current is not None and self._current.inode == file.inode:
@@ -246,7 +246,7 @@ class Lineage:
         return bool(later) and self._open(later[0])
 
     def _after(self, there: list[Generation]) -> list[Generation]:
-        """Return the files with bytes after that of the position: by the file before it, or else by their times.
+        """Return the files with bytes after the position's file: by the file before it, or else by their times.
 
         A file of the same time counts as later, because a doubt must not skip lines.
         """

@@ -51,7 +51,7 @@ class Position:
 
     @property
     def mark(self) -> str:
-        """Return the offset and its checksum; at the begin of a file, those of the file before it."""
+        """Return the offset and its checksum; at the begin of a file, the values of the file before it."""
         return f"{self.offset:x}.{self.check:x}" if self.offset else self.before
 
     @property
@@ -79,7 +79,7 @@ class Position:
         Raises
         ------
         ValueError
-            It is none; another program may have the attribute.
+            It is not a position; another program may have the attribute.
         """
         inode, offset, begin, check, mtime_ns, host, before = text.split(" ")
         return cls(int(inode, 16), int(offset, 16), begin, int(check, 16), int(mtime_ns, 16), host, before)
@@ -88,7 +88,7 @@ class Position:
 def _begin(head: bytes) -> str:
     """Return checksums of bytes up to the end of each of the first lines, and of the first KiB.
 
-    So those of a file begin with those of a part of it.
+    So the checksums of a file begin with the checksums of a part of it.
     """
     ends = [line.end() for line in re.finditer(b"\n", head)][:LINES_MAX]
     ends += [HEAD_BYTES_MAX] if len(head) == HEAD_BYTES_MAX else []

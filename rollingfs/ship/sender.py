@@ -1,4 +1,4 @@
-"""`Sender`: appends bytes and sets attributes in one commit, once, however often the store fails."""
+"""`Sender`: appends bytes and sets attributes in a single commit, once, however often the store fails."""
 
 from __future__ import annotations
 
@@ -60,11 +60,11 @@ class Sender:
         self.core, self.path = core, path
         self.is_stopped, self.say = is_stopped, say
         self.segment: str | None = None
-        """The incarnation; None while there is none."""
+        """The incarnation; None while the segment is missing."""
         self._reported_s: float | None = None
 
     def attrs(self) -> dict[str, str]:
-        """Return the newest attributes of the segment, none if it is missing.
+        """Return the newest attributes of the segment; {} if it is missing.
 
         Raises
         ------
@@ -76,7 +76,7 @@ class Sender:
         return self._patiently(self._look)
 
     def send(self, data: Callable[[], Any], before: Attrs, after: Attrs) -> bool:
-        """Append data and set attributes in one commit, unless the segment has that commit; make a missing segment.
+        """Append data and set attributes in a commit, unless the segment has it; make a missing segment.
 
         Parameters
         ----------
@@ -88,7 +88,7 @@ class Sender:
         Returns
         -------
         bool
-            False if the attributes are others: another program has gone on, and nothing was written.
+            False if the attributes are others: another program has gone on, and the data was not written.
 
         Raises
         ------

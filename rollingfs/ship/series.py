@@ -1,4 +1,4 @@
-"""`Series`: the segments of a log in a folder, one for each of its files; sealed ones, and the one that grows."""
+"""`Series`: the segments of a log in a folder, a segment for each of its files; all but the last are sealed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DIGITS = 8
 
 
 class Series(Sender):
-    """Appends to the newest segment of a folder; a new segment goes on where the sealed one before it ends."""
+    """Appends to the newest segment of a folder; a new segment goes on where the sealed segment before it ends."""
 
     moved = (AttributeMismatchError, SegmentSealedError)
 

@@ -61,7 +61,7 @@ class Shipped:
 
 
 def _delete(file: File, position: Position) -> bool:
-    """Delete an open file, unless another one has its name now.
+    """Delete an open file, unless another file has its name now.
 
     It gets a name of its own before, because a rotation may give its name to another file at any time. That other file
     stays in the log by the new name.

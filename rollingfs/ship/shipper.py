@@ -32,12 +32,12 @@ POLL_S = 0.1
 FIND_S = 1.0
 """Time between two looks for new files of patterns."""
 SOURCES_MAX = 32
-"""Maximum logs of one segment: the attributes of a segment have room for so many positions."""
+"""Maximum logs of a segment: its attributes have room for this number of positions."""
 
 
 @value_class
 class Lag:
-    """What a log has that is not committed."""
+    """Bytes of a log that are not committed."""
 
     path: str
     segment: str
@@ -76,7 +76,7 @@ class Route:
     since_s: float | None = None
     """When the oldest byte that waits was seen."""
     error: Exception | None = None
-    """Why nothing more can be shipped there."""
+    """The error that ends the shipping of this log."""
 
 
 class Shipper:
@@ -90,19 +90,19 @@ class Shipper:
     fs
         The filesystem of the segments.
     files
-        Names of local files, patterns, or names with codes of dates (``app-%Y%m%d.log``), which are one log.
+        Names of local files, patterns, or names with codes of dates (``app-%Y%m%d.log``), which are a single log.
     target
         A segment; or a folder, with a segment for each log, if it ends with a slash or there are several logs.
     into
-        Whether the target is one segment for all logs.
+        Whether the target is a single segment for all logs.
     commit_on
-        What makes a commit due, as of ``open``: a time, bytes, or lines.
+        A commit is due after this time, these bytes, or lines, as of ``open``.
     prefix
         Text before each line; ``{host}``, ``{file}`` and ``{path}`` in it are replaced.
     partial_after_s
         Ship a line without its end after so long; by default it waits for its end.
     source
-        A name that is part of each position: hosts that ship files of the same names into one segment need it.
+        A name that is part of each position: hosts that ship files of the same names into a segment need it.
     seal_on_rotate
         Make the target of each log a folder, with a segment for each file of it, sealed when the next file begins.
     delete_after
@@ -294,7 +294,7 @@ class Shipper:
         )
 
     def _send(self, route: Route, pieces: Sequence[tuple[Source, Piece]]) -> None:
-        """Commit what waits; if another shipper has gone on, go on where that one is."""
+        """Commit what waits; if another shipper has gone on, go on from its position."""
         before = {source.key: source.lineage.text for source, _ in pieces}
         after = {source.key: str(piece.end) for source, piece in pieces}
         if isinstance(route.sender, Series) and route.sender.segment and _is_rotated_since(*pieces[0]):
@@ -373,7 +373,7 @@ def payload(piece: Piece, prefix: bytes, *, ends: bool) -> Iterator[bytes]:
     prefix
         Bytes before each line.
     ends
-        Whether a line that has no end gets one, because lines of other files may follow.
+        Whether a line without an end gets a line feed, because lines of other files may follow.
     """
     begins, block = ends or piece.before in (b"", LINE_FEED, NUL), b""
     for block in filter(None, piece.blocks()):

@@ -1,4 +1,4 @@
-"""From data to one commit.
+"""From data to a commit.
 
 In: paths, data, guards. Out: offsets and headers of what was committed. `ingest` uploads data, `append_to_header` makes
 the next header, `group_commit` commits the appends that wait together.

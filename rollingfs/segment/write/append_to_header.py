@@ -1,4 +1,4 @@
-"""What a header retains: bytes and chunk files come at its end, as entries and an inline tail, and its head may go."""
+"""Append data to a header, as entries and an inline tail, and truncate its head."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from rollingfs.segment.commit.store import Store
 from rollingfs.segment.commit.uploads import NewFiles
 
 UPLOADS_MAX = 8
-"""Maximum chunks of one commit that are written at once."""
+"""Maximum chunks of a commit that are written at once."""
 
 
 async def as_items(data: Sequence[bytes | Stored], files: NewFiles) -> list[Item]:
-    """Bytes as they are; stored chunks as entries, written again where the age rule asks for it."""
+    """Bytes as they are; stored chunks as entries, written again if the age rule asks for it."""
     items: list[Item] = []
     store_now = None
     for item in data:
@@ -40,10 +40,10 @@ async def as_items(data: Sequence[bytes | Stored], files: NewFiles) -> list[Item
 async def grow(
     header: Header, items: Sequence[Item], files: NewFiles, *, joint: bool = False, spill_all: bool = False
 ) -> Header:
-    """Put items behind a header's content, writing as chunks what does not stay inline; with `spill_all`, nothing does.
+    """Append items to a header; write as chunks what does not stay inline, with `spill_all` all items.
 
-    Several pieces that are shorter than a chunk share a file. They lie between entries, as the tails of a concat's
-    sources, or few bytes between staged chunks; each would cost a request. With `joint`, long pieces share one too.
+    Several pieces that are shorter than a chunk share a file. They are between entries, as the tails of a concat's
+    sources, or few bytes between staged chunks; each would cost a request. With `joint`, long pieces share a file, too.
     """
     now_ms = files.store.now_ms()
     policy = header.policy
@@ -97,7 +97,7 @@ async def _losing(store: Store, path: str, header: Header, offset: int) -> set[s
 
 
 def is_aged(header: Header, now_ms: int) -> bool:
-    """Whether the inline tail is older than the policy allows, so that it becomes a chunk.
+    """Return whether the inline tail is older than the policy allows, so that it becomes a chunk.
 
     A wrong clock began a tail that is dated further ahead than this: its age is not known.
     """
@@ -120,7 +120,7 @@ async def _each(header: Header, placed: Sequence[Spill | Entry], files: NewFiles
 
 
 async def _joint(spills: Sequence[bytes], size_max: int, files: NewFiles) -> list[Chunk]:
-    """Write pieces into as few files as `size_max` allows; one entry for each piece, to be placed."""
+    """Write pieces into as few files as `size_max` allows; return an entry for each piece, to be placed."""
     entries: list[Chunk] = []
     groups: list[list[bytes]] = [[]]
     for data in spills:
@@ -138,7 +138,7 @@ async def _joint(spills: Sequence[bytes], size_max: int, files: NewFiles) -> lis
 
 
 def _incarnation(header: Header, files: NewFiles) -> str | None:
-    """The incarnation, if it is there already: each attempt of an overwrite has a new one."""
+    """The incarnation, if it is there already: each attempt of an overwrite has another."""
     seen = files.store.headers.seen(files.path)
     is_there = seen is not None and seen.header is not None and seen.header.segment == header.segment
     return header.segment if is_there else None
@@ -149,8 +149,8 @@ async def _written(
 ) -> Chunk:
     """Write bytes as a chunk.
 
-    Equal bytes that come twice are two chunks (`nth`): one file must not be named by two entries, because the
-    truncation of one would delete the other's bytes.
+    Equal bytes that come twice are two chunks (`nth`): two entries must not name the same file, because a
+    truncation of the first entry would delete the bytes of the second.
     """
     write = partial(files.store.chunks.write, files.path, data, start, incarnation, last)
     return files.entry(await files.once(data, nth, write), start)

@@ -1,10 +1,10 @@
 """The memory that all open writers and appends of a client hold together: counted, and bounded.
 
-1. A caller that wants to hold more bytes asks for room. While there is some, it gets it at once.
+1. A caller that wants to hold more bytes asks for room. While there is room, it gets room at once.
 2. At the bound, the first caller makes the file with the most pending bytes, perhaps its own, write them as a chunk.
-   The others write their own as chunks, and wait behind it.
-3. Where nothing can be written (all the rest is on its way already), it waits until something has arrived.
-4. A part is kept back for a caller that holds nothing. So some caller always goes on.
+   The others write their own as chunks, and wait after it.
+3. If all bytes are on their way already, it waits until some have arrived.
+4. A part is reserved for a caller without bytes. So some caller always goes on.
 
 A short `bytes` that is appended does not count: its caller holds it already.
 """
@@ -25,13 +25,13 @@ from rollingfs.runtime.concurrency import Runtime
 logger = logging.getLogger("rollingfs")
 
 PART_BYTES = 4 * 1024 * 1024
-"""Maximum bytes of one request for room; the same number is reserved for a caller that holds nothing."""
+"""Maximum bytes of a request for room; the same number is reserved for a caller without bytes."""
 WRITE_MEMORY_BYTES_MIN = 2 * PART_BYTES
 WRITE_MEMORY_BYTES_DEFAULT = 256 * 1024 * 1024
 STEP_S = 0.005
 """A pause between two looks for room."""
 PATIENCE_S = 30.0
-"""Longest wait for room. Then one caller exceeds the bound, because the others may wait for what it will write."""
+"""Longest wait for room. Then a caller exceeds the bound, because the others may wait for its bytes."""
 
 
 def check_write_memory(given: int | str) -> int:
@@ -49,7 +49,7 @@ def check_write_memory(given: int | str) -> int:
 
 
 class Spillable(abc.ABC):
-    """An open file, whose pending bytes another writer may write as a chunk while its owner does nothing with it."""
+    """An open file, whose pending bytes another writer may write as a chunk while its owner does not use it."""
 
     @property
     @abc.abstractmethod
@@ -62,14 +62,14 @@ class Spillable(abc.ABC):
 
 
 class Share:
-    """The bytes that one writer holds. What it holds when it is let go goes back to the budget."""
+    """The bytes that a writer holds. They go back to the budget when the share is collected."""
 
     __slots__ = ("__weakref__", "_budget", "count", "freed")
 
     def __init__(self, budget: Budget) -> None:
         self._budget = budget
         self.freed = budget.freed
-        """That of the process in which it was made."""
+        """The budget of the process in which it was made."""
         self.count = 0
 
     def try_take(self, size: int) -> bool:
@@ -88,7 +88,7 @@ class Share:
             await self._budget.wait(self, size, spill)
 
     def set(self, count: int) -> None:
-        """Say how many bytes are held now."""
+        """Set the number of bytes that are held now."""
         self._budget.change(self, count)
 
     def close(self) -> None:
@@ -118,10 +118,10 @@ class Budget:
         """Reset waiters, lock and files in a child process."""
         self.used = 0
         self.freed: deque[int] = deque()
-        """What shares have held that were let go."""
+        """Bytes of shares that were collected."""
         self._waiting: deque[object] = deque()
         self._extra: weakref.ref[Share] | None = None
-        """Who was given the part that is kept back."""
+        """The share that has the reserved part."""
         self._files: weakref.WeakSet[Spillable] = weakref.WeakSet()
         self._lock = threading.RLock()
 
@@ -154,7 +154,7 @@ class Budget:
             return True
 
     def _extra_bytes(self) -> int:
-        """How much of the part that is kept back is in use."""
+        """Return the bytes of the reserved part that are in use."""
         holder = self._extra() if self._extra is not None else None
         return min(holder.count, PART_BYTES) if holder is not None else 0
 
@@ -195,7 +195,7 @@ class Budget:
                 self._waiting.remove(ticket)
 
     async def _spill_largest(self, own: int, spill: Callable[[], Awaitable[None]]) -> bool:
-        """Have the largest pending bytes written; False if nobody has any that can be written now."""
+        """Have the largest pending bytes written; return False if no pending bytes can be written now."""
         with self._lock:
             files = [(file.held_bytes, file) for file in self._files]
         for held, file in sorted(files, key=lambda one: one[0], reverse=True):

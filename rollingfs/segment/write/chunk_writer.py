@@ -1,4 +1,4 @@
-"""Writes a stream of bytes into chunk files of `max_bytes` each, in bounded memory; commits nothing."""
+"""Writes a stream of bytes into chunk files of `max_bytes` each, in bounded memory, without a commit."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from rollingfs.runtime.concurrency import drive
 from rollingfs.segment.commit.chunk_files import Stored, kinds_of
 
 FINISHING_MAX = 8
-"""Maximum full chunks on their way to the store while the next one is written."""
+"""Maximum full chunks on their way to the store while the next chunk is written."""
 FINISHING_BYTES_MAX = 64 * 1024 * 1024
 COPY_BYTES = 4 * 1024 * 1024
 
 
 class ChunkWriter:
-    """Writes a stream into new chunk files of one segment, each at most `max_bytes` long.
+    """Writes a stream into new chunk files of a segment, each at most `max_bytes` long.
 
-    Nothing is committed: `finish` returns what was stored, `abort` removes it. A full chunk is finished while the next
-    one is written: in a task over an async backend, in a thread where the backend says that it `finishes_aside`.
+    `finish` returns the chunks, and does not commit them; `abort` removes them. A full chunk is finished while the next
+    is written: in a task over an async backend, in a thread if the backend `finishes_aside`.
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ class ChunkWriter:
         self.segment = segment
         self.max_bytes = max_bytes
         self.position = start
-        """Where the next byte is expected."""
+        """Return the offset that the next byte is expected to have."""
         self.incarnation = incarnation
         self.last = last
         self.staged = staged
@@ -151,7 +151,7 @@ class ChunkWriter:
 
 
 _Finishing = asyncio.Future[None] | concurrent.futures.Future[None]
-"""A chunk on its way to the store, beside its writer."""
+"""A chunk on its way to the store, while its writer goes on."""
 
 
 def _in_thread(chunk: _OpenChunk) -> concurrent.futures.Future[None]:

@@ -2,7 +2,7 @@
 
 The first thread that gets the segment's slot leads: it commits for all that wait. A thread that comes in the meantime
 waits for its outcome, or for its turn to lead, and not for the slot: a lock of threads is not fair, so the next leader
-would often be faster than those whose outcome is known, and they would append again one commit late.
+would often be faster than threads whose outcome is known, and they would append again a commit late.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ GROUP_BYTES_MAX = 16 * 1024 * 1024
 LINGER_SHARE = 0.4
 """The share of a commit's time that a leader waits for callers who were just answered and may append again."""
 WAKE_S_MAX = 1.0
-"""A thread that nobody has woken for so long leads: the leader may have been interrupted before it called the next."""
+"""Seconds until a thread leads that was not woken: its leader may have been interrupted before it woke the next."""
 LINGER_STEP_SHARE = 0.05
 """The share of that time after which the leader looks whether they are there."""
 
@@ -44,9 +44,9 @@ class Written:
     """An append that took place."""
 
     offset: int
-    """Where its data begins."""
+    """Offset of the first byte of its data."""
     segment: Segment
-    """The segment that its commit made, or met if there was nothing to do."""
+    """The segment that its commit made, or met if the data was there."""
 
     @property
     def header(self) -> Header:
@@ -60,7 +60,7 @@ Outcome = Written | Exception
 
 @dataclass(eq=False, repr=False)
 class Append:
-    """One caller's append. It waits in the queue, or a group has it, or its outcome is known."""
+    """An append of a caller. It waits in the queue, or a group has it, or its outcome is known."""
 
     data: Sequence[bytes | Stored]
     guard: Guard = field(default_factory=Guard)
@@ -102,13 +102,13 @@ class Append:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether no attempt to commit it is under way, and none has taken place."""
+        """Whether no attempt to commit it is under way or has taken place."""
         outcomes = self.group.outcomes if self.group is not None else {}
         return outcomes is not None and self not in outcomes
 
 
 class Group:
-    """A group of appends as one step of the commit loop.
+    """A group of appends as a step of the commit loop.
 
     Attributes
     ----------
@@ -125,14 +125,14 @@ class Group:
         self.uploads: list[Uploads] = []
         self.is_large = False
         """Whether chunk files were uploaded for it: then its commit begins with a fresh header. If that forbids the
-        append, no attempt has named the files, and they can go; beside an upload the request is cheap."""
+        append, no attempt has named the files, and they can go; the upload costs more than this request."""
         self.is_prompt = False
-        """Whether one of its appends is meant for one offset, which others reach meanwhile."""
+        """Whether an append in it is meant for a certain offset, which appends of others may reach first."""
         self.is_plain = True
         """Whether no append has a condition or attributes."""
         self.outcomes: Mapping[Append, Outcome] | None = None
         self.attempt: Attempt | None = None
-        """What its commit has sent."""
+        """The operation that its commit has sent."""
         self._refused: dict[Append, Exception] = {}
 
     def add(self, append: Append) -> None:
@@ -151,7 +151,7 @@ class Group:
         return self.attempt is not None and self.attempt.is_out
 
     def succeeded(self, committed: Committed) -> Mapping[Append, Outcome]:
-        """The outcomes of a commit that took place, or that had nothing to do."""
+        """Return the outcomes of a commit that took place, or that found the data there."""
         outcomes: dict[Append, Outcome] = dict(self._refused)
         offset = committed.before.length if committed.before.text is not None else 0
         for append in self.members:
@@ -182,7 +182,7 @@ class Group:
         return {append: error for append in self.members if append not in waiting}
 
     def plain(self, base: Segment, now_ms: int) -> bytes | None:
-        """Return the bytes of its appends, if `step` would allow each behind this header, and behind more bytes."""
+        """Return the bytes of its appends, if `step` would allow each after this header, and after more bytes."""
         text = base.text
         if text is None or text.phase is not Phase.OPEN or text.owner is not None or base.turn:
             return None
@@ -225,14 +225,14 @@ class Group:
 
 
 async def append_together(commits: Commits, path: str, append: Append) -> Written:
-    """Commit an append, alone or with others. The caller shields this from cancellation.
+    """Commit an append, with others that wait. The caller shields this from cancellation.
 
     Raises
     ------
     AppendOutcomeUnknown
-        Whether it took place cannot be said.
+        It is not known if it took place.
     RollingError, FileNotFoundError
-        Its guard, or the segment's state, forbids it; nothing was written.
+        Its guard, or the segment's state, forbids it; it was not written.
     """
     append.deadline_s = time.monotonic() + commits.timeout_s
     slot = commits.slots.of(path)
@@ -268,12 +268,12 @@ async def _lead(commits: Commits, slot: Slot, append: Append) -> None:
 
 
 def _leave(commits: Commits, slot: Slot, append: Append, error: BaseException) -> Written:
-    """What is known of an append whose caller breaks off; takes it out of the queue.
+    """Return the outcome of an append whose caller breaks off, and take it out of the queue.
 
     Raises
     ------
     BaseException
-        The error itself, or what it means for the append.
+        The error itself, or an error with the outcome of the append.
     """
     with commits.slots.lock:
         if append in slot.queue:
@@ -298,7 +298,7 @@ async def _linger(commits: Commits, slot: Slot) -> None:
 
 
 async def _commit_group(commits: Commits, slot: Slot, leader: Append) -> None:
-    """Commit for all that wait, unless another leader has committed the leader's append meanwhile."""
+    """Commit for all that wait, unless another leader has committed the leader's append."""
     if leader.group is not None:
         _recover(commits, slot, leader)
         if leader.outcome is not None:
@@ -333,7 +333,7 @@ def _take(commits: Commits, slot: Slot, group: Group) -> None:
     """Move appends from the queue into a group.
 
     A leader may die between any two statements here and in `_finish`. Then an append whose outcome is known may
-    stay in the queue, and one without an outcome may be missing: its own thread puts that right (`_recover`).
+    stay in the queue, and an append without an outcome may be missing: its own thread repairs that (`_recover`).
     """
     size = 0
     with commits.slots.lock:
@@ -382,7 +382,7 @@ def _call_next(slot: Slot) -> None:
 
 
 def _verdict(outcome: Outcome | None, is_waiting: bool) -> str:
-    """What the error after Ctrl-C says of an append."""
+    """Return the text about an append for the error after Ctrl-C."""
     if isinstance(outcome, Written):
         return "committed"
     if is_waiting or (outcome is not None and not isinstance(outcome, AppendOutcomeUnknown)):

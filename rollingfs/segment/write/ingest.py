@@ -16,7 +16,7 @@ from rollingfs.segment.write.budget import PART_BYTES, Share
 from rollingfs.segment.write.chunk_writer import ChunkWriter
 
 SMALL_BYTES_MAX = 1024 * 1024
-"""Maximum bytes of one operation that stay in memory; more go into chunk files as they come."""
+"""Maximum bytes of an operation that stay in memory; more go into chunk files as they come."""
 PIECE_BYTES = 4 * 1024 * 1024
 """Bytes that are read from a file, or gathered from an iterable, at a time."""
 
@@ -44,7 +44,7 @@ else:
 
 
 class Intake:
-    """Takes the data of one operation on one segment, in order and in bounded memory.
+    """Takes the data of an operation on a segment, in order and in bounded memory.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ class Intake:
     uploads : Uploads
         The chunk files that are complete and not committed.
     share : Share
-        What it holds in memory.
+        The bytes that it holds in memory.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class Intake:
         self._new_writer = new_writer
         self._writer: ChunkWriter | None = None
         self._begin = 0
-        """Where the first byte of all is expected."""
+        """Return the offset that the first byte is expected to have."""
         self._small_max = 0 if staged else SMALL_BYTES_MAX
         self._staged = staged
         self._items: list[bytes | Stored] = []
@@ -86,7 +86,7 @@ class Intake:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing was taken, or all of it has been handed on."""
+        """Return whether all data that was taken has been handed on."""
         return not (self._items or self._pending or self.is_streaming)
 
     async def take(self, data: Data) -> None:
@@ -133,7 +133,7 @@ class Intake:
             self.size += len(part)
 
     async def _stream(self, data: bytes | memoryview) -> ChunkWriter:
-        """Write what is pending into chunk files, and more data behind it."""
+        """Write the pending bytes into chunk files, and more data after them."""
         if self._writer is None:
             self._writer = await self._new_writer()
             self._begin = self._writer.position
@@ -165,7 +165,7 @@ class Intake:
             self.is_streaming = False
 
     async def spill(self, data: bytes = b"") -> None:
-        """Write what is held in memory as chunk files, and more data behind it; what comes next begins others.
+        """Write the bytes in memory as chunk files, and more data after them; later data begins other chunks.
 
         This asks for no room: it is how others get some.
         """
@@ -218,7 +218,7 @@ class Intake:
             await self._writer.abort_open()
 
     async def _or_nothing(self, call: Awaitable[None]) -> None:
-        """Await a call; if it fails, remove the uploaded files, and replace an error that does not say what is true."""
+        """Await a call; if it fails, remove the uploaded files, and replace an error that leaves the outcome open."""
         try:
             await call
         except BaseException as error:
@@ -255,7 +255,7 @@ def as_bytes(data: Any) -> memoryview | None:
 
 
 def is_small(data: Any) -> bool:
-    """Whether data stays in memory, so that taking it waits for nothing."""
+    """Return whether data stays in memory, so that it is taken without a wait."""
     if type(data) is bytes:
         return len(data) <= SMALL_BYTES_MAX
     if isinstance(data, str):
@@ -265,7 +265,7 @@ def is_small(data: Any) -> bool:
 
 
 def _batches(data: Any) -> Iterator[list[memoryview] | Staged | Stored]:
-    """What a file object or an iterable yields, checked.
+    """Yield the checked pieces of a file object or an iterable.
 
     Bytes are gathered up to `PIECE_BYTES`, so that not every small piece costs a hop to a thread.
 

@@ -1,7 +1,7 @@
 """The rolling policy of a new segment: each field of the nearest folder that has it, else this client's.
 
-A folder's fields stand in the header of its memory (`ROLLING_ATTR`), so a look is one read of a header, most often of
-one that is not there.
+A folder's fields are in the header of its memory (`ROLLING_ATTR`), so a look is a read of a header, which is most often
+missing.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from rollingfs.segment.commit.store import Store
 logger = logging.getLogger("rollingfs")
 
 BELIEVED_S = 60.0
-"""How long what a folder said counts for new segments, without another look."""
+"""Seconds for which the policy of a folder counts without another look."""
 LASTING = (PermissionError, RollingError, ValueError, TypeError)
 """Errors that a look soon after would find again; any other may be over."""
 FOLDERS_MAX = 4096
@@ -27,9 +27,9 @@ FOLDERS_MAX = 4096
 
 
 def lineage(store: Store, folder: str) -> list[str]:
-    """A folder and those above it from which it inherits, nearest first.
+    """Return a folder and the folders above it from which it inherits, nearest first.
 
-    Above the folder itself, the first one into which any user of the machine may write ends them.
+    Above the folder itself, the first folder into which any user of the machine may write ends them.
     """
     found = [folder]
     while (above := names.parent(folder)) not in ("", folder) and not store.backend.is_shared(above):
@@ -39,12 +39,12 @@ def lineage(store: Store, folder: str) -> list[str]:
 
 
 class Inherited:
-    """What new segments inherit.
+    """The policies that new segments inherit.
 
     Parameters
     ----------
     default
-        The policy of this client, for what no folder says.
+        The policy of this client, for fields that no folder has.
     """
 
     def __init__(self, store: Store, default: RollingPolicy) -> None:
@@ -55,7 +55,7 @@ class Inherited:
         """Folders from which this client has seen others inherit policies; a refusal there is an error."""
 
     async def policy(self, path: str, default: RollingPolicy | None = None) -> RollingPolicy:
-        """The policy of a new segment; what no folder says is by default that of this client."""
+        """Return the policy of a new segment; fields that no folder has are by default this client's."""
         folders = lineage(self.store, names.parent(path))
         calls = [partial(self._fields, folder) for folder in folders]
         policy = default or self.default
@@ -64,7 +64,7 @@ class Inherited:
         return policy
 
     def forget(self) -> None:
-        """Look again at all folders; what looks find that are under way is not remembered either."""
+        """Look again at all folders; results of looks that are under way are not remembered either."""
         self._seen = {}
 
     async def _fields(self, folder: str) -> Fields:

@@ -1,4 +1,4 @@
-"""The footers of Parquet files in segments: the one that is there, and the one that makes one file of several."""
+"""The footers of Parquet files in segments: read a footer, and make the footer that joins several files."""
 
 from __future__ import annotations
 
@@ -26,33 +26,33 @@ FOOTER_READ_BYTES = 512 * 1024
 
 
 WASTED_PART_MAX = 0.1
-"""The part of a file that old footers may take, before an append or upkeep writes the file anew."""
+"""The part of a file that old footers may take, before an append or upkeep rewrites the file."""
 WASTED_BYTES_MIN = 64 * 1024
 """Old footers up to this size are not a reason to rewrite."""
 
 
 def is_much(wasted: int, size: int) -> bool:
-    """Whether a file of some size is to be written anew for its old footers."""
+    """Return whether old footers are a reason to rewrite a file of some size."""
     return wasted > max(WASTED_BYTES_MIN, WASTED_PART_MAX * size)
 
 
 def is_one_file(footer: bytes, size: int) -> bool:
-    """Whether old footers explain what is wasted of a file: they lie between row groups, and at most one behind them.
+    """Return whether old footers are the waste of a file: between row groups, and at most a footer after them.
 
-    Where whole Parquet files lie behind each other, as records of a log, the last footer names bytes of its own file
-    only, and reads as if they were those of the first. Then all that lies before the last file is a gap behind them.
+    If whole Parquet files follow each other, as records of a log, the last footer names bytes of its own file only, and
+    reads as if these were the bytes of the first. Then all bytes before the last file are a gap after the row groups.
     """
     return gaps(footer, size - len(ended(footer)))[0] > 0 and not is_last_of_several(footer, size)
 
 
 def is_last_of_several(footer: bytes, size: int) -> bool:
-    """Whether more bytes lie behind the last row group than an old footer has, as where other files lie before."""
+    """Return whether more bytes follow the last row group than an old footer has, as if other files came before."""
     behind = gaps(footer, size - len(ended(footer)))[1]
     return behind > max(WASTED_BYTES_MIN, WASTED_PART_MAX * size, 2 * len(footer))
 
 
 async def is_worn(fetcher: Fetcher, view: Segment) -> bool:
-    """Whether a segment is an open Parquet file, without an owner, that is to be written anew for its old footers."""
+    """Return whether a segment is an open Parquet file, without an owner, with reason to rewrite it for old footers."""
     if view.sealed or view.header is None or view.header.owner is not None or view.size <= WASTED_BYTES_MIN:
         return False
     if await fetcher.read(view, view.length - len(MAGIC), view.length) != MAGIC:
@@ -66,7 +66,7 @@ async def is_worn(fetcher: Fetcher, view: Segment) -> bool:
 
 
 async def footer_of(fetcher: Fetcher, view: Segment) -> bytes:
-    """The footer of the file that a segment is, without its length and the magic.
+    """Return the footer of the file that a segment is, without its length and the magic.
 
     Raises
     ------
@@ -78,12 +78,12 @@ async def footer_of(fetcher: Fetcher, view: Segment) -> bytes:
 
 
 def _near(view: Segment) -> int:
-    """Where the first read for a footer begins."""
+    """Return the offset of the first read for a footer."""
     return max(view.start, view.length - FOOTER_READ_BYTES, min(_last_run(view), view.length - TAIL_BYTES))
 
 
 async def _cut_out(fetcher: Fetcher, view: Segment, last: bytes, near: int) -> bytes:
-    """The footer in the last bytes of a file, which begin at `near`; what is missing of it is read."""
+    """Return the footer in the last bytes of a file, which begin at `near`; read its missing bytes."""
     first, stop = (view.start + offset for offset in body_size(last[-TAIL_BYTES:], view.size))
     if first < near:
         last, near = await fetcher.read(view, first, near) + last, first
@@ -93,7 +93,7 @@ async def _cut_out(fetcher: Fetcher, view: Segment, last: bytes, near: int) -> b
 
 
 def _last_run(view: Segment) -> int:
-    """Where the bytes begin that one request gives: those of the tail, else those of the last chunk."""
+    """Return the begin of the bytes that a single request gives: of the tail, or else of the last chunk."""
     header = view.header
     if header is None or header.tail or not header.entries:
         return view.start if header is None else header.tail_start
@@ -101,7 +101,7 @@ def _last_run(view: Segment) -> int:
 
 
 async def one_footer(fetcher: Fetcher, files: Sequence[Segment]) -> bytes:
-    """The bytes behind some Parquet files that make one file of all; a segment without bytes is none of them.
+    """Return the footer that makes a single file of Parquet files in a row; empty segments do not count.
 
     Raises
     ------

@@ -1,7 +1,7 @@
-"""Deletes and moves a segment in one step, where the store has such a step and the segment has no files.
+"""Delete and move segments without files in a single step, if the store has such a step.
 
-No tombstone is left. A tombstone refuses a request that arrives late, and there is none where conflicts are certain. It
-also says what is still to be deleted or settled, so a segment keeps it while another file has anything of the segment.
+No tombstone is left. A tombstone refuses a request that arrives late; if conflicts are certain, it is not needed. It
+also names what is still to be deleted or settled, so a segment keeps it while another file has bytes of the segment.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from rollingfs.segment.segment import Segment
 T = TypeVar("T")
 
 BATCH_MAX = 1024
-"""Maximum segments that one call of the backend deletes or moves."""
+"""Maximum segments that a call of the backend deletes or moves."""
 
 
 def is_alone(header: Header) -> bool:
-    """Whether a header is all that there is of its segment, and nobody holds or moves the segment."""
+    """Return whether a segment is a header without other files, which no client holds or moves."""
     return not (
         header.phase is Phase.MERGING
         or header.owner is not None
@@ -36,7 +36,7 @@ def is_alone(header: Header) -> bool:
 
 
 async def take_whole(store: Store, seen: Mapping[str, Segment], targets: Mapping[str, str] | None = None) -> set[str]:
-    """Delete those of several segments that are alone, or move them to names where nothing is; returns their paths.
+    """Delete segments without other files, or move them to free names; return their paths.
 
     It is durable once `flush_folders` has been called.
     """
@@ -76,7 +76,7 @@ async def flush_folders(store: Store, paths: Iterable[str]) -> None:
 async def remove_grave(store: Store, path: str, grave: Header) -> None:
     """Delete a tombstone that a commit has just made, if no file of the segment is left and the store can do that.
 
-    The caller has deleted, or found none of, what the tombstone itself may name.
+    The caller has deleted all files that the tombstone itself may name, or has not found them.
     """
     seen = store.headers.seen(path)
     is_needed = not grave.deleted or grave.must_settle or grave.tiers or any(drop.is_hint for drop in grave.drops)
