@@ -94,7 +94,7 @@ def trim(
     _complain(session, did)
 
 
-def _complain(session: Session, did: Trimmed | Retained) -> None:
+def _complain(session: Session, did: Trimmed) -> None:
     for path, error in did.failed.items():
         session.code = errors.FAILED
         output.complain(f"{path} was left as it is: {error}")

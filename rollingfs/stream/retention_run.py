@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import field, replace
+from dataclasses import replace
 
 from rollingfs.runtime.gc_pause import collected_later
 from rollingfs.runtime.values import added, value_class
@@ -21,26 +21,16 @@ class NoRetentionError(ValueError):
 
 
 @value_class
-class Retained:
+class Retained(Trimmed):
     """Report of a run of retention (in a dry run: of its plan)."""
 
-    taken: StreamCut | None
+    taken: StreamCut | None = None
     """The cut that it took, if the last was old enough."""
-    trimmed: StreamCut | None
+    trimmed: StreamCut | None = None
     """The offsets that it trimmed to, of the segments that it trimmed."""
-    bytes: int
-    """The number of bytes that it dropped."""
-    deleted: tuple[str, ...]
-    """Sealed segments that it deleted, by path."""
-    size: int
+    size: int = 0
     """Bytes that are left."""
-    dry_run: bool
-    failed: Mapping[str, str] = field(default_factory=dict)
-    """Segments that it left as they are because it could not read or change them, by path, with the reason."""
-    dropped: Mapping[str, int] = field(default_factory=dict)
-    """Bytes that it dropped of each segment, by path."""
-    left: Mapping[str, str] = field(default_factory=dict)
-    """Segments that it left because no part of them is a file of their format, by path, with the reason."""
+    dry_run: bool = False
 
 
 async def retain(
@@ -100,15 +90,16 @@ async def retain(
     offsets = {name: goal.offset for name, goal in done.items()}
     incarnations = {name: goal.segment for name, goal in done.items()}
     return Retained(
-        None if taken is None else taken.renamed(members.path_of),
-        StreamCut(offsets, now, size, incarnations).renamed(members.path_of) if offsets else None,
         total.bytes,
         total.deleted,
-        size,
-        dry_run,
+        total.waiting,
         {**members.reasons(failed), **total.failed},
         total.dropped,
         total.left,
+        None if taken is None else taken.renamed(members.path_of),
+        StreamCut(offsets, now, size, incarnations).renamed(members.path_of) if offsets else None,
+        size,
+        dry_run,
     )
 
 
