@@ -26,6 +26,18 @@ def make_certificate(folder: Path, *, is_own_ca: bool = False) -> Path:
     ca_key = ec.generate_private_key(ec.SECP256R1())
     ca_name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "a CA of rollingfs' tests")])
 
+    usage = dict.fromkeys(
+        (
+            "content_commitment",
+            "key_encipherment",
+            "data_encipherment",
+            "key_agreement",
+            "encipher_only",
+            "decipher_only",
+        ),
+        False,
+    )
+
     def signed(name: x509.Name, key: ec.EllipticCurvePrivateKey, is_ca: bool, file: Path) -> None:
         address = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address(ADDRESS))])
         certificate = (
@@ -38,6 +50,9 @@ def make_certificate(folder: Path, *, is_own_ca: bool = False) -> Path:
             .not_valid_after(now + days)
             .add_extension(address, critical=False)
             .add_extension(x509.BasicConstraints(ca=is_ca, path_length=0 if is_ca else None), critical=True)
+            .add_extension(  # Python 3.13 and later refuse a CA without
+                x509.KeyUsage(digital_signature=True, key_cert_sign=is_ca, crl_sign=is_ca, **usage), critical=True
+            )
             .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
             .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(ca_key.public_key()), critical=False)
             .sign(ca_key, hashes.SHA256())

@@ -239,6 +239,7 @@ def _is_ready(process: subprocess.Popen[bytes], url: str, trust: ssl.SSLContext 
             with urllib.request.urlopen(url, timeout=1, context=trust) as answer:
                 return bool(answer.status == 200)
         except urllib.error.HTTPError as refusal:
+            refusal.close()
             if refusal.code < 500:  # a store that signs every request
                 return True
             time.sleep(READY_POLL_S)
