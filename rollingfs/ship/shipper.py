@@ -19,7 +19,8 @@ from rollingfs.runtime.system import HAS_LEASES
 from rollingfs.runtime.values import value_class
 from rollingfs.segment.write.ingest import SMALL_BYTES_MAX
 from rollingfs.ship.generations import Log
-from rollingfs.ship.lineage import LINE_FEED, NUL, Changed, Lineage, Piece
+from rollingfs.ship.lineage import LINE_FEED, Changed, Lineage, Piece
+from rollingfs.ship.payload import payload
 from rollingfs.ship.position import Position
 from rollingfs.ship.sender import Sender, Stopped
 from rollingfs.ship.series import Series
@@ -63,6 +64,14 @@ class Source:
     error: str | None = None
     shipped: Shipped | None = None
     """Rotated files that are deleted."""
+
+
+class Unreadable(Exception):
+    """The bytes of a log cannot be read; other logs go on."""
+
+    def __init__(self, source: Source, error: OSError) -> None:
+        super().__init__(str(error))
+        self.source, self.error = source, error
 
 
 @dataclass
@@ -253,10 +262,17 @@ class Shipper:
                 self._begin(route)
             pieces = [(source, piece) for source in route.sources.values() if (piece := self._look(source))]
             route.since_s = (route.since_s or time.monotonic()) if pieces else None
-            if pieces and (flush or self._is_due(route, pieces)):
-                self._publish()  # the store may let it wait for long
-                self._send(route, pieces)
-                return True
+            while pieces:
+                try:
+                    if not (flush or self._is_due(route, pieces)):
+                        break
+                    self._publish()  # the store may let it wait for long
+                    self._send(route, pieces)
+                    return True
+                except Unreadable as found:
+                    self._report(found.source, found.error)
+                    pieces = [one for one in pieces if one[0] is not found.source]
+                    route.since_s = time.monotonic() if pieces else None
         except Changed:
             for source, _ in pieces:
                 source.lineage.begin_again()
@@ -277,20 +293,28 @@ class Shipper:
     def _look(self, source: Source) -> Piece | None:
         """Look at a log; an error is reported, and the next look tries again."""
         try:
-            piece, source.error = source.lineage.look(), None
+            piece = source.lineage.look()
         except OSError as error:
-            said = f"{error.filename or source.lineage.log.path}: {error.strerror or error}"
-            if said != source.error:
-                self.say(said)
-            piece, source.error = None, said
+            self._report(source, error)
+            return None
+        if piece is None:  # else its bytes may be unreadable
+            source.error = None
         return piece
+
+    def _report(self, source: Source, error: OSError) -> None:
+        said = f"{error.filename or source.lineage.log.path}: {error.strerror or error}"
+        if said != source.error:
+            self.say(said)
+        source.error = said
 
     def _is_due(self, route: Route, pieces: Sequence[tuple[Source, Piece]]) -> bool:
         if any(source.lineage.text is None for source, _ in pieces):
             return True  # from then on a rotation cannot hide the file
         age_s, size = time.monotonic() - (route.since_s or 0.0), sum(piece.size for _, piece in pieces)
         return self.when.is_due(
-            size, age_s, lambda: sum(block.count(LINE_FEED) for _, piece in pieces for block in piece.blocks())
+            size,
+            age_s,
+            lambda: sum(block.count(LINE_FEED) for one in pieces for block in _read(one[0], one[1].blocks())),
         )
 
     def _send(self, route: Route, pieces: Sequence[tuple[Source, Piece]]) -> None:
@@ -304,7 +328,8 @@ class Shipper:
         size = sum(piece.size for _, piece in pieces)
 
         def data() -> bytes | Iterator[bytes]:
-            blocks = (block for source, piece in pieces for block in payload(piece, source.prefix, ends=self.into))
+            payloads = ((source, payload(piece, source.prefix, ends=self.into)) for source, piece in pieces)
+            blocks = (block for source, one in payloads for block in _read(source, one))
             return b"".join(blocks) if size <= SMALL_BYTES_MAX // 2 else blocks
 
         if route.sender.send(data, before, after):
@@ -313,6 +338,7 @@ class Shipper:
             self.bytes += size
             for source, piece in pieces:
                 source.lineage.done(piece)
+                source.error = None
         else:
             self._begin(route)
 
@@ -354,6 +380,14 @@ class Shipper:
             route.sources[key], route.is_begun = Source(lineage, key, prefix.encode(), shipped=shipped), False
 
 
+def _read(source: Source, blocks: Iterator[bytes]) -> Iterator[bytes]:
+    """Yield blocks of a log; an error of its disk is not one of the store."""
+    try:
+        yield from blocks
+    except OSError as error:
+        raise Unreadable(source, error) from error
+
+
 def _is_rotated_since(source: Source, piece: Piece) -> bool:
     """Return whether a piece is of a later file than the last bytes in the segment."""
     text = source.lineage.text
@@ -363,24 +397,3 @@ def _is_rotated_since(source: Source, piece: Piece) -> bool:
 def _is_rotated(path: str, other: str) -> bool:
     """Return whether a file is a generation of another log."""
     return os.path.dirname(path) == os.path.dirname(other) and Log(other).age(os.path.basename(path)) is not None
-
-
-def payload(piece: Piece, prefix: bytes, *, ends: bool) -> Iterator[bytes]:
-    """Yield the bytes of a piece as the segment gets them.
-
-    Parameters
-    ----------
-    prefix
-        Bytes before each line.
-    ends
-        Whether a line without an end gets a line feed, because lines of other files may follow.
-    """
-    begins, block = ends or piece.before in (b"", LINE_FEED, NUL), b""
-    for block in filter(None, piece.blocks()):
-        if prefix:
-            yield (prefix if begins else b"") + block[:-1].replace(LINE_FEED, LINE_FEED + prefix) + block[-1:]
-            begins = block.endswith(LINE_FEED)
-        else:
-            yield block
-    if (ends or piece.is_last) and block and not block.endswith(LINE_FEED):
-        yield LINE_FEED

@@ -1,5 +1,6 @@
 """`ship --once`: a file goes to its segment, each line once, whatever is killed."""
 
+import errno
 import gzip
 import os
 import random
@@ -12,11 +13,12 @@ import pytest
 
 from rollingfs import RollingFileSystem
 from rollingfs.format.transitions import check_attrs
-from rollingfs.ship import Shipper, lineage
+from rollingfs.ship import Shipper, lineage, sender
 from rollingfs.ship.lineage import Lineage, Piece
 from rollingfs.ship.position import LINES_MAX, Position
 from rollingfs.ship.sender import Sender
 from rollingfs.ship.shipper import SOURCES_MAX
+from tests.support.backends import Scripted, private_memory, raises
 from tests.support.cli import COMMAND, Run, done, environment, failed
 
 
@@ -232,42 +234,80 @@ def test_killed_shippers_leave_each_line_once(tmp_path: Path, monkeypatch: pytes
     assert fs.cat_file(segment) == log.read_bytes()
 
 
-@pytest.mark.parametrize("what", ["folder", "pipe", "unreadable", "torn"])
-def test_an_unreadable_file_is_named(what: str, tmp_path: Path, monkeypatch) -> None:
-    good, bad = tmp_path / "good.log", tmp_path / "bad.log"
+BAD = {
+    "folder": "not a regular file",
+    "pipe": "not a regular file",
+    "device": "not a regular file",
+    "torn": "cannot be decompressed",
+    "unreadable": "Permission denied",
+    "stale": "Stale file handle",
+    "half": "Input/output error",
+}
+"""What a path is, and what its error has: a file on NFS that is gone, a disk that cannot read the first MiB."""
+
+
+@pytest.mark.parametrize("into", [False, True])
+@pytest.mark.parametrize("what", BAD)
+def test_a_bad_file_is_named(what: str, into: bool, tmp_path: Path, monkeypatch) -> None:
+    good, bad, said = tmp_path / "good.log", tmp_path / "bad.log", []
     good.write_bytes(b"line\n")
-    if what == "folder":
-        bad.mkdir()
-    elif what == "pipe":
-        os.mkfifo(bad)
+    bad.write_bytes(b"secret\n" * 400_000)
+    inode, path, read = bad.stat().st_ino, str(bad), os.pread
+    if what in ("folder", "pipe", "device"):
+        bad.unlink()
+        {"folder": os.mkdir, "pipe": os.mkfifo, "device": lambda path: os.symlink(os.devnull, path)}[what](bad)
     elif what == "torn":
+        bad.unlink()
         bad = tmp_path / "bad.log.1.gz"
         bad.write_bytes(gzip.compress(b"line\n")[:-9])
-    else:
-        bad.write_bytes(b"secret\n")
-        refuse = os.open
+    number = {"unreadable": errno.EACCES, "stale": errno.ESTALE, "half": errno.EIO}.get(what)
 
-        def opened(path, *given, **more):
-            if path == str(bad):
-                raise PermissionError(13, "Permission denied", path)
-            return refuse(path, *given, **more)
+    def pread(fd: int, size: int, offset: int) -> bytes:
+        is_bad = number is not None and os.fstat(fd).st_ino == inode
+        if is_bad and (what == "stale" or (what == "half" and offset == 0 and size > 2000)):
+            raise OSError(number, os.strerror(number))
+        return read(fd, size, offset)
 
-        monkeypatch.setattr(os, "open", opened)
-    said = []
-    fs = RollingFileSystem("file")
-    with pytest.raises(OSError, match=r"bad\.log.*: .*"):
-        Shipper(fs, [str(tmp_path / "bad.log"), str(good)], f"{tmp_path}/to/", say=said.append).once()
-    assert fs.cat_file(f"{tmp_path}/to/good.log") == b"line\n"
+    def refuse(name, *given, **more):
+        if what == "unreadable" and name == path:
+            raise PermissionError(number, os.strerror(number), name)
+        return os_open(name, *given, **more)
+
+    os_open = os.open
+    monkeypatch.setattr(os, "pread", pread)
+    monkeypatch.setattr(os, "open", refuse)
+    shipper = Shipper(RollingFileSystem("file"), [path, str(good)], f"{tmp_path}/to", into=into, say=said.append)
+    assert not shipper.step(flush=True) or not shipper.step(flush=True)
+    shipper.step(flush=True)
+    with pytest.raises(OSError, match=rf"{bad}.*: .*{BAD[what]}"):
+        shipper.once()
+    fs = RollingFileSystem("file", skip_instance_cache=True)
+    assert fs.cat_file(f"{tmp_path}/to" if into else f"{tmp_path}/to/good.log") == b"line\n"
     assert len(said) == 1
-    assert "bad.log" in said[0]
+    assert bad.name in said[0]
+
+
+def test_a_full_disk_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log, said, store = tmp_path / "app.log", [], Scripted(private_memory())
+    log.write_bytes(b"one\n")
+    store.plan(
+        ("create", "replace"), "$header", before=raises(OSError(errno.ENOSPC, "No space left on device")), times=3
+    )
+    monkeypatch.setattr(sender, "RETRY_S_MIN", 0.001)
+    fs = RollingFileSystem(backend=store, skip_instance_cache=True)
+    Shipper(fs, [str(log)], "/logs/app", say=said.append).once()
+    assert fs.cat_file("/logs/app") == b"one\n"
+    assert len(said) == 1
+    assert "/logs/app: waiting for the store: " in said[0]
+    assert "No space left on device" in said[0]
 
 
 def test_a_long_line_goes_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lineage, "PART_BYTES", 64)
     log, fs = tmp_path / "app.log", RollingFileSystem("file")
-    log.write_bytes(b"a\n" + b"x" * 1000)
+    log.write_bytes(b"a\0b\n" + b"x" * 1000)
     Shipper(fs, [str(log)], f"{tmp_path}/segment").once()
-    assert fs.cat_file(f"{tmp_path}/segment") == b"a\n" + b"x" * 1000
+    assert fs.cat_file(f"{tmp_path}/segment") == b"a\0b\n" + b"x" * 1000
 
 
 @pytest.mark.parametrize("words", [["--commit-on", "flush"], ["--prefix", "{who}"], ["--prefix", "{"]])
