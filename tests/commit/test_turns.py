@@ -56,7 +56,7 @@ def test_commits_within_a_tick_are_a_tick_apart(monkeypatch: Any) -> None:
     monkeypatch.setattr(turns_module, "TICK_S", 0.0156)
     turns = Turns("me")
     for version in (1, 2, 9):
-        turns.took(0.0, _header(version))
+        turns.took(0.0, version)
     assert turns.believed_s == turns_module.COMMITS_MAX / 2 / 6 * 0.0156
 
 

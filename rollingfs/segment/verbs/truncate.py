@@ -17,7 +17,6 @@ from rollingfs.errors import BadOffsetError, WholeFileError, if_interrupted, wor
 from rollingfs.format import transitions, whole_files
 from rollingfs.format.arrow_stream import CONTINUATION
 from rollingfs.format.header import Header
-from rollingfs.format.joins import noted
 from rollingfs.format.parquet_chunks import gaps, groups_before
 from rollingfs.format.parquet_footer import MAGIC, JoinedFile, ended, join, last_groups, understood
 from rollingfs.format.thrift import MalformedFooterError
@@ -196,7 +195,7 @@ def _bound(guard: Guard, view: Segment) -> Guard:
 
 async def _broken(at: At, view: Segment, offset: int) -> str | None:
     """Return the format of a segment whose bytes from an offset on would be no file of it."""
-    ends = (noted(view.header) if view.header else None) or await file_ends(at.fetcher, view)
+    ends = await file_ends(at.fetcher, view)
     if ends is None or (name := whole_files.format_of(*ends)) is not None:
         return None if ends is None else name
     is_split = ends[0].startswith(CONTINUATION) and await splits_a_stream(at.fetcher, view, offset)
