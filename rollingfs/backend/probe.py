@@ -29,7 +29,7 @@ _MENDABLE = {errno.EBUSY, errno.ETIMEDOUT}
 """A busy store, a slow answer, a race without a verdict."""
 _STAYS = {errno.ENOENT, errno.ENOTEMPTY, errno.EEXIST}
 """Not every backend makes a folder for a lock; and a disk may keep a file in it for a while that has no name."""
-_NOT_IMPLEMENTED = {errno.ENOTSUP, errno.ENOSYS}
+_NOT_IMPLEMENTED = {errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS}
 
 
 @value_class

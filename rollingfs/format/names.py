@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import posixpath
 import re
 import unicodedata
@@ -46,6 +47,8 @@ HEADED_BYTES_MAX = 248
 NAMES_KEPT_MAX = 1024
 """The names that were checked last are known to be good: programs append to a few segments again and again."""
 _ODD_PARTS = frozenset(("", ".", ".."))
+_SHARE = "/" if os.sep == "/" else "//"
+"""Begins the path of a share on Windows: ``//server/share/x``."""
 _CONTROLS = frozenset("\n\r\0")
 _IGNORABLE = re.compile(
     "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0"
@@ -220,7 +223,7 @@ def has_odd_part(path: str) -> bool:
     scheme, _, rest = path.partition("://")
     if rest and scheme and "/" not in scheme:  # some stores keep the URL as the path
         path = rest
-    return not _ODD_PARTS.isdisjoint(path.removeprefix("/").split("/"))
+    return not _ODD_PARTS.isdisjoint(path.removeprefix(_SHARE if path.startswith(_SHARE) else "/").split("/"))
 
 
 def check_segment_name(path: str) -> str:

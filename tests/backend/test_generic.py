@@ -16,10 +16,11 @@ from fsspec.implementations.memory import MemoryFileSystem
 from rollingfs.backend.contract import Backend
 from rollingfs.backend.generic import GenericBackend
 from rollingfs.errors import ConflictError, UnsafeBackendError
+from rollingfs.testing.reading import ODD_NAMES
 from tests.backend.test_memory import OverFsspec
 from tests.support.backends import private_memory, raises
 from tests.support.driven import Driven
-from tests.support.forks import needs_posix
+from tests.support.forks import needs_posix, require_name
 
 
 class GenericContract(OverFsspec):
@@ -38,6 +39,11 @@ class TestGenericBackendOnDisk(GenericContract):
     # a file overwritten in place within one tick of the clock has the same date
     tokens_tell_equal_bytes = False
     make_fs = staticmethod(LocalFileSystem)
+
+    @pytest.mark.parametrize("name", ODD_NAMES)
+    def test_odd_names_are_names(self, backend: Backend, folder: str, name: str) -> None:
+        require_name(name)  # fsspec lets Windows change it
+        super().test_odd_names_are_names(backend, folder, name)
 
     @pytest.fixture
     def folder(self, tmp_path: Path) -> str:

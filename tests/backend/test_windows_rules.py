@@ -8,6 +8,7 @@ from fsspec.implementations import local
 
 from rollingfs.backend.local import looks, windows_rules
 from rollingfs.backend.local.windows_rules import check_name, patient
+from rollingfs.format import names
 
 PATH_MAX = 259
 HELD, OTHER = 32, 87
@@ -65,6 +66,8 @@ PLACES = {
         "file:///C:/logs/app",
         "file://C:/logs/app",
         "/C:/logs/app",
+        "c:/logs/app",
+        "\\\\?\\C:\\logs\\app",
     ],
     "C:": ["C:", "C:/", "C:\\", "file:///C:/"],
     "D:/work/app": ["app", r".\app", "file://app"],
@@ -74,6 +77,7 @@ PLACES = {
         "//server/share/app",
         "file:////server/share/app",
         r"\\server\share\.\app",
+        r"\\?\UNC\server\share\app",
     ],
 }
 
@@ -84,6 +88,9 @@ def test_drives_and_shares_keep_their_meaning(path: str, monkeypatch: pytest.Mon
     for module in (looks, local):
         monkeypatch.setattr(module, "os", windows)
     monkeypatch.setattr(local, "osp", ntpath)
+    monkeypatch.setattr(names, "_SHARE", "//")
+    if "/" in path:
+        assert names.check_segment_name(path) == path
     assert {given: looks.canonical(given) for given in PLACES[path]} == dict.fromkeys(PLACES[path], path)
 
 

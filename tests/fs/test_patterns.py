@@ -1,11 +1,10 @@
 """Names that look like patterns: such a path is a name if something has that name, and a pattern otherwise."""
 
-import sys
-
 import pytest
 
 from rollingfs import RollingFileSystem
 from tests.support.backends import private_memory
+from tests.support.forks import require_name
 
 NAMES = ["part[1].log", "50%?", "a*b", "[!x]"]
 """As patterns, none of them matches itself; the first matches ``part1.log``, which must stay."""
@@ -39,8 +38,7 @@ def test_a_name_like_a_pattern_is_removed_and_nothing_that_it_matches(named):
 def test_a_name_like_a_pattern_comes_and_goes_from_and_to_the_disk(named, tmp_path):
     fs, root, path = named
     name = path.rpartition("/")[2]
-    if sys.platform == "win32" and set(name) & set("?*"):
-        pytest.skip("Windows has no such name")
+    require_name(name)
     here = tmp_path / "here"
     fs.get(path, f"{here}/file")
     fs.get(path, f"{here}/folder/")

@@ -7,6 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
+from rollingfs.backend.local import system
+
 needs_signals = pytest.mark.skipif(sys.platform == "win32", reason="Windows sends no signal to another process")
 needs_posix = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no modes, pipes and links of POSIX")
 needs_removal = pytest.mark.skipif(
@@ -14,6 +16,15 @@ needs_removal = pytest.mark.skipif(
     reason="Wine removes no file that is locked",
 )
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+
+
+def require_name(name: str) -> None:
+    """Skip a test of a name that this system has not."""
+    if sys.platform == "win32":
+        try:
+            system.check_name(name)
+        except OSError:
+            pytest.skip("Windows has no such name")
 
 
 def is_so_in_child(question: Callable[[], object]) -> bool:

@@ -19,6 +19,8 @@ from rollingfs.format import names
 from rollingfs.format.sizes import read_bytes_max
 
 _CANNOT_WRITE = {errno.EACCES, errno.EPERM, errno.EROFS}
+_NO_FOLDER = {errno.ENOENT, errno.ENOTDIR, errno.EINVAL, errno.EBADF}
+"""The last two: Windows has no such name."""
 _APPLE_DOUBLE = b"\0\5\x16\7"
 LISTINGS_MAX = 4
 """Maximum number of times that a folder is listed while it changes."""
@@ -40,6 +42,9 @@ def canonical(path: str) -> str:
     stripped: str = LocalFileSystem._strip_protocol(path)
     if stripped[1:2] == ":" != stripped[2:3] and stripped[2:3] != "/" and os.sep != "/":  # relative to a drive's folder
         stripped = os.path.abspath(stripped).replace(os.sep, "/")
+    if os.sep != "/":  # a drive has one letter, and a path of many characters another beginning
+        stripped = stripped.replace("//?/UNC/", "//", 1).removeprefix("//?/")
+        stripped = stripped[0].upper() + stripped[1:] if stripped[1:2] == ":" else stripped
     server = "/" if stripped.startswith("//") and os.sep != "/" else ""
     parts = stripped.split("/")
     if not names.has_odd_part(stripped):
@@ -191,7 +196,7 @@ def disk_of(path: str) -> str:
         above = os.path.dirname(path)
         try:
             return f"local-{os.stat(above).st_dev:x}"
-        except (FileNotFoundError, NotADirectoryError):
-            if above == path:
+        except OSError as error:
+            if above == path or error.errno not in _NO_FOLDER:
                 raise
             path = above
