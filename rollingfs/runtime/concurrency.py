@@ -52,6 +52,17 @@ _lasting: ContextVar[asyncio.Task[Any] | None] = ContextVar("rollingfs_lasting",
 
 
 @contextlib.contextmanager
+def within(seconds: float) -> Iterator[None]:
+    """Set the deadline `until_s`, unless there is an earlier deadline."""
+    end_s = time.monotonic() + seconds
+    token = _until_s.set(min(end_s, until_s() or end_s))
+    try:
+        yield
+    finally:
+        _until_s.reset(token)
+
+
+@contextlib.contextmanager
 def lasting() -> Iterator[None]:
     """Promise that no caller cancels the running task.
 

@@ -7,6 +7,7 @@ import contextlib
 import dataclasses
 import json
 import math
+import os
 from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Mapping, Sequence
 from typing import Any, cast
@@ -75,6 +76,8 @@ class ServedStore:
         ):
             raise ValueError("the path is too long, or has characters that cannot be printed")
         parts = path.split("/")
+        if self._is_disk and os.sep in "".join(parts):
+            raise ValueError(f"{path}: the parts of a path stand between slashes, not {os.sep!r}")
         if any(part in ("", ".", "..") for part in parts):
             raise ValueError(f"{path}: a path has no empty parts, no '.' and no '..'")
         if any(names.is_hidden(part) or names.is_hidden_segment(part) for part in parts):

@@ -6,9 +6,12 @@ from types import SimpleNamespace
 import pytest
 from fsspec.implementations import local
 
-from rollingfs.backend.local import looks, windows_rules
+from rollingfs.backend.local import looks, nofollow, windows_rules
+from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.backend.local.windows_rules import check_name, patient
 from rollingfs.format import names
+from rollingfs.runtime import concurrency
+from rollingfs.runtime.concurrency import drive
 
 PATH_MAX = 259
 HELD, OTHER = 32, 87
@@ -102,7 +105,8 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The time, which only pauses move."""
     now = [100.0]
     time = SimpleNamespace(monotonic=lambda: now[0], sleep=lambda pause_s: now.__setitem__(0, now[0] + pause_s))
-    monkeypatch.setattr(windows_rules, "time", time)
+    for module in (windows_rules, concurrency):
+        monkeypatch.setattr(module, "time", time)
     return now
 
 
@@ -124,6 +128,13 @@ def test_a_wait_ends_with_the_commits_time(
     with pytest.raises(Held, match=rf"held the file for {waited_s}\.0 s"):
         patient(lambda: _raise(HELD), {HELD})
     assert 0 < clock[0] - 100 - waited_s < 2 * windows_rules._PAUSE_S_MAX
+
+
+def test_files_that_are_held_are_waited_for_together(clock: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nofollow, "unlink", lambda path: patient(lambda: _raise(HELD), {HELD}))
+    with pytest.raises(OSError, match=r"50 of 50 files could not be deleted"):
+        drive(LocalBackend().delete([f"/chunk{number}" for number in range(50)]))
+    assert windows_rules.HELD_S_MAX <= clock[0] - 100 < windows_rules.HELD_S_MAX + 1
 
 
 def test_any_other_error_is_raised_at_once(clock: list[float]) -> None:

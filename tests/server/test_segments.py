@@ -1,7 +1,10 @@
 """REST on segments, without a network."""
 
 import asyncio
+import errno
 from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
 
@@ -10,10 +13,11 @@ import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
 from rollingfs import RollingFileSystem, RollingPolicy
+from rollingfs.backend.local import looks
 from rollingfs.backend.values import FileInfo
 from rollingfs.format.append_keys import ATTRIBUTE, KEYS_MAX
 from rollingfs.segment.segment import Segment
-from rollingfs.server import make_app
+from rollingfs.server import make_app, store as store_module
 from rollingfs.server.limits import Limits
 from rollingfs.server.store import ServedStore, etag
 from tests.server.conftest import Client, talk
@@ -351,6 +355,16 @@ def test_no_path_leaves_the_root(client: Client, path: str, verb: str) -> None:
     assert status in (400, 404)
     assert changed == NOTHING
     assert "Traceback" not in answer.text
+
+
+def test_no_path_of_windows_leaves_the_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = ServedStore(RollingFileSystem("file", skip_instance_cache=True), str(tmp_path))
+    monkeypatch.setattr(store_module, "os", SimpleNamespace(sep="\\"))
+    with pytest.raises(ValueError, match="stand between slashes"):
+        store.place("a$chunks\\0")
+    monkeypatch.setattr(looks, "_real", Mock(side_effect=[str(tmp_path), OSError(errno.EBADF, "a device")]))
+    with pytest.raises(FileNotFoundError, match="leads out of the root"):
+        store.place("con")
 
 
 @pytest.mark.parametrize("to", ["../x", "/../x", "a/../b", "", "x$header", "a\x00b", 7, None, ["x"]])

@@ -27,9 +27,11 @@ from rollingfs.backend.local.removing import (
 )
 from rollingfs.backend.local.spelling import respell, spellings
 from rollingfs.backend.local.upload import HiddenUpload, LocalUpload
+from rollingfs.backend.local.windows_rules import HELD_S_MAX
 from rollingfs.backend.values import Capability
 from rollingfs.errors import ConflictError
 from rollingfs.format import names
+from rollingfs.runtime.concurrency import within
 
 logger = logging.getLogger("rollingfs")
 
@@ -321,7 +323,8 @@ class LocalBackend(Backend):
         return False  # what keeps snapshots of a disk, or its free blocks, is beyond a filesystem's knowledge
 
     async def delete(self, paths: Sequence[str]) -> None:
-        shared_errors.delete_each(paths, nofollow.unlink)
+        with within(HELD_S_MAX):  # for all of them, however many another program holds
+            shared_errors.delete_each(paths, nofollow.unlink)
 
     async def make_room(self, path: str) -> bool:
         return reserve.give_up(path)

@@ -70,8 +70,12 @@ def blob_of(path: str, descriptor: int, status: os.stat_result) -> Blob:
 
 
 def leads_out(path: str, root: str) -> bool:
-    """Return whether a path below a folder leads out of it, through a symbolic link."""
-    real, real_root = _real(path), _real(root)
+    """Return whether a path below a folder leads out of it, through a symbolic link or to a device of Windows."""
+    real_root = _real(root)
+    try:
+        real = _real(path)
+    except OSError:
+        return True
     return real != real_root and not real.startswith(real_root.rstrip("/") + "/")
 
 
