@@ -48,7 +48,7 @@ class Segment:
         return Tip.of(self.header, self.room)
 
     def grown(self, more: Record | bytes, tip: Tip, token: str | None = None) -> Grown:
-        """Return the header file with more records: one that is known, or some as the file has them."""
+        """Return the header file with more records: a known record, or records as the file has them."""
         assert self.header is not None
         return _grown(self.path, self.header, (more,), tip, token)
 
@@ -194,7 +194,7 @@ _KNOWN = ("path", "token", "plain", "room", "text", "_more", "tip", "turn", "len
 
 
 def _grown(path: str, text: Header, more: tuple[Record | bytes, ...], tip: Tip, token: str | None) -> Grown:
-    """Return a header file with these records behind those of a header."""
+    """Return a header file with these records after a header's own records."""
     made = Grown.__new__(Grown)
     values = (path, token, None, tip.room, text, more, tip, None, tip.length, tip.version)
     for name, value in zip(_KNOWN, values, strict=True):

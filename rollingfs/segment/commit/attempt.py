@@ -52,7 +52,7 @@ class Change:
     prompt: bool = False
     """Whether the commit never waits for a turn: while it waits, its condition can only become false."""
     plain: Callable[[Segment, int], bytes | None] | None = None
-    """Gives the bytes that may come behind a header at a time, and behind bytes that their writer does not know of,
+    """Gives the bytes that may come after a header at a time, and after bytes that their writer does not know of,
     without a step; None where `step` must decide."""
 
 
@@ -110,7 +110,7 @@ class Attempt:
         return self.sent.judge(self.operation, current, may_be_gone=may_be_gone)
 
     def extends(self, base: Segment, data: bytes | None, now_ms: int, *, is_plain: bool = False) -> bool:
-        """Return whether a `record` with this data may be put behind `base`."""
+        """Return whether a `record` with this data may be put after `base`."""
         self.record, self.is_plain, operation = None, is_plain, self.operation
         if data and base.room and self.store.backend.capability.can_extend:
             self.record = base.tip.record(operation.writer, operation.number, now_ms, data)
@@ -179,7 +179,7 @@ class Attempt:
         """The header as last seen, unless that was long ago, or many writers commit here.
 
         An attempt on an old header of many writers would fail anyway, and its commit line could be evicted. Then the
-        client could not tell that it failed. A segment that was collected and made again is such a case, too.
+        client could not see that it failed. A segment that was collected and made again is such a case, too.
         """
         headers, path = self.store.headers, self.operation.path
         seen = headers.seen(path) or given

@@ -52,8 +52,8 @@ class _Entry:
 class Headers:
     """The headers of a backend, read through a cache of the last seen.
 
-    Answers arrive in another order than requests are sent. So every load and every commit notes when it began. What it
-    brings may be older than an entry that the cache learned of since, and then does not simply replace it.
+    Answers arrive in another order than requests are sent. So every load and every commit notes when it began. Its
+    header may be older than an entry that the cache learned of since, and then does not simply replace it.
 
     Parameters
     ----------

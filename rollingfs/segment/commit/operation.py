@@ -55,7 +55,7 @@ def is_crowded(base: Header | None) -> bool:
 
 @value_class
 class Committed:
-    """The segment before and after a commit; the same value if there was nothing to do."""
+    """The segment before and after a commit; the same value if no commit was needed."""
 
     before: Segment
     after: Segment

@@ -22,7 +22,7 @@ Files = Mapping[str, frozenset[File]]
 """Files by their folder; a file in a tier belongs to the parallel folder of the hot store.
 
 Folders are folded: a disk that ignores case may have renamed a folder since the reference was written. Elsewhere, two
-such folders never have files of one name.
+such folders never have files of the same name.
 """
 
 

@@ -75,7 +75,7 @@ class Uploads:
         """Await the commit of these files, then delete the files that no header names.
 
         The files are left to collection if more attempts may arrive: the outcome is unknown, or an interrupt came that
-        nobody has judged.
+        was not judged.
         """
         try:
             result = await call

@@ -1,8 +1,8 @@
-"""Adopts a plain file as a segment, or deletes a plain file; each notices the other.
+"""Adopts a plain file as a segment, or deletes a plain file; each detects the other.
 
 An adoption:
 
-1. It creates a tombstone, unless one is there: the *claim*.
+1. It creates a tombstone, unless it is there: the *claim*.
 2. It copies the file into a chunk.
 3. It replaces the claim, and no other header.
 
@@ -42,7 +42,7 @@ ADOPTIONS_MAX = 8
 
 
 def _is_meant(path: str, plain: FileInfo, incarnation: str | None) -> bool:
-    """Whether a plain file is that of this incarnation; None means any."""
+    """Return whether a plain file has this incarnation; None means any."""
     return incarnation in (None, *Segment.of_plain(plain).incarnations)
 
 
@@ -57,7 +57,7 @@ def new_header(at: At, base: Header | None, policy: RollingPolicy, plain: FileIn
 
 
 async def adopt(at: At, path: str, incarnation: str | None = None) -> bool:
-    """Give a plain file a header, on condition that nobody changes the file meanwhile.
+    """Give a plain file a header, on condition that the file does not change.
 
     Parameters
     ----------
@@ -90,7 +90,7 @@ async def adopt(at: At, path: str, incarnation: str | None = None) -> bool:
 
 
 async def _claimed(at: At, path: str) -> Header:
-    """The header at a path; a tombstone is made where there is none."""
+    """Return the header at a path; make a tombstone if there is no header."""
 
     async def step(base: Segment, attempt: Attempt) -> Header | None:
         return transitions.tombstone(new_header(at, None, at.inherited.default)) if base.header is None else None
@@ -121,7 +121,7 @@ async def _adopt(at: At, path: str, plain: FileInfo, claim: Header) -> None:
 
 
 async def _copied(at: At, path: str, plain: FileInfo) -> Stored | None:
-    """A chunk with the bytes of a plain file; None if it has none."""
+    """Return a chunk with the bytes of a plain file; None if it is empty."""
     if not plain.size:
         return None
     await at.abilities(path)
@@ -146,7 +146,7 @@ async def _check_unchanged(at: At, path: str, plain: FileInfo) -> None:
 
 
 async def remove_plain(at: At, path: str, incarnation: str | None = None) -> bool:
-    """Delete a plain file; where the store has conditional deletes, only if it still is the file that was seen.
+    """Delete a plain file; if the store has conditional deletes, only the file that was seen.
 
     Parameters
     ----------
@@ -156,7 +156,7 @@ async def remove_plain(at: At, path: str, incarnation: str | None = None) -> boo
     Returns
     -------
     bool
-        False if there is none, or none of this incarnation, or a segment has taken its place.
+        False if there is no file of this incarnation, or a segment has taken its place.
     """
     backend = at.backend
     for _ in range(ADOPTIONS_MAX):

@@ -1,4 +1,4 @@
-"""Look at Arrow streams that a concat joins to one, and at the stream that rows are appended to."""
+"""Look at Arrow streams that a concat joins to a single stream, and at the stream that rows are appended to."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class _Part:
 
 
 class ArrowJoins:
-    """The sources of one concat that makes one Arrow stream of all. Each is looked at once, unless it has changed."""
+    """The sources of a concat that makes a single Arrow stream of all. It looks at each once, unless it has changed."""
 
     def __init__(self, at: At) -> None:
         self._at = at
@@ -53,7 +53,7 @@ class ArrowJoins:
         Raises
         ------
         MalformedStreamError
-            A source is no Arrow stream, or has another schema than the first; nothing was joined.
+            A source is no Arrow stream, or has another schema than the first; no source was joined.
         """
         looks = [partial(seen, self._at, [path], self._look) for path in sources]
         await self._at.each(looks)
@@ -99,7 +99,7 @@ class ArrowJoins:
 
 
 async def messages_of(fetcher: Fetcher, view: Segment, start: int | None = None) -> list[Message]:
-    """Return the messages of a segment, or those from one of them on.
+    """Return the messages of a segment, all or from a given message on.
 
     Raises
     ------
@@ -121,7 +121,7 @@ def _block(view: Segment, start: int, needed: int) -> Range:
 
 
 async def splits_a_stream(fetcher: Fetcher, view: Segment, offset: int) -> bool:
-    """Return whether Arrow streams begin a segment, and none begins at an offset, so that rows would have no schema.
+    """Return whether Arrow streams begin a segment, but not at an offset, so that rows would have no schema.
 
     Raises
     ------
@@ -145,7 +145,7 @@ async def splits_a_stream(fetcher: Fetcher, view: Segment, offset: int) -> bool:
 
 
 async def schema_to_grow(fetcher: Fetcher, view: Segment) -> bytes:
-    """Return the message of the schema of a segment that is one Arrow stream without its end mark.
+    """Return the message of the schema of a segment that is a single Arrow stream without its end mark.
 
     Raises
     ------

@@ -33,7 +33,7 @@ _BY_PREFIX = {
 
 
 def why(path: str) -> str:
-    """Why a file in a chunk folder, to which nobody refers, is garbage."""
+    """The reason for which an unreferenced file in a chunk folder is garbage."""
     name = path.rpartition("/")[2]
     return next((reason for prefix, reason in _BY_PREFIX.items() if name.startswith(prefix)), CHUNK)
 
@@ -41,7 +41,7 @@ def why(path: str) -> str:
 def is_old(now: float, since: float, grace_s: float) -> bool:
     """Whether something of the time `since` is as old as the grace, by the clock of the store (seconds since 1970).
 
-    A date ahead of that clock counts as young. S3 tells its time (the `Date` of an answer) in whole seconds, so a file
+    A date ahead of that clock counts as young. S3 gives its time (the `Date` of an answer) in whole seconds, so a file
     that was just written may have such a date.
     """
     return max(0.0, now - since) >= grace_s
@@ -52,19 +52,19 @@ ASK_GRACE_S = 60.0
 
 
 def grace_of(path: str, grace_s: float) -> float:
-    """The age at which a file goes to which nobody refers, in seconds."""
+    """The age at which an unreferenced file goes, in seconds."""
     is_ask = path.rpartition("/")[2].startswith(names.ASK_PREFIX)
     return min(grace_s, ASK_GRACE_S) if is_ask else grace_s
 
 
 @value_class
 class Collected:
-    """What a collection deleted (in a dry run: would delete)."""
+    """The files that a collection deleted (in a dry run: would delete)."""
 
     files: tuple[str, ...] = ()
     """Paths on the backend: chunks, pages, pins, plain files that were adopted, tombstones, unfinished uploads."""
     bytes: int = 0
-    """Their sizes, together; unfinished uploads count as none."""
+    """Their sizes, together; unfinished uploads count as 0."""
     young: int = 0
     """Unreferenced files that are younger than the grace."""
     folders: tuple[str, ...] = ()
@@ -75,7 +75,7 @@ class Collected:
 
 @value_class
 class Garbage:
-    """What may go of one chunk folder."""
+    """The files of a chunk folder that may go."""
 
     files: tuple[FileInfo, ...] = ()
     """On a disk also the folders that a probe of the store left."""
@@ -100,7 +100,7 @@ class Garbage:
 
 
 def report(files: Iterable[FileInfo], reason: str) -> Collected:
-    """Files that all go for one reason, as the result of a collection."""
+    """Files that all go for the same reason, as the result of a collection."""
     several = tuple(files)
     paths = tuple(info.path for info in several)
     return Collected(paths, sum(info.size for info in several), reasons=dict.fromkeys(paths, reason))

@@ -20,9 +20,9 @@ from rollingfs.segment.segment import Segment
 READ_PART_BYTES = 16 * 2**20
 """An upload cuts bytes that are read and written into parts of this size; the last before a copy may be shorter."""
 COPY_PART_BYTES = 2**30
-"""Maximum bytes that the store copies in one part."""
+"""Maximum bytes that the store copies in a part."""
 PARTS_MAX = 9_000
-"""Maximum parts of one file. S3 takes 10,000."""
+"""Maximum parts of a file. S3 takes 10,000."""
 
 
 @value_class
@@ -50,7 +50,7 @@ def plan_pieces(chunks: Sequence[Chunk], start: int, end: int, part_bytes_min: i
     Parameters
     ----------
     chunks
-        The chunks with these bytes, one after the other; the bytes after the last chunk are the inline tail.
+        The chunks with these bytes, in order; the bytes after the last chunk are the inline tail.
     part_bytes_min
         Minimum size of all pieces but the last.
     """
@@ -77,14 +77,14 @@ def plan_pieces(chunks: Sequence[Chunk], start: int, end: int, part_bytes_min: i
 
 
 def _add_loose(pieces: list[CopyPiece], start: int, end: int) -> None:
-    """Neighbours that are both read and written are one."""
+    """Join neighbours that are both read and written."""
     if pieces and pieces[-1].chunk is None and pieces[-1].end == start:
         start = pieces.pop().start
     pieces.append(CopyPiece(start, end))
 
 
 def _without_short_ends(pieces: Sequence[CopyPiece], part_bytes_min: int) -> list[CopyPiece]:
-    """Let no piece that is read end, before one that is copied, with a part that is too short: read on instead."""
+    """Let no piece that is read end, before a piece that is copied, with a part that is too short: read on instead."""
     found: list[CopyPiece] = []
     for piece in pieces:
         before = found[-1] if found and found[-1].chunk is None else None
@@ -103,7 +103,7 @@ def _without_short_ends(pieces: Sequence[CopyPiece], part_bytes_min: int) -> lis
 
 
 def in_files(pieces: Sequence[CopyPiece], parts_max: int = PARTS_MAX) -> list[list[CopyPiece]]:
-    """Cut a plan into runs, one for each upload."""
+    """Cut a plan into runs, a run for each upload."""
     files: list[list[CopyPiece]] = [[]]
     room = parts_max
     for piece in pieces:
@@ -117,7 +117,7 @@ def in_files(pieces: Sequence[CopyPiece], parts_max: int = PARTS_MAX) -> list[li
 
 
 def _cut(piece: CopyPiece, parts_max: int) -> list[CopyPiece]:
-    """A piece, cut between parts if it has too many for one upload; a chunk never has."""
+    """Cut a piece between parts if it has too many for an upload; a chunk never has."""
     if piece.chunk is not None:
         return [piece]
     bounds = [*range(piece.start, piece.end, parts_max * READ_PART_BYTES), piece.end]
@@ -153,7 +153,7 @@ async def pass_through(
 
 
 async def copy_range(backend: Backend, file: str, start: int, end: int, target: str) -> int:
-    """Write bytes ``[start, end)`` of a file as a new one; returns their checksum."""
+    """Write bytes ``[start, end)`` of a file as a new file; return their checksum."""
     crc = 0
     async with finished(await backend.open_write(target)) as upload:
         for first in range(start, end, CHECK_BYTES_MAX):

@@ -31,13 +31,13 @@ class Remains:
     """A file that may still hold erased bytes."""
 
     file: str
-    """Path on the backend; one in a tier begins with ``tier:`` and its alias."""
+    """Path on the backend; the path of a file in a tier begins with ``tier:`` and its alias."""
     size: int
     """Bytes of the file; 0 for an unfinished upload."""
     reason: str
     """Why it is still there."""
     held: bool
-    """True: the erased bytes lay in it. False: nobody refers to it and nobody knows what it holds."""
+    """True: it held the erased bytes. False: no header refers to it, and its content is not known."""
     until: float | None = None
     """When a collection may delete it, seconds since 1970 by the store's clock; None if that is not known."""
     kept_by: str | None = None
@@ -46,21 +46,21 @@ class Remains:
 
 @value_class
 class Erased:
-    """What an erase did, and what is left."""
+    """The bytes that an erase dropped, and the files that are left."""
 
     start: int
     """The segment begins at this offset; no file that it refers to holds a byte before it."""
     bytes: int = 0
-    """Bytes of the segment that this call has dropped; 0 if it only finished an earlier one."""
+    """Bytes of the segment that this call has dropped; 0 if it only finished an earlier erase."""
     rewritten_files: int = 0
-    """Files that this call has written anew, because they held bytes before and after the start."""
+    """Files that this call has rewritten, because they held bytes before and after the start."""
     rewritten_bytes: int = 0
     """Retained bytes in these."""
     remains: tuple[Remains, ...] = ()
     """Files that may still hold erased bytes."""
     versions: Mapping[str, bool | None] = field(default_factory=dict)
     """Whether the store keeps former versions of files, by the alias of a tier ("" for the segment's own store). None:
-    the store does not say."""
+    the store does not answer that."""
 
     @property
     def is_gone(self) -> bool:
@@ -77,7 +77,7 @@ async def leftovers(at: At, path: str, folders: Iterable[str], held: Set[str]) -
     Parameters
     ----------
     held
-        Files in which the erased bytes certainly lay.
+        Files that certainly held the erased bytes.
     """
     found: list[Remains] = []
     for folder in sorted(folders):
@@ -122,7 +122,7 @@ async def kept_versions(at: At, path: str, header: Header) -> dict[str, bool | N
 
 
 def of_survey(survey: Survey, path: str, held: Set[str]) -> list[Remains]:
-    """What a look at one folder shows; pure."""
+    """Return the files that may hold erased bytes, by a look at a folder; pure."""
     itself = {file for referrer in survey.referrers if referrer.path == path for file in referrer.files}
     blocked, kept = survey.blocked_until(), survey.kept
     found = []

@@ -19,7 +19,7 @@ Check = Callable[[Header | None, FileInfo | None], None]
 
 
 def addition(at: At, path: str, guard: Guard = NO_GUARD, *, create: bool = False) -> Intake:
-    """An intake for data to be appended; before it uploads, it refuses what could not be committed now."""
+    """An intake for data to be appended; before it uploads, it refuses data that could not be committed now."""
 
     def check(header: Header | None, plain: FileInfo | None) -> None:
         if header is not None:
@@ -50,7 +50,7 @@ def new_intake(at: At, path: str, check: Check | None, *, appends: bool = False,
 
 
 async def _new_writer(at: At, path: str, check: Check | None, appends: bool, staged: bool) -> ChunkWriter:
-    """How large data is written: by the segment's own policy, or that of a new one if there is no segment."""
+    """Return the policy by which large data is written: the segment's own, or a new segment's."""
     await at.abilities(path)
     loaded = await at.headers.load(path)
     header = loaded.header if loaded.live else None

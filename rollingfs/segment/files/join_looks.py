@@ -32,14 +32,14 @@ async def seen(at: At, paths: Sequence[str], look: Callable[[Sequence[Segment]],
 
 
 class JoinLooks:
-    """The ends of the files of one concat. Each is read once, and again only if its segment has changed since.
+    """The ends of the files of a concat. Each is read once, and again only if its segment has changed since.
 
     Ends of a kind that a header notes are not read, unless the files do not join by that.
 
     Parameters
     ----------
     adds_line_feeds
-        The concat adds a line feed to text without one at its end; otherwise such text is refused.
+        The concat adds a line feed to text that does not end in it; otherwise such text is refused.
     """
 
     def __init__(self, at: At, *, adds_line_feeds: bool) -> None:
@@ -47,7 +47,7 @@ class JoinLooks:
         self._adds_line_feeds = adds_line_feeds
         self._parts: dict[str, JoinPart] = {}
         self._judged: tuple[list[JoinPart], list[str]] = [], []
-        """The parts that were judged last, and those of them that need a line feed."""
+        """The parts that were judged last, and the parts of them that need a line feed."""
         self._noted: set[str] | None = set()
         """The parts whose headers note the kinds of their ends; None if these are not believed."""
 

@@ -1,11 +1,11 @@
-"""What concat and rename have in common: marks and pins in the sources, one commit of the target, tombstones.
+"""The common part of concat and rename: marks and pins in the sources, a commit of the target, tombstones.
 
 0. Pin the target's chunk folder for each source of another folder that allows the move: the evidence for others.
 1. Mark the sources, which freezes their maps, and pin the chunk folders that their entries name.
 2. Commit the target. The caller makes its header of what `frozen` knows of the sources.
 3. Turn the sources into tombstones.
 
-The requests of one step are under way at once. If 2 certainly did not take place, the marks and pins are taken back.
+The requests of a step are under way at once. If 2 certainly did not take place, the marks and pins are taken back.
 Whoever meets a mark that a crash has left finishes or undoes the move (`rollingfs.segment.commit.recovery`).
 """
 
@@ -70,7 +70,7 @@ class Marked:
 
     sources: Sequence[Source]
     headers: Sequence[Header]
-    """Those that the marks' commits have made."""
+    """Headers that the marks' commits have made."""
     token_before: str | None
     """The token of the target's header before the first mark was sent, if the mover knew a header of it."""
     since: Moment
@@ -80,7 +80,7 @@ class Marked:
 
 
 Make = Callable[[Segment, Attempt, Marked], Awaitable[Header]]
-"""Makes the header of the target from the one that is there and from the sources: see `frozen_headers`."""
+"""Makes the header of the target from its present header and from the sources: see `frozen_headers`."""
 
 
 async def move(
@@ -93,16 +93,16 @@ async def move(
     incarnation: Callable[[], Awaitable[str]] | None = None,
     meant: Mapping[str, str | None] | None = None,
 ) -> Header:
-    """Move segments into another; begin again until other clients leave the marks alone, or the time is over.
+    """Move segments into another; begin again until other clients do not undo the marks, or the time is over.
 
     Parameters
     ----------
     sealed
         Whether a source that is open is refused.
     incarnation
-        Gives the incarnation of the target, by default a new one.
+        Gives the incarnation of the target, by default a new incarnation.
     meant
-        The incarnations of sources, by path; of a source without one, any is taken.
+        The incarnations of sources, by path; of a source without an entry, any is taken.
     """
     deadline_s = at.commits.deadline_s()
     for attempt in itertools.count(1):
@@ -129,7 +129,7 @@ async def _move(
 
 
 async def mark_all(at: At, sources: Sequence[Source], incarnation: str, deadline_s: float, *, sealed: bool) -> Marked:
-    """Mark and pin all sources at once, or none.
+    """Mark and pin all sources at once, or leave all as they were.
 
     Parameters
     ----------
@@ -304,7 +304,7 @@ async def _undo(at: At, sources: Sequence[Source]) -> None:
 
 
 async def _undo_one(at: At, source: Source) -> bool:
-    """Take back a mark; returns whether none is left."""
+    """Take back a mark; return whether no mark is left."""
     try:
         header = (await at.headers.load(source.path)).header
         if header is not None and is_merging(header, source.txn):

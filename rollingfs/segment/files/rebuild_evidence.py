@@ -1,7 +1,7 @@
-"""The evidence of a rebuild: what says where the files of a segment lie whose header is lost. Pure.
+"""The evidence of a rebuild: the places of the files of a segment whose header is lost. Pure.
 
 An index page that lists a file, or the metadata of a later file, shows where the file was committed. Its own metadata
-or its name shows where its writer expected it.
+or its name shows the place that its writer expected.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from rollingfs.runtime.values import value_class
 
 
 class By(IntEnum):
-    """Evidence of where a file lies; the greater value is the better evidence."""
+    """Evidence of the place of a file; the greater value is the better evidence."""
 
     NAME = 1
     """Its name: the offset that its writer expected. It may never have been committed, or elsewhere."""
@@ -39,7 +39,7 @@ class By(IntEnum):
 
 
 class AmbiguousRebuildError(RollingError, ValueError):
-    """The files of a lost segment allow more than one content, so none was made. The message names them."""
+    """The files of a lost segment allow several contents, so no segment was made. The message names them."""
 
 
 @value_class
@@ -97,7 +97,7 @@ class Left:
     file: str
     reason: str
     start: int | None = None
-    """Where it would have lain; None if no file shows it."""
+    """Its expected place; None if no file shows it."""
 
 
 @value_class
@@ -118,19 +118,19 @@ LEFT_OUT = "it was to be left out"
 
 @dataclass
 class Evidence:
-    """Collects the evidence of where files lie."""
+    """Collects the evidence of the places of files."""
 
     pieces: list[FileRange] = field(default_factory=list)
     left: list[Left] = field(default_factory=list)
     places: dict[tuple[str, int], dict[int, list[str]]] = field(default_factory=dict)
-    """Of each file, and offset within it, that index pages list: where it lies, and the pages that say so.
+    """For each file, and offset within it, that index pages list: its places, each with the pages that show it.
 
-    An attempt that lost its race leaves its page to collection, and its chunks lie elsewhere in the next one.
+    An attempt that lost its race leaves its page to collection, and its chunks have other places in the next page.
     """
 
 
 def is_named(path: str, by: Collection[str]) -> bool:
-    """Whether one of these texts is the path of a file, or its last part, or a pattern of its last part."""
+    """Return whether any of these texts is the path of a file, or its last part, or a pattern of its last part."""
     return path in by or any(fnmatchcase(path.rpartition("/")[2], one) for one in by)
 
 
@@ -144,10 +144,10 @@ def gather(
     segment
         Path of the lost segment.
     files
-        Its chunk files, and those that its pages list, by path.
+        Its chunk files, and the files that its pages list, by path.
     leave_out
-        Names, as `is_named` takes them, of files that the user says are not part of the segment, and of pages that
-        are not to count.
+        Names, as `is_named` takes them, of files that are not part of the segment by the user's word, and of
+        pages that are not to count.
     """
     found = Evidence()
     named = [*files, *(page.path for page in pages)]
@@ -186,7 +186,7 @@ def gather(
 
 
 def _later(segment: str, files: Mapping[str, ChunkFile]) -> dict[str, list[FileRange]]:
-    """The pieces that metadata of later files place: each says what its incarnation held last when it was begun."""
+    """The pieces that metadata of later files place: each names the last piece of its incarnation when it was begun."""
     found: dict[str, list[FileRange]] = {}
     for later in files.values():
         label = later.label
@@ -220,10 +220,10 @@ def _written_at(path: str) -> int | None:
 
 
 def _base(page: ListedPage) -> tuple[int | None, By]:
-    """Where a page begins: its name or its metadata prove it; else the names of its chunks say where to expect it.
+    """The offset of a page: its name or its metadata prove it; else the names of its chunks show the expected offset.
 
-    No chunk is committed before the offset in its name, so a page that says so is no evidence. A lost race may have
-    moved all of them on.
+    No chunk is committed before the offset in its name, so a page with such a chunk is no evidence.
+    A lost race may have moved all of them on.
     """
     proven = names.index_start(page.path)
     if proven is None and page.label is not None:

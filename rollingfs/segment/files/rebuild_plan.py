@@ -1,7 +1,7 @@
-"""The plan of a rebuild: which chunk files make a segment whose header is lost. Pure; it guesses nothing.
+"""The plan of a rebuild: which chunk files make a segment whose header is lost. Pure, without guesses.
 
-The plan is the one chain of files that begins at a given offset, each where the one before ends. Where the evidence
-allows two chains with other bytes, there is no plan.
+The plan is the only chain of files that begins at a given offset, in which each file begins at the end of the file
+before. If the evidence allows two chains with other bytes, there is no plan.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ class Placed:
     file: str
     by: str
     """``page`` (an index page) and ``later`` (metadata of a file that was written later) prove that it was committed
-    there. ``listed`` (an index page of an earlier release, which does not say where it begins) says that it was
-    committed there or at a later offset. ``label`` and ``name`` (its own metadata or name) say only where its writer
-    expected it."""
+    there. ``listed`` (an index page of an earlier release, without its own offset) proves that it was
+    committed there or at a later offset. ``label`` and ``name`` (its own metadata or name) show only the place that its
+    writer expected."""
     rivals: tuple[str, ...] = ()
-    """Left files that may lie there as well, or index pages that put the file at different offsets. Nothing is made
-    unless the caller leaves out these files, or all of these pages but one."""
+    """Left files that may be there as well, or index pages that put the file at different offsets. A rebuild is refused
+    unless the caller leaves out these files, or all these pages except a single page."""
 
 
 @value_class
@@ -59,7 +59,7 @@ class Plan:
     gaps: tuple[Gap, ...] = ()
     left: tuple[Left, ...] = ()
     rivals: Mapping[FileRange, tuple[str, ...]] = field(default_factory=dict)
-    """Of pieces that only an expectation places: the left files that may lie there as well. Of those that index pages
+    """Of pieces that only an expectation places: the left files that may be there as well. Of pieces that index pages
     put at several offsets: these pages."""
 
     @property
@@ -71,7 +71,7 @@ class Plan:
         )
 
     def check(self) -> None:
-        """Refuse a plan in which other files may lie where one is expected.
+        """Refuse a plan in which other files may be at an expected place.
 
         Raises
         ------
@@ -108,14 +108,14 @@ def plan(evidence: Evidence, start: int, incarnations: Collection[str] = ()) -> 
     Parameters
     ----------
     incarnations
-        If given, only files of these incarnations and files that name none.
+        If given, only files of these incarnations and files that do not name any.
 
     Raises
     ------
     AmbiguousRebuildError
         There are two chains with other bytes, or files of several incarnations.
     ValueError
-        No file is of one of `incarnations`.
+        An incarnation of `incarnations` has no file.
     """
     left = list(evidence.left)
     pieces = _of_incarnations(evidence.pieces, incarnations, left)
@@ -141,7 +141,7 @@ def plan(evidence: Evidence, start: int, incarnations: Collection[str] = ()) -> 
 
 
 def _contradicted(found: Plan, evidence: Evidence) -> dict[FileRange, tuple[str, ...]]:
-    """The index pages that put a piece at several offsets: a commit names a file at one of them only."""
+    """The index pages that put a piece at several offsets: a commit names a file at a single offset."""
     contradicted = {}
     for piece in found.pieces:
         places = evidence.places.get((piece.file.path, piece.offset), {})
@@ -151,11 +151,11 @@ def _contradicted(found: Plan, evidence: Evidence) -> dict[FileRange, tuple[str,
 
 
 def _rivals(found: Plan, rest: Sequence[FileRange]) -> dict[FileRange, tuple[str, ...]]:
-    """The left files that may lie where only an expectation places a piece.
+    """The left files that may be at the place of a piece which only an expectation places.
 
-    A file never lies before the offset that its writer expected, because a lost race moves it on.
-    A chain of files that ends where the plan begins lies where it is expected: it is what the user leaves out. But
-    where an index page is only expected, its chunks before the plan may be those with which it begins.
+    A file is never before the offset that its writer expected, because a lost race moves it on.
+    A chain of files that ends at the begin of the plan is at its expected place: the user leaves it out. But if the
+    place of an index page is only expected, its chunks before the plan may be the chunks with which the plan begins.
     """
     before = {found.start}
     known = {piece.file.path for piece in rest if piece.by.is_exact}
@@ -212,7 +212,7 @@ def _of_incarnations(pieces: Iterable[FileRange], wanted: Collection[str], left:
 
 
 def _only(here: Sequence[FileRange], at: Mapping[int, Sequence[FileRange]]) -> tuple[FileRange, list[FileRange]]:
-    """The piece that goes on, and those that have the same bytes.
+    """The piece that goes on, and the pieces with the same bytes.
 
     Raises
     ------
@@ -238,7 +238,7 @@ def _only(here: Sequence[FileRange], at: Mapping[int, Sequence[FileRange]]) -> t
 
 
 def _tiled(whole: FileRange, at: Mapping[int, Sequence[FileRange]]) -> list[FileRange] | None:
-    """The pieces that lie within a longer one, if by each way through them they have exactly its bytes; else None."""
+    """The pieces within a longer piece, if by each way through them they have exactly its bytes; else None."""
     if not whole.is_whole:
         return None
     checksums: dict[int, int] = {whole.start: 0}
@@ -266,5 +266,5 @@ def range_of(whole: FileRange, at: Mapping[int, Sequence[FileRange]]) -> list[in
 
 
 def _all_end(found: Iterable[FileRange], whole: FileRange, at: Mapping[int, Sequence[FileRange]]) -> bool:
-    """Whether behind each piece another begins, up to the end of the whole one."""
+    """Whether another piece begins at the end of each, up to the end of the whole piece."""
     return all(piece.end == whole.end or piece.end in at for piece in found)

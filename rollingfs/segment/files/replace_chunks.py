@@ -1,4 +1,4 @@
-"""Swaps: chunks of a map give way to other files with the same bytes, in one commit.
+"""Swaps: chunks of a map give way to other files with the same bytes, in a single commit.
 
 A swap takes place on condition that exactly its chunks are still there. The old files are dropped, and stay for a while
 for readers of older snapshots.
@@ -23,7 +23,7 @@ from rollingfs.segment.files.rewrite_plan import PARTS_MAX, size_of
 from rollingfs.segment.segment import Segment
 
 DROP_LINES_MAX = 16
-"""More old chunks than this are listed in an index page of their own, which one line drops."""
+"""More old chunks than this are listed in an index page of their own, which a single line drops."""
 
 
 @value_class
@@ -36,7 +36,7 @@ class Swap:
 
 @value_class
 class Window:
-    """A part of a segment's map: enough for one commit."""
+    """A part of a segment's map: enough for a commit."""
 
     header: Header
     chunks: Sequence[Chunk]

@@ -1,10 +1,10 @@
-"""Rewrites: runs of neighbouring chunks become one file each, in the hot store or in a tier, in one commit.
+"""Rewrites: runs of neighbouring chunks become a file each, in the hot store or in a tier, in a single commit.
 
-Consolidation, offload and onload choose the runs, and in which store each new file lies.
+Consolidation, offload and onload choose the runs, and the store of each new file.
 
-1. Write the bytes of each run as a new file: what the store can copy it copies, the rest is read and written once.
-2. Read the new file back: its checksum must be that of the chunks.
-3. Commit the new chunks instead of the old ones, if exactly those are still there.
+1. Write the bytes of each run as a new file: the store copies what it can; the rest is read and written once.
+2. Read the new file back: its checksum must equal the chunks'.
+3. Commit the new chunks instead of the old chunks, if exactly the old chunks are still there.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ from rollingfs.segment.segment import Segment
 logger = logging.getLogger("rollingfs")
 
 RUNS_AT_ONCE_MAX = 2
-"""One run is finished and read back, or joined by the store, while the bytes of another pass through this client."""
+"""A run is finished and read back, or joined by the store, while the bytes of another pass through this client."""
 REWRITE_BYTES_MAX = 6 * READ_BYTES_MAX
-"""What one rewrite may hold: on S3 four parts that are sent, one that waits, and the next bytes that were read."""
+"""Bytes that a rewrite may hold: on S3 four parts that are sent, a part that waits, and the next bytes."""
 READ_BACK_BYTES, READ_BACKS_AT_ONCE_MAX = 4 * 1024 * 1024, 4
 """A new file is read back over several connections, each at some 85 MB/s, in the memory of its write."""
 TRIES_MAX = 3
@@ -51,7 +51,7 @@ TRIES_MAX = 3
 
 
 BATCH_BYTES = 1024 * 1024 * 1024
-"""About the bytes of a window, or those of two files if they are more."""
+"""About the bytes of a window, or of two files if these are more."""
 FILES_MAX = 1024
 """Maximum files that a commit swaps."""
 
@@ -332,7 +332,7 @@ def _file(path: str, chunk: Chunk) -> str:
 
 
 def fold(pieces: Sequence[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
-    """The lengths and checksums of pieces, neighbours as one so that an entry has room; none of a single piece."""
+    """The lengths and checksums of pieces, neighbours together so that an entry has room; () of a single piece."""
     least = -(-sum(length for length, _ in pieces) // PIECES_MAX)
     found: list[tuple[int, int]] = []
     for piece in pieces:

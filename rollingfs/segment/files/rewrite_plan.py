@@ -1,4 +1,4 @@
-"""The plans of consolidation and offload: which neighbouring chunks become one file. Pure."""
+"""The plans of consolidation and offload: which neighbouring chunks become a file. Pure."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ from rollingfs.policy import (
 from rollingfs.runtime.values import value_class
 
 PARTS_MAX = 10_000
-"""Maximum parts of one object, on S3."""
+"""Maximum parts of an object, on S3."""
 RUN_BYTES_MAX = 1024**4
-"""Maximum bytes of one run. S3 takes objects of up to 5 TiB, in parts of at most 5 GiB, so a run has few parts."""
+"""Maximum bytes of a run. S3 takes objects of up to 5 TiB, in parts of at most 5 GiB, so a run has few parts."""
 GAIN_MIN = 1.25
 """A run has at least this many times the bytes of its largest chunk. So a byte is copied few times."""
 LAYER = 8
-"""A chunk of layer n has at least ``max_bytes / LAYER**n`` bytes, and fewer than one of layer n - 1."""
+"""A chunk of layer n has at least ``max_bytes / LAYER**n`` bytes, and fewer than a chunk of layer n - 1."""
 
 Run = tuple[tuple[Chunk, ...], str]
-"""Neighbouring chunks, and the tier in which their new file lies ("" is the hot store)."""
+"""Neighbouring chunks, and the tier of their new file ("" is the hot store)."""
 Plan = Callable[[Header, Sequence[Chunk], int, bool], tuple[int, list[Run]]]
-"""What to do with chunks: of a header, some consecutive chunks, the time in ms, and whether nothing follows, it makes
-the runs to rewrite, and the offset from which to plan on. Upkeep carries plans out, and a picture shows them."""
+"""Makes of a header, some consecutive chunks, the time in ms, and whether these chunks are the last: the runs to
+rewrite, and the offset from which to plan on. Upkeep carries plans out, and a picture shows them."""
 
 
 @value_class
 class Rule:
-    """Which chunks of a segment are joined while it grows. In a sealed segment, all are that fit one chunk.
+    """The chunks of a segment that are joined while it grows. A sealed segment joins all chunks that fit a chunk.
 
     Parameters
     ----------
@@ -48,8 +48,8 @@ class Rule:
     count_min
         Fewer neighbours than this stay as they are.
     by_layers
-        What does not fill a chunk of `max_bytes` yet is joined only to chunks that stay small, and only to those of a
-        higher layer than all their parts have.
+        Chunks that do not fill `max_bytes` yet are joined only to a chunk that stays small, and that has a higher layer
+        than all its parts have.
     mixes
         Whether chunks of different stores are joined.
     """
@@ -61,14 +61,14 @@ class Rule:
 
 
 ASKED = Rule(math.inf, 2, by_layers=False, mixes=True)
-"""What somebody asks for is done now."""
+"""A consolidation that a user asks for is done now."""
 BY_ITSELF = Rule(1 / 4, 32, by_layers=True, mixes=False)
-"""What upkeep does. A byte is written anew at most ceil(log8(max_bytes / size of its first chunk)) + 1 times: once for
+"""The policy of upkeep. A byte is rewritten at most ceil(log8(max_bytes / size of its first chunk)) + 1 times: once for
 each layer that its chunk has above itself, and once after the seal of the segment."""
 
 
 def joins(rule: Rule, stores: Collection[str]) -> Plan:
-    """The plan of a consolidation; the parameters are those of `plan`."""
+    """Return the plan of a consolidation; the parameters are as of `plan`."""
 
     def made(header: Header, chunks: Sequence[Chunk], now_ms: int, is_last: bool) -> tuple[int, list[Run]]:
         max_bytes, sealed = header.policy.max_bytes, header.sealed
@@ -79,7 +79,7 @@ def joins(rule: Rule, stores: Collection[str]) -> Plan:
 
 
 def _store(run: Sequence[Chunk]) -> str:
-    """Where most bytes of a run lie; of equals, the hot store."""
+    """Return the store with most bytes of a run; of equals, the hot store."""
     sizes: Counter[str] = Counter()
     for chunk in run:
         sizes[chunk.tier] += chunk.length
@@ -87,7 +87,7 @@ def _store(run: Sequence[Chunk]) -> str:
 
 
 def may_join(header: Header) -> bool:
-    """Whether upkeep may find something to join, as far as the header alone tells."""
+    """Return whether upkeep may find chunks to join, by the header without its index pages."""
     count_min = 2 if header.sealed else BY_ITSELF.count_min
     return header.policy.consolidate and header.phase is not Phase.MERGING and header.chunk_count >= count_min
 
@@ -106,19 +106,19 @@ def plan(
     rule: Rule = ASKED,
     stores: Collection[str] = ("",),
 ) -> tuple[int, list[tuple[Chunk, ...]]]:
-    """The runs to join, each into one chunk, and the offset from which to plan on.
+    """Return the runs to join, each into a chunk, and the offset from which to plan on.
 
     Parameters
     ----------
     chunks
-        Consecutive ones. The first counts as long as it was before a truncation cut it, so that no truncation changes
-        the runs behind it.
+        Consecutive chunks. The first counts as long as it was before a truncation cut it, so that no truncation changes
+        the runs after it.
     max_bytes
         Of a chunk.
     is_last
-        Whether nothing follows; else the last run is left to the next plan, which sees more of it.
+        Whether the chunks are the last; else the last run is left to the next plan, which sees more of it.
     sealed
-        Whether nothing will be added; then all that can be joined is joined.
+        Whether the segment will not grow; then all chunks that fit are joined.
     stores
         The tiers that this client knows ("" is the hot store); chunks in others stay as they are.
     """
@@ -145,7 +145,7 @@ def plan(
 def _stretches(
     chunks: Sequence[Chunk], small_bytes: float, stores: Collection[str], *, mixes: bool
 ) -> Iterator[tuple[Chunk, ...]]:
-    """Cut into neighbours that may be joined: what is not small, or lies in an unknown tier, stands alone."""
+    """Cut into neighbours that may be joined; a chunk that is large, or in an unknown tier, is a run by itself."""
     first = 0
     for index, chunk in enumerate(chunks):
         stands_alone = chunk.tier not in stores or chunk.length >= small_bytes
@@ -161,7 +161,7 @@ def _stretches(
 def blocks(
     chunks: Sequence[Chunk], is_wanted: Callable[[Chunk], bool], block_bytes: int, *, is_last: bool
 ) -> tuple[int, list[tuple[Chunk, ...]]]:
-    """The runs that an offload moves, each as one file of up to `block_bytes`; otherwise as `plan`."""
+    """Return the runs that an offload moves, each as a file of up to `block_bytes`; otherwise as `plan`."""
     found: list[tuple[Chunk, ...]] = []
     for wanted, stretch in groupby(chunks, is_wanted):
         if wanted:
@@ -173,7 +173,7 @@ def blocks(
 
 @value_class
 class Chosen:
-    """Which chunks an offload moves: those that end by `upto` and are far enough or old enough.
+    """The chunks that an offload moves: they end by `upto` and are far enough or old enough.
 
     Parameters
     ----------
@@ -211,12 +211,12 @@ class Chosen:
         )
 
     def check(self, path: str, header: Header) -> None:
-        """Refuse what cannot be meant.
+        """Refuse values without meaning.
 
         Raises
         ------
         BadOffsetError, ValueError
-            The offset lies outside the segment; or a number is negative.
+            The offset is outside the segment; or a number is negative.
         """
         if self.upto is not None and not 0 <= self.upto <= header.length:
             raise BadOffsetError(
@@ -237,7 +237,7 @@ class Asked:
     lag_s: float
     block_bytes: int = BLOCK_BYTES
     max_delay_s: float | None = None
-    """For how long chunks wait for a full block; None: they do not wait."""
+    """Seconds for which chunks wait for a full block; None: they do not wait."""
 
     @staticmethod
     def of(
@@ -267,7 +267,7 @@ class Asked:
 
 
 def is_hot(chunk: Chunk) -> bool:
-    """Whether a chunk lies in the hot store."""
+    """Return whether a chunk is in the hot store."""
     return not chunk.tier
 
 
@@ -283,7 +283,7 @@ def moves(asked: Asked, is_wanted: Callable[[Chunk], bool] = is_hot) -> Plan:
 
 
 def _groups(chunks: Sequence[Chunk], max_bytes: float) -> Iterator[tuple[Chunk, ...]]:
-    """Cut into runs as long as fit one chunk."""
+    """Cut into the longest runs that fit a chunk."""
     first = size = 0
     for index, chunk in enumerate(chunks):
         if index > first and (size + chunk.length > max_bytes or index - first >= PARTS_MAX):
@@ -309,7 +309,7 @@ def _layer(size: int, max_bytes: int) -> int:
 
 
 def _worthy(run: tuple[Chunk, ...], is_worth: Callable[[int, int], bool]) -> list[tuple[Chunk, ...]]:
-    """The parts of a run that are worth joining: all of it, or what lies beside a chunk too large for the rest."""
+    """Return the parts of a run that are worth joining: all, or the neighbours of a chunk too large for the rest."""
     found: list[tuple[Chunk, ...]] = []
     waiting = [run]
     while waiting:

@@ -23,14 +23,14 @@ CHUNKS_MAX = 65_536
 
 @value_class
 class Outlook:
-    """What chunks there are, and what the next round of upkeep does with them. Both can be added up."""
+    """The number of chunks, and the chunks that the next round of upkeep joins or moves. Both can be added up."""
 
     sizes: tuple[int, ...] = (0,) * len(SIZES)
     """The number of chunks of each class in `SIZES`."""
     joins: int = 0
     """Chunks that consolidation joins."""
     joins_to: int = 0
-    """Those that it makes of them."""
+    """Chunks that it makes of them."""
     join_bytes: int = 0
     moves: int = 0
     """Chunks that the offload policy moves."""
@@ -52,16 +52,16 @@ class Outlook:
     def of(
         header: Header, entries: Sequence[Entry], now_ms: int, stores: Sequence[str], mover: Plan | None = None
     ) -> Outlook:
-        """That of a segment.
+        """Return the outlook of a segment.
 
         Parameters
         ----------
         entries
-            Those of the header. Of an index page that is not unfolded, all chunks count as equally long.
+            The entries of the header. Of an index page that is not unfolded, all chunks count as equally long.
         stores
             As of `joins`.
         mover
-            What the offload policy moves, if there is one.
+            The chunks that the offload policy moves; None without a policy.
         """
         sizes = [0] * len(SIZES)
         for entry in entries:
@@ -120,7 +120,7 @@ class SegmentState:
 
     path: str
     state: str
-    """``"open"``, ``"sealed"``, ``"merging"``, ``"plain"`` or ``"unreadable"``; then only `error` says more."""
+    """``"open"``, ``"sealed"``, ``"merging"``, ``"plain"`` or ``"unreadable"``; then only `error` has more."""
     start: int = 0
     """Offset of the first retained byte."""
     length: int = 0
@@ -132,11 +132,11 @@ class SegmentState:
     inline_bytes: int = 0
     """Bytes inside the header, which no offload moves."""
     cold_end: int = 0
-    """All retained bytes before this offset lie in tiers."""
+    """All retained bytes before this offset are in tiers."""
     lag_bytes: int = 0
     """Bytes that an offload would move now."""
     lag_s: float = 0.0
-    """The age, in seconds, of the oldest chunk that an offload would move now; 0.0 if there is none."""
+    """The age, in seconds, of the oldest chunk that an offload would move now; 0.0 if it would move no chunk."""
     drops: int = 0
     """Drop lines: things that are no longer part of the segment and that wait to be deleted."""
     chunks: int = 0
@@ -145,9 +145,9 @@ class SegmentState:
     committed: float = 0.0
     """Date of the last commit, in seconds since 1970."""
     rewritten: int = 0
-    """Bytes that consolidations have written anew so far."""
+    """Bytes that consolidations have rewritten so far."""
     outlook: Outlook = Outlook()
-    """Its chunks by size, and what the next round of upkeep does with them."""
+    """Its chunks by size, and the chunks that the next round of upkeep joins or moves."""
     error: str | None = None
 
     @property
@@ -162,11 +162,11 @@ class SegmentState:
         Parameters
         ----------
         chunks
-            Those of the header, index pages unfolded. Without any, all bytes are hot, and none wait for an offload.
+            The chunks of the header, index pages unfolded. Without chunks, all bytes are hot and stay.
         count
             Number of the segment's chunks.
         chosen
-            What an offload would move.
+            The chunks that an offload would move.
         """
         cold = sum(_retained(chunk, header) for chunk in chunks if chunk.tier)
         cold_end = header.start
@@ -201,7 +201,7 @@ class SegmentState:
 
     @staticmethod
     def unreadable(path: str, error: OSError) -> SegmentState:
-        """What is known of a segment or folder that cannot be read."""
+        """Return the state of a segment or folder that cannot be read."""
         return SegmentState(path, "unreadable", error=str(error))
 
 

@@ -34,11 +34,11 @@ _OURS = re.compile(
 
 @value_class
 class Referrer:
-    """What one header says that matters to a folder. If two looks find the same, nothing moved in between."""
+    """The part of a header that matters to a folder. If two looks find the same, no file has moved in between."""
 
     path: str
     segment: str | None
-    """Incarnation; None where there is no header."""
+    """Incarnation; None if there is no header."""
     phase: Phase | None
     txn: str | None
     files: frozenset[str]
@@ -50,17 +50,17 @@ class Referrer:
 
     @property
     def is_done_here(self) -> bool:
-        """Whether there is a header, and it refers to nothing in this folder."""
+        """Whether there is a header without a reference to this folder."""
         return self.segment is not None and not self.files
 
     def has_kept(self, pin: Pin) -> bool:
-        """Whether the source of a pin is what it was, so that the transaction did not take place and never will."""
+        """Whether the source of a pin is unchanged, so that the transaction did not take place and never will."""
         return self.segment == pin.incarnation and pin.txn not in (self.txn, self.merged)
 
 
 @value_class
 class PinFile:
-    """A pin as it lies in the folder."""
+    """A pin as the folder has it."""
 
     info: FileInfo
     pin: Pin
@@ -68,7 +68,7 @@ class PinFile:
 
 @value_class
 class Survey:
-    """One look at a folder and at all headers that may refer to it."""
+    """A look at a folder and at all headers that may refer to it."""
 
     segment: str
     """Path of the folder's own segment."""
@@ -78,13 +78,13 @@ class Survey:
     files: tuple[FileInfo, ...]
     """Chunks, pages and leftovers; neither pins nor files that rollingfs does not know."""
     now: float | None
-    """The store's own clock, seconds since 1970, if its listing tells it."""
+    """The store's own clock, seconds since 1970, if its listing has it."""
     tier_uploads: tuple[PendingUpload, ...] = ()
     """Unfinished uploads in the folder's tiers."""
 
     @property
     def itself(self) -> Referrer:
-        """What the folder's own header says."""
+        """The folder's own header."""
         return next(found for found in self.referrers if found.path == self.segment)
 
     @property
@@ -103,7 +103,7 @@ class Survey:
         return {file: found for found in graves for file in found.files & here}
 
     def agrees_with(self, other: Survey) -> bool:
-        """Whether nothing that matters changed between two looks.
+        """Return whether two looks agree on all that matters.
 
         The references of the folder's own header may change, or the collection of a busy segment would never end.
         Whether it refers to garbage is checked against the very header that the collection replaces.
@@ -116,9 +116,9 @@ class Survey:
         return {replace(found, files=frozenset()) if found.path == self.segment else found for found in self.referrers}
 
     def discharged(self) -> list[FileInfo]:
-        """Pins whose transaction is over and whose target refers to nothing here, or needs no pin: the own segment.
+        """Pins whose transaction is over and whose target has no reference here, or needs no pin: the own segment.
 
-        Another target that is absent discharges nothing, unless the source shows that the transaction was undone: the
+        Another target that is absent discharges no pin, unless the source shows that the transaction was undone: the
         target's tree may have been moved, and may come back.
         """
         known = self._known
@@ -166,11 +166,11 @@ async def survey_folder(at: At, folder: str) -> Survey:
     Raises
     ------
     CorruptHeaderError
-        A pin, a header or an index page cannot be read; then nothing may be deleted.
+        A pin, a header or an index page cannot be read; then no file may be deleted.
     FileNotFoundError
         There is no such folder; or a page went away, because its header was just replaced.
     UnknownTierError, MissingTierError
-        The folder has a tier that is not configured, or not there; then nothing may be deleted.
+        The folder has a tier that is not configured, or not there; then no file may be deleted.
     """
     segment = names.segment_of_folder(folder)
     try:
@@ -204,7 +204,7 @@ async def survey_folder(at: At, folder: str) -> Survey:
 
 
 async def pending_uploads(at: At, folder: str) -> tuple[PendingUpload, ...]:
-    """The unfinished uploads in a folder; none, if the store does not list them for this client."""
+    """Return the unfinished uploads in a folder; [] if the store does not list them for this client."""
     if not at.backend.capability.can_list_uploads:
         return ()
     try:
@@ -215,7 +215,7 @@ async def pending_uploads(at: At, folder: str) -> tuple[PendingUpload, ...]:
 
 
 async def dropped_infos(at: At, path: str, header: Header, now_ms: int) -> list[FileInfo]:
-    """The files in a segment's own folder that its drop lines name, but for those that stay for readers."""
+    """The files in a segment's own folder that its drop lines name, except the files that stay for readers."""
     paths = set(await dropped_files(at.pages, path, [drop for drop in header.drops if is_due(drop, now_ms)]))
     aliases = sorted({names.split_tier(file)[0] for file in paths})
     listed = await list_folder(at.backend, names.chunks_folder(path), aliases)
@@ -229,7 +229,7 @@ async def _pin(at: At, folder: str, info: FileInfo) -> PinFile:
 
 
 async def referrer_of(at: At, folder: str, path: str, loaded: Segment) -> Referrer:
-    """What a loaded header says that matters to a folder."""
+    """Return the part of a loaded header that matters to a folder."""
     header = loaded.header
     if header is None:
         return Referrer(path, None, None, None, frozenset())
@@ -246,7 +246,7 @@ async def referrer_of(at: At, folder: str, path: str, loaded: Segment) -> Referr
 async def _in_tiers(
     at: At, folder: str, tiers: Sequence[Tier], now: float | None
 ) -> tuple[list[FileInfo], list[PendingUpload], float | None]:
-    """List the parallel folders of a chunk folder; they look empty where a tier is not there.
+    """List the parallel folders of a chunk folder; they look empty if a tier is not there.
 
     All dates are by the clock of the hot store; so is the time that is returned if an age is to be judged.
 
@@ -255,7 +255,7 @@ async def _in_tiers(
     tiers
         The lines of the header that owns the folder.
     now
-        The clock of the hot store, if a listing has told it.
+        The clock of the hot store, if a listing had it.
 
     Raises
     ------

@@ -104,7 +104,7 @@ def failing(path: str, tier: str, source: str = "") -> Iterator[None]:
     Raises
     ------
     TierFailedError
-        A store did not do what it was asked to. Errors that say it themselves, and missing files, pass.
+        A store did not do what it was asked to. Errors that name a tier already, and missing files, pass.
     """
     try:
         yield

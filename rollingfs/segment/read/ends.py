@@ -20,7 +20,7 @@ async def ends_of(fetcher: Fetcher, view: Segment, head_bytes: int, tail_bytes: 
     Raises
     ------
     OSError
-        An end cannot be read; the text says that nothing was changed.
+        An end cannot be read; the segment is unchanged, as its text states.
     """
     head, tail = min(view.start + head_bytes, view.length), max(view.length - tail_bytes, view.start)
     ends = [(view.start, head), (tail, view.length)] if head < tail else [(view.start, view.length)]

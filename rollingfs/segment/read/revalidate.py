@@ -54,7 +54,7 @@ class Current:
 
     @property
     def known(self) -> Segment:
-        """Return the snapshot, for a caller who knows that one was taken."""
+        """Return the snapshot, for a caller who knows that it was taken."""
         assert self.snapshot is not None
         return self.snapshot
 
@@ -117,7 +117,7 @@ class Current:
         Parameters
         ----------
         made
-            What an own commit has made.
+            The segment that an own commit has made.
         """
         known = made or self.snapshot
         bound = known.text if known is not None else None

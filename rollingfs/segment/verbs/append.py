@@ -1,4 +1,4 @@
-"""Append: data at the end of a segment, in one commit."""
+"""Append: data at the end of a segment, in a single commit."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from rollingfs.segment.write.ingest import Data, Intake, Items
 async def append(
     at: At, path: str, data: Data | Intake, *, attrs: Attrs | None = None, guard: Guard = NO_GUARD, create: bool = False
 ) -> Written:
-    """Append data, in one commit.
+    """Append data, in a single commit.
 
     Parameters
     ----------

@@ -20,9 +20,9 @@ async def change(at: At, path: str, rule: Callable[[Header], Header], guard: Gua
     Raises
     ------
     FileNotFoundError
-        Nothing is there.
+        No segment is there.
     FencedError, AttributeMismatchError
-        The guard forbids it; nothing was written.
+        The guard forbids it; the segment is unchanged.
     """
 
     async def step(base: Segment, attempt: Attempt) -> Header | None:
@@ -41,7 +41,7 @@ async def seal(at: At, path: str, guard: Guard = NO_GUARD) -> int:
 
 
 async def acquire(at: At, path: str, owner: str, guard: Guard = NO_GUARD) -> Header:
-    """Take the segment exclusively, also from another owner; the header's epoch is that of the new handle."""
+    """Take the segment exclusively, also from another owner; the header's epoch is the new handle's."""
     if not owner:
         raise ValueError(f"{path}: an owner needs a name")
 

@@ -1,10 +1,10 @@
-"""Collection: delete the files of a segment's chunk folder that nobody refers to any more.
+"""Collection: delete the files of a segment's chunk folder without a reference.
 
-It takes one folder at a time, and never scans a store:
+It takes a folder at a time, and never scans a store:
 
 1. Look twice at everything that may refer to the folder. Begin again if the two looks differ.
-2. Commit a new version of the folder's own header, over one that refers to nothing that is to go. So every commit in
-   flight has to look again at the age of its chunks.
+2. Commit a new version of the folder's own header, over a header that refers to no file that is to go. So every
+   commit in flight has to look again at the age of its chunks.
 3. Delete the unreferenced files that are older than the grace.
 """
 
@@ -47,16 +47,16 @@ async def collect(
     seen: dict[str, int] | None = None,
     named: Container[str] = (),
 ) -> Collected:
-    """Delete what nobody refers to in a segment's chunk folder and in the folders that its chunks lie in.
+    """Delete unreferenced files in a segment's chunk folder and in the folders of its chunks.
 
     Parameters
     ----------
     grace_s
-        Leave files younger than this alone, in seconds; by default the format's 24 hours. Less is the
-        caller's word that nobody else writes. It counts in the segment's own folder, and in those of `named`.
+        Leave files younger than this, in seconds; by default the format's 24 hours. Less is the
+        caller's word that no other client writes. It counts in the segment's own folder, and in the folders of `named`.
     dry_run
-        Change nothing, say what would be deleted. That may be a plain file or a tombstone that will stay, because
-        whether the store deletes conditionally is not probed.
+        Delete no file, and report what would be deleted. That may be a plain file or a tombstone that will stay,
+        because no probe shows if the store deletes conditionally.
     seen
         The chunk folders that the same collection of many segments has looked at, each with its count of files
         that are too young. This collection adds its own.
@@ -66,10 +66,10 @@ async def collect(
     Raises
     ------
     FileNotFoundError
-        There is neither a segment, nor a plain file, nor anything left of one.
+        There is neither a segment, nor a plain file, nor a file left of a segment.
     CorruptHeaderError, UnknownTierError, MissingTierError
         Something that may refer to the folder cannot be read, a tier is not configured, or it is not there;
-        nothing was deleted.
+        no file was deleted.
     """
     grace_s = GRACE_S if grace_s is None else grace_s
     if grace_s < 0:
@@ -111,7 +111,7 @@ async def _collect(
 
 
 async def _settled_map(at: At, path: str, dry_run: bool) -> tuple[Header | None, set[str], list[Collected]]:
-    """The header without pending merges and drops, the folders that its chunks lie in, and the deleted files."""
+    """The header without pending merges and drops, the folders of its chunks, and the deleted files."""
     results: list[Collected] = []
     for count in range(1, LOOKS_MAX + 1):
         header, dropped = await settle(at, path, dry_run=dry_run)
@@ -143,7 +143,7 @@ async def settle(at: At, path: str, *, dry_run: bool = False) -> tuple[Header | 
 
 
 async def _without_done_drops(at: At, path: str) -> Header | None:
-    """Commit a header without the lines whose work is done, and those of files whose time has come."""
+    """Commit a header without the lines whose work is done, and without lines of files whose time has come."""
 
     async def step(base: Segment, attempt: Attempt) -> Header | None:
         if base.header is not None and base.header.phase is Phase.MERGING:
@@ -182,7 +182,7 @@ async def _folder(at: At, folder: str, grace_s: float, dry_run: bool) -> Collect
 
 
 async def _now(at: At, folder: str, survey: Survey, uploads: Sequence[PendingUpload]) -> float:
-    """The store's clock at a look; asked for only if the listing does not tell it and an age is to be judged."""
+    """The store's clock at a look; asked for only if the listing does not have it and an age is to be judged."""
     if survey.now is not None or not (uploads or survey.tier_uploads or survey.loose()):
         return survey.now or 0.0
     return await at.backend.now(folder)
@@ -203,7 +203,7 @@ async def _uploads_alone(
 
 
 async def _to_drop(at: At, survey: Survey) -> list[FileInfo]:
-    """The files that a collection deletes first, however young: those that drop lines of the own header name."""
+    """The files that a collection deletes first, however young: files that drop lines of the own header name."""
     header = survey.own.header
     if header is None or header.phase is Phase.MERGING:
         return []
@@ -261,7 +261,7 @@ async def _remove_folder(at: At, folder: str) -> None:
 
 
 async def _clear_hints(at: At, path: str, header: Header, hints: dict[str, Drop], young: int) -> None:
-    """Forget hints at folders where nothing waits any more, and the merge marks that were settled."""
+    """Forget hints at folders without files that wait, and the merge marks that were settled."""
     others = [drop for drop in header.drops if drop.is_hint and drop not in hints.values()]
     done = [drop for drop in others if not young or drop.file != OWN_HINT]
     is_keeping = any(map(protects, header.drops))  # once their time is over, hints alone lead to these files
@@ -304,7 +304,7 @@ async def _plain_file(at: At, path: str, header: Header, grace_s: float, dry_run
 
 
 async def _tombstone(at: At, path: str, grace_s: float, would_go: set[str] | None) -> Collected:
-    """Delete a tombstone that nothing needs any more: old, and no file or pin is left of the segment.
+    """Delete a tombstone that is not needed any more: old, and no file or pin is left of the segment.
 
     In a dry run, `would_go` are the files that would be gone before.
     """

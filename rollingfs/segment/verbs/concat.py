@@ -1,6 +1,6 @@
 """Concat: the entries of segments become another segment's. No byte is moved.
 
-The sources are marked, which freezes their maps; their chunk folders are pinned; one commit gives their entries
+The sources are marked, which freezes their maps; their chunk folders are pinned; a commit gives their entries
 to the target; then they become tombstones (`moves`).
 """
 
@@ -37,9 +37,9 @@ from rollingfs.segment.write.parquet_footers import one_footer
 logger = logging.getLogger("rollingfs")
 
 BATCH_PATH_BYTES_MAX = 24 * 1024
-"""Maximum bytes of source names in the marks of one commit."""
+"""Maximum bytes of source names in the marks of a commit."""
 Joins = JoinLooks | ArrowJoins | str | None
-"""How a concat joins: by looks at both ends, as Arrow streams, as Parquet, as bytes."""
+"""The way in which a concat joins: by looks at both ends, as Arrow streams, as Parquet, as bytes."""
 
 
 async def concat(
@@ -58,18 +58,18 @@ async def concat(
 ) -> int:
     """Append sealed segments to another without moving bytes; they are gone afterwards.
 
-    Up to 128 sources (fewer where their names are long) become part of the target in one commit; more
+    Up to 128 sources (fewer where their names are long) become part of the target in a single commit; more
     take further commits to the same incarnation, the last of which sets the attributes.
 
     Parameters
     ----------
     meant
-        The incarnations of sources, by path; of a source without one, any is taken.
+        The incarnations of sources, by path; of a source without an entry, any is taken.
     as_bytes
         Join bytes, whatever they are. Otherwise files of formats that do not join are refused, and so is text
         without a line feed at the end of each part but the last.
     as_format
-        `PARQUET`: put a footer behind the sources of each commit that makes one Parquet file of them and the
+        `PARQUET`: put a footer after the sources of each commit that makes a Parquet file of them and the
         target. `ARROW_STREAM`: leave out the schemas of all streams but the first, and all end marks.
     newline
         Add that line feed.
@@ -86,7 +86,7 @@ async def concat(
     Raises
     ------
     ValueError
-        The target is among the sources, or one source comes twice.
+        The target is among the sources, or a source comes twice.
     WholeFileError
         The target or a source is a Parquet file, a zip, or of another such format, or text without its last line
         feed.
@@ -256,7 +256,7 @@ def _check_once(items: Sequence[Item], target: str) -> None:
     Raises
     ------
     MalformedStreamError
-        Nothing was joined.
+        No source was joined.
     """
     own = [item.file for item in items if not isinstance(item, bytes) and is_own(item.file)]
     if len(own) > len({*own}):
@@ -275,7 +275,7 @@ async def _hinted(at: At, header: Header, target: str, sources: Sequence[Segment
 
 
 def _batches(target: str, sources: Sequence[str]) -> list[list[str]]:
-    """Sources in groups whose marks fit one header."""
+    """Sources in groups whose marks fit a header."""
     batches: list[list[str]] = [[]]
     size = 0
     for path in sources:

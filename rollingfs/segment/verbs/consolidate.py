@@ -1,4 +1,4 @@
-"""Consolidation: runs of small neighbouring chunks become chunks of the policy's size, in the store where they lie."""
+"""Consolidation: runs of small neighbouring chunks become chunks of the policy's size, in the store that holds them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rollingfs.segment.files.rewrite_plan import ASKED, BY_ITSELF, Rule, joins, 
 
 @value_class
 class Consolidated:
-    """What a consolidation did."""
+    """The result of a consolidation."""
 
     replaced: int = 0
     """Chunks that are no longer part of the segment."""
@@ -28,7 +28,7 @@ class Consolidated:
 
     @property
     def bytes(self) -> int:
-        """Written anew."""
+        """Rewritten."""
         return self.joined_bytes + self.copied_bytes
 
 
@@ -37,7 +37,7 @@ async def consolidate(
 ) -> Consolidated:
     """Join the runs that are worth it; appends, truncations and readers may go on at the same time.
 
-    A plain file is one chunk: it stays as it is.
+    A plain file is a single chunk: it stays as it is.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Create and overwrite: a new incarnation, empty or with data, in one commit."""
+"""Create and overwrite: a new incarnation, empty or with data, in a single commit."""
 
 from __future__ import annotations
 
@@ -85,14 +85,14 @@ async def overwrite(
     guard: Guard = NO_GUARD,
     create_only: bool = False,
 ) -> Header:
-    """Create a segment, or replace its content by a new incarnation, in one commit.
+    """Create a segment, or replace its content by a new incarnation, in a single commit.
 
     Parameters
     ----------
     data
         What `Intake.take` takes, or an intake that has taken it (see `replacement`).
     attrs
-        All attributes of the new incarnation; a function makes them of those that it replaces.
+        All attributes of the new incarnation; a function makes them of the attributes that it replaces.
 
     Raises
     ------

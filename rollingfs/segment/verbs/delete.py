@@ -41,7 +41,7 @@ class Buried:
     drops: Sequence[Drop] = ()
     """The lines whose work is done then."""
     is_gone: bool = False
-    """Whether nothing is left of it, without a tombstone; this is durable once its folder was flushed."""
+    """Whether it is gone without a tombstone; this is durable once its folder was flushed."""
 
 
 Call = Callable[[], Awaitable[Buried | None]]
@@ -59,12 +59,12 @@ async def bury(at: At, path: str, guard: Guard = NO_GUARD, seen: Segment | None 
     Parameters
     ----------
     seen
-        A header of the segment that the caller has just seen. It spares a look, and so does one in the cache.
+        A header of the segment that the caller has just seen. It spares a look, and so does a header in the cache.
 
     Returns
     -------
     Buried or None
-        The segment, whose files `clear` then deletes; None if there is nothing left to do.
+        The segment, whose files `clear` then deletes; None if the delete is complete.
 
     It raises what `delete` does.
     """
@@ -208,12 +208,12 @@ async def delete(at: At, path: str, guard: Guard = NO_GUARD) -> Header | None:
     Returns
     -------
     Header or None
-        What the segment was when it was deleted; None if there was none.
+        The segment's header when it was deleted; None if there was no segment.
 
     Raises
     ------
     FileNotFoundError
-        Nothing is there.
+        No segment is there.
     FencedError
         An exclusive owner holds it.
     """

@@ -2,7 +2,7 @@
 
 1. Write the retained bytes of each file that also holds others as a new file, and read it back.
 2. Commit the new start and the new files at once, on condition that the map needs no further file.
-3. Delete at once what may be deleted; collect; say what is left.
+3. Delete at once what may be deleted; collect; report the files that are left.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class _MapChangedError(RollingError):
 
 @dataclass
 class _Run:
-    """One erase: what was written for it, and what its last attempt would drop."""
+    """An erase: the files that were written for it, and what its last attempt would drop."""
 
     path: str
     offset: int
@@ -68,23 +68,23 @@ class _Run:
     written: dict[Chunk, Stored] = field(default_factory=dict)
     """New files, by the retained parts whose bytes they have."""
     known: dict[tuple[Page, int], list[Chunk]] = field(default_factory=dict)
-    """What index pages list that is used in part, by the page and the cut."""
+    """Entries of index pages that are used in part, by the page and the cut."""
     gone: list[Chunk] = field(default_factory=list)
     """Old chunks that the last attempt drops."""
     parts: list[Chunk] = field(default_factory=list)
-    """Retained parts that it writes anew."""
+    """Retained parts that it rewrites."""
 
 
 def _places(one: Remains) -> tuple[str, str]:
-    """The chunk folders that may have led to a file which is left: the one that it lies in, or that of its name."""
+    """The chunk folders that may have led to a file which is left: its own folder, or the folder of its name."""
     file = names.split_tier(one.file)[1]
     return names.parent(file), names.chunks_folder(file)
 
 
 async def erase(at: At, path: str, offset: int, guard: Guard = NO_GUARD) -> Erased:
-    """Drop the bytes before `offset`, and leave none of them in a file that the segment refers to.
+    """Drop the bytes before `offset`, and leave no such byte in a file that the segment refers to.
 
-    An offset before the start erases what lies before the start.
+    An offset before the start erases the bytes before the start.
 
     Raises
     ------
@@ -93,11 +93,11 @@ async def erase(at: At, path: str, offset: int, guard: Guard = NO_GUARD) -> Eras
     BadOffsetError
         The offset is negative or beyond the end.
     CorruptChunkError
-        A file that must be written anew is damaged; nothing was erased.
+        A file that must be rewritten is damaged; no byte was erased.
     ConflictError
-        The map changed again and again; nothing was erased.
+        The map changed again and again; no byte was erased.
     OSError
-        Its text says whether the segment is cut already, and not all old files could be deleted. Call it again.
+        Its text states whether the segment is cut already, and not all old files could be deleted. Call it again.
     """
     if not await adopt(at, path, guard.segment):
         raise transitions.missing(path)
@@ -167,7 +167,7 @@ async def _commit_once(at: At, run: _Run) -> tuple[Header, Header]:
 
 
 async def _dropped(at: At, run: _Run, found: Header) -> list[Chunk]:
-    """The chunks that a truncation drops, but those of pages that have none which others delete."""
+    """The chunks that a truncation drops, except chunks of pages that hold no chunk which others delete."""
     foreign = pages_to_truncate(found, run.offset)
     entries = [entry for entry in found.entries if isinstance(entry, Chunk) or entry in foreign]
     return [c for c in await at.pages.unfold(run.path, entries) if c.end <= run.offset]
@@ -213,7 +213,7 @@ async def _holding(at: At, run: _Run, header: Header, new: dict[Chunk, Chunk]) -
 
 
 async def _write(at: At, run: _Run, header: Header, part: Chunk) -> None:
-    """Write a retained part as a file of its own; nothing if it is no longer part of the segment."""
+    """Write a retained part as a file of its own; skip it if it is no longer part of the segment."""
     await at.abilities(run.path)
     stored = await _target(at, run, header, part)
     run.uploads.add([stored])
@@ -289,14 +289,14 @@ async def _finish(at: At, run: _Run, base: Header, header: Header) -> Erased:
 
 
 async def _folders(at: At, path: str, header: Header, gone: Iterable[Chunk]) -> set[str]:
-    """The chunk folders where bytes of the segment may lie or wait; a header has no room for hints at very many."""
+    """Return the chunk folders that may hold bytes of the segment, or drops that wait; a header names few of them."""
     dropped = {names.parent(names.resolve(path, chunk.file)) for chunk in gone}
     lies_in = await at.pages.folders(path, header.entries)
     return {names.chunks_folder(path), *hinted(path, header), *dropped, *lies_in}
 
 
 async def _collect(at: At, path: str, folders: Iterable[str]) -> None:
-    """Collect these folders; the report says what this has left."""
+    """Collect these folders; the report names the files that are left."""
     seen: dict[str, int] = {}
     others = sorted(set(map(names.segment_of_folder, folders)) - {path})
     # first, all headers let go what they need not keep any more: that may lie in the folder of another segment

@@ -1,7 +1,7 @@
 """Offload and onload: the chunks of a segment move to a tier, or back, while writers and readers go on.
 
 1. Commit the line of the tier, which leads to all that a crash may leave there.
-2. Write blocks: neighbouring chunks as one file, which is read back.
+2. Write blocks: neighbouring chunks as a file, which is read back.
 3. Commit the new places, each on condition that its chunks are still there, to the letter.
 4. Delete the old files once the deletion lag has passed, so that readers of older snapshots are not disturbed.
 """
@@ -32,16 +32,16 @@ class DamagedBlocksError(CorruptChunkError):
 
 @value_class
 class Offloaded:
-    """What an offload or an onload moved."""
+    """The chunks and bytes that an offload or an onload moved."""
 
     chunks: int = 0
-    """Chunks whose bytes lie in another file now."""
+    """Chunks whose bytes are in another file now."""
     files: int = 0
     """Files that were written for them: blocks of neighbouring chunks."""
     bytes: int = 0
     """Bytes of these files."""
     server_bytes: int = 0
-    """Of them, those that the server copied; the others were read and written by this client."""
+    """Of them, the bytes that the server copied; the others were read and written by this client."""
 
 
 async def offload(
@@ -53,7 +53,7 @@ async def offload(
     progress: Progress | None = None,
     known: Header | None = None,
 ) -> Offloaded:
-    """Move the chunks of a segment that are in the hot store to a tier; those of other tiers and the tail stay.
+    """Move the chunks of a segment that are in the hot store to a tier; chunks of other tiers and the tail stay.
 
     Parameters
     ----------
@@ -67,11 +67,11 @@ async def offload(
     Raises
     ------
     UnknownTierError
-        The filesystem was not told of this tier.
+        The filesystem has no such tier.
     FileNotFoundError
         There is no such segment.
     BadOffsetError, ValueError
-        A number cannot be meant, or it is the memory of a stream. Nothing was moved.
+        A number cannot be meant, or it is the memory of a stream. No chunk was moved.
     CorruptChunkError, TierFailedError
         A chunk is missing or damaged, or its copy is; or a store failed. Other blocks are moved; the chunks of this
         block are in their old files.
@@ -145,12 +145,12 @@ async def _move(
 
 
 def check_may_move(path: str) -> None:
-    """Refuse the memory of a stream: every client of the stream reads it, also those that were told of no tier.
+    """Refuse the memory of a stream: every client of the stream reads it, also clients without tiers.
 
     Raises
     ------
     ValueError
-        It is one.
+        It is the memory of a stream.
     """
     if names.is_ledger(path):
         raise ValueError(f"{path} is the memory of a stream, which never moves; nothing was moved")

@@ -1,9 +1,9 @@
-"""Rebuild: a new segment of what a segment with a lost header left. Nothing old is touched: the chunks are copied.
+"""Rebuild: a new segment of what a segment with a lost header left. Old files stay: the chunks are copied.
 
 1. List the folder, also in tiers; leave out what other segments refer to.
 2. Read every chunk file once, for its checksum, and every index page.
 3. Plan (`rebuild_plan`).
-4. Copy the files of the plan under new names, read the copies back, and create the new segment in one commit.
+4. Copy the files of the plan under new names, read the copies back, and create the new segment in a single commit.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ GONE = "This file went meanwhile, as a collection takes what no header names; no
 
 @value_class
 class Rebuilt:
-    """What a rebuild made, or in a dry run would make, and what it could not bring back."""
+    """The segment that a rebuild made, or in a dry run would make, and what it could not bring back."""
 
     start: int
     end: int
@@ -78,22 +78,22 @@ class Rebuilt:
     by_page: int
     """Bytes that index pages place: they were committed there."""
     by_label: int
-    """Bytes that the metadata of their files place; whether they were committed there, nobody knows."""
+    """Bytes that the metadata of their files place; it is not known if they were committed there."""
     by_name: int
-    """Bytes that only the names of their files place; whether they were committed there, nobody knows."""
+    """Bytes that only the names of their files place; it is not known if they were committed there."""
     gaps: tuple[Gap, ...]
-    """Gaps behind `end`: offsets without a file that are followed by files."""
+    """Gaps after `end`: offsets without a file that are followed by files."""
     left: tuple[Left, ...]
     """Files of the folder that are not part of the new segment, with the reason."""
     by_later: int = 0
     """Bytes that the metadata of later files place: they were committed there."""
     by_listed: int = 0
-    """Bytes that older index pages place, whose names and metadata do not say where they begin: they were committed
+    """Bytes that older index pages place, whose names and metadata do not show their begin: they were committed
     there or at a later offset."""
     pieces: tuple[Placed, ...] = ()
-    """What places each chunk."""
+    """The evidence that places each chunk."""
     lost: tuple[str, ...] = CANNOT_RETURN
-    """What no file says, so that it cannot return."""
+    """Fields that no file has, so that they cannot return."""
     is_dry_run: bool = False
 
 
@@ -118,7 +118,7 @@ async def rebuild(
         Files that are no part of it, and index pages that are not to count: paths, last parts of paths, or
         patterns of last parts.
     incarnations
-        If given, only files of these incarnations and files that name none.
+        If given, only files of these incarnations and files that do not name any.
     progress
         Takes the number of bytes that were read since the last call.
 
@@ -131,7 +131,7 @@ async def rebuild(
     MissingTierError
         A tier is not there that another segment of the folder has used.
     AmbiguousRebuildError
-        The files allow more than one content.
+        The files allow several contents.
     CorruptChunkError
         A copy differs from its chunk.
     ValueError
@@ -226,9 +226,9 @@ async def _plan(
 
 
 async def _look(at: At, path: str) -> tuple[list[FileInfo], dict[str, str]]:
-    """The files of the folder, also in tiers; and those that other segments refer to, each with its segment.
+    """The files of the folder, also in tiers; and the files that other segments refer to, each with its segment.
 
-    Where a pin came or went meanwhile, another segment is being moved, and has a name that was not looked at.
+    If a pin came or went during the look, another segment is being moved, and has a name that was not looked at.
     """
     folder = names.chunks_folder(path)
     for _ in range(LOOKS_MAX):
@@ -344,7 +344,7 @@ def _check_known(path: str, files: Collection[str], leave_out: Collection[str]) 
     Raises
     ------
     ValueError
-        No file is named by one of these.
+        A name has no file.
     """
     for name in leave_out:
         if not any(is_named(file, [name]) for file in files):
@@ -360,7 +360,7 @@ def _check_keys(path: str, files: Iterable[str], leave_out: Collection[str]) -> 
     Raises
     ------
     AmbiguousRebuildError
-        A tier has files of several keys; the message names one of each.
+        A tier has files of several keys; the message names a file of each.
     """
     found: dict[str, dict[str, str]] = {}
     for file in sorted(files):

@@ -29,11 +29,11 @@ async def rename(at: At, path: str, target: str, *, overwrite: bool = True) -> N
     Raises
     ------
     FileNotFoundError
-        Nothing is at `path`.
+        No segment is at `path`.
     FileExistsError
         Without `overwrite`: a segment or plain file has the new name.
     FencedError
-        An exclusive owner holds one of the two.
+        An exclusive owner holds either name.
     FolderOccupiedError
         A folder with something in it has the new name.
     """

@@ -1,7 +1,7 @@
 """Cuts the head of a segment, unless what is left would be no file of its format any more.
 
-Text, and all that joins, is cut by byte, and Arrow streams in a row where one begins. A Parquet file is cut by row
-group: one commit moves the start and appends a footer that names the row groups which stay. Files of other whole
+Text, and all that joins, is cut by byte, and Arrow streams in a row at the begin of a stream. A Parquet file is cut by
+row group: a commit moves the start and appends a footer that names the row groups which stay. Files of other whole
 formats, and sealed Parquet files, stay or go whole.
 """
 
@@ -48,14 +48,14 @@ PARQUET = "Parquet"
 
 @value_class
 class Cut:
-    """How the head of a segment goes."""
+    """The way in which the head of a segment goes."""
 
     at: int
     """The segment offset that becomes the start."""
     footer: bytes = b""
     """The end of a Parquet file, which names the row groups that stay."""
     copied: tuple[int, int] = (0, 0)
-    """The bytes that the commit puts before the footer, because no magic stands before them where they lie."""
+    """The bytes that the commit puts before the footer, because no magic stands before them at their place."""
 
 
 async def cut_bytes(
@@ -68,9 +68,9 @@ async def cut_bytes(
     Raises
     ------
     WholeFileError
-        The rest would be no file of its format; nothing was changed.
+        The rest would be no file of its format; the segment is unchanged.
     OSError
-        An end cannot be read, so the format is not known; nothing was changed.
+        An end cannot be read, so the format is not known; the segment is unchanged.
     """
     for left in reversed(range(LOOKS_MAX)):
         view = await at.headers.view(path, fresh=True)
@@ -87,7 +87,7 @@ async def cut_bytes(
 
 
 async def cut_groups(at: At, path: str, offset: int) -> int:
-    """Drop the row groups of a Parquet file that lie wholly before a segment offset; returns the bytes dropped."""
+    """Drop the row groups of a Parquet file that are wholly before a segment offset; return the bytes dropped."""
     guard = NO_GUARD
     for left in reversed(range(LOOKS_MAX)):
         view = await at.headers.view(path, fresh=True)
@@ -107,7 +107,7 @@ async def cut_groups(at: At, path: str, offset: int) -> int:
 
 
 async def plan_cut(at: At, view: Segment, offset: int) -> Cut:
-    """How the bytes before an offset go, as a policy asks for it.
+    """Return the cut of the bytes before an offset, as a policy asks for it.
 
     Raises
     ------
@@ -129,12 +129,12 @@ async def plan_cut(at: At, view: Segment, offset: int) -> Cut:
 
 
 async def cut_parquet(at: At, view: Segment, offset: int) -> Cut:
-    """How the row groups go that lie wholly before a segment offset.
+    """Return the cut of the row groups that are wholly before a segment offset.
 
     Raises
     ------
     WholeFileError
-        It is sealed, is not one Parquet file, or its footer is not understood; nothing was changed.
+        It is sealed, is not a single Parquet file, or its footer is not understood; it is unchanged.
     """
     if view.sealed:
         raise WholeFileError(
@@ -169,7 +169,7 @@ async def commit_cut(at: At, view: Segment, cut: Cut, guard: Guard) -> Header:
     Raises
     ------
     BadOffsetError, FileNotFoundError
-        It was changed meanwhile; nothing was written.
+        It was changed since the look; it was not cut.
     """
     guard = replace(_bound(guard, view), expected_offset=view.length, expected_start=view.start)
     if cut.copied == (0, 0):
@@ -188,7 +188,7 @@ async def commit_cut(at: At, view: Segment, cut: Cut, guard: Guard) -> Header:
 
 
 def _bound(guard: Guard, view: Segment) -> Guard:
-    """A guard that means the incarnation which was seen, where it means none."""
+    """Return a guard that means the incarnation which was seen, unless it means another."""
     seen = next(iter(view.incarnations), None)
     return guard if guard.segment is not None or seen is None else replace(guard, segment=seen)
 
@@ -239,12 +239,12 @@ async def cut_head(at: At, path: str, offset: int, guard: Guard = NO_GUARD) -> C
 
 
 async def renew(at: At, path: str, data: Data | Intake, guard: Guard, start: int | None = None) -> Header:
-    """Append data and move the start in one commit, by default to the data, which then replaces all bytes.
+    """Append data and move the start in a single commit, by default to the data, which then replaces all bytes.
 
     Raises
     ------
     FileNotFoundError, SegmentSealedError, FencedError, BadOffsetError
-        Nothing was written.
+        The segment is unchanged.
     """
 
     async def commit(items: Items, uploads: Uploads) -> Header:
