@@ -40,7 +40,7 @@ MODES = {
 }
 """Settings of logrotate."""
 SETTINGS = """{log} {{
-rotate 60
+rotate 1000
 missingok
 {mode}
 postrotate
