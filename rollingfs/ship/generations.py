@@ -32,6 +32,7 @@ ASIDE_NAME = re.compile(rf"^{re.escape(ASIDE)}[0-9a-f]{{32}}-")
 """Before the name of a file that is being deleted."""
 CURRENT = (2,)
 """The age of the file that has the name of the log; rotated files have less."""
+NUL = b"\0"
 BLOCK_BYTES = 1024 * 1024
 LOOKS_MAX = 20
 """Looks at a folder, until two in a row agree: a rotation may rename files between."""
@@ -85,11 +86,14 @@ class File:
         return os.pread(self.fd, size, offset)
 
     def begin(self) -> int:
-        """Return the offset of its first data: a writer that does not append leaves a hole when its file is cut."""
+        """Return the offset of its first byte but zeros: a writer that does not append leaves a hole after a cut."""
         try:
-            return first_data(self.fd)
+            at = first_data(self.fd)
         except OSError:  # it is empty
             return 0
+        while (block := self.read(at, BLOCK_BYTES)) and not block.strip(NUL):
+            at += len(block)
+        return at + len(block) - len(block.lstrip(NUL))
 
     def close(self) -> None:
         """Give the descriptor back."""

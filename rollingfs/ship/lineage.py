@@ -24,7 +24,6 @@ GONE_S = 1.0
 IDLE_S = 5.0
 """Seconds without a change of files after which a look reads only the status of the file."""
 LINE_FEED = b"\n"
-NUL = b"\0"
 HOST = f"{crc32c(platform.node().encode()) & 0xFFFF:04x}"
 START = Position(0, 0, "", 0, 0, HOST)
 """Before the oldest file."""
@@ -55,22 +54,20 @@ class Piece:
         return self.file.read(self.start.offset - 1, 1) if self.start.offset else b""
 
     def blocks(self) -> Iterator[bytes]:
-        """Yield the bytes, without zeros that the file begins with.
+        """Yield the bytes.
 
         Raises
         ------
         Changed
             The file was cut or written over while it was read.
         """
-        at, is_hole = self.start.offset, self.before in (b"", NUL)
+        at = self.start.offset
         while at < self.end.offset:
             block = self.file.read(at, min(BLOCK_BYTES, self.end.offset - at))
             at += len(block)
             is_over = at == self.end.offset
             if not block or (is_over and not (self.end.holds(self.file.read) and self.start.holds(self.file.read))):
                 raise Changed
-            block = block.lstrip(NUL) if is_hole else block
-            is_hole = is_hole and not block
             yield block
 
 
@@ -181,8 +178,11 @@ class Lineage:
     def _piece(self) -> Piece | None:
         """Return the whole lines of the file that wait; or a part, of a long line, or of a line that waits for long."""
         assert self.file is not None
-        start = self.position.offset
         size, mtime_ns = self.file.status()
+        if not self.position.offset and (begin := self.file.begin()):
+            self.say(f"{self.file.path}: skipped a hole of {begin:,} bytes: its writer does not append")
+            self.position = self._at(begin, mtime_ns)
+        start = self.position.offset
         self._known = self._at(size, mtime_ns)
         end = _end_of_lines(self.file, start, min(size, start + COMMIT_BYTES_MAX))
         if end == start < size and self.partial_after_s is not None:
@@ -275,10 +275,7 @@ class Lineage:
         """Open a file at a position that it must hold, or at its begin."""
         file = opened(generation)
         if position is None:
-            begin = file.begin()
-            position = Position.of(file.read, file.inode, begin, generation.mtime_ns, HOST, self.position.mark)
-            if begin:
-                self.say(f"{generation.path}: skipped a hole of {begin:,} bytes: its writer does not append")
+            position = Position.of(file.read, file.inode, 0, generation.mtime_ns, HOST, self.position.mark)
         elif not position.holds(file.read):
             file.close()
             return False

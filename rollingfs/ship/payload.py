@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rollingfs.ship.lineage import LINE_FEED, NUL, Piece
+from rollingfs.ship.generations import NUL
+from rollingfs.ship.lineage import LINE_FEED, Piece
 
 
 def payload(piece: Piece, prefix: bytes, *, ends: bool) -> Iterator[bytes]:

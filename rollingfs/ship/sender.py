@@ -61,7 +61,6 @@ class Sender:
         self.is_stopped, self.say = is_stopped, say
         self.segment: str | None = None
         """The incarnation; None while the segment is missing."""
-        self._reported_s: float | None = None
 
     def attrs(self) -> dict[str, str]:
         """Return the newest attributes of the segment; {} if it is missing.
@@ -128,28 +127,18 @@ class Sender:
         return header
 
     def _patiently(self, attempt: Callable[[], T]) -> T:
-        pause_s = RETRY_S_MIN
+        pause_s, reported_s = RETRY_S_MIN, float("-inf")
         while True:
             try:
-                done = attempt()
+                return attempt()
             except OSError as error:
                 if not is_passing(error):
                     raise
                 if self.is_stopped():
                     raise Stopped(str(error)) from error
-                self._report(error)
-                self._wait(pause_s)
-                pause_s = min(2 * pause_s, RETRY_S_MAX)
-            else:
-                self._reported_s = None
-                return done
-
-    def _report(self, error: OSError) -> None:
-        if self._reported_s is None or time.monotonic() - self._reported_s >= REPORT_S:
-            self._reported_s = time.monotonic()
-            self.say(f"{self.path}: waiting for the store: {error}")
-
-    def _wait(self, seconds: float) -> None:
-        end_s = time.monotonic() + seconds
-        while not self.is_stopped() and (left_s := end_s - time.monotonic()) > 0:
-            time.sleep(min(LOOK_S, left_s))
+                if time.monotonic() - reported_s >= REPORT_S:
+                    reported_s = time.monotonic()
+                    self.say(f"{self.path}: waiting for the store: {error}")
+            end_s, pause_s = time.monotonic() + pause_s, min(2 * pause_s, RETRY_S_MAX)
+            while not self.is_stopped() and (left_s := end_s - time.monotonic()) > 0:
+                time.sleep(min(LOOK_S, left_s))

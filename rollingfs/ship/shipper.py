@@ -201,20 +201,18 @@ class Shipper:
 
     def _end(self) -> None:
         try:
-            for route in self._routes.values():
+            for route, source in self._sources():
                 if route.error is not None:
                     raise route.error
-                for source in route.sources.values():
-                    if source.error is not None:
-                        raise OSError(source.error)
+                if source.error is not None:
+                    raise OSError(source.error)
         finally:
             self.close()
 
     def close(self) -> None:
         """Close the files; a later run finds their places in the segments."""
-        for route in self._routes.values():
-            for source in route.sources.values():
-                source.lineage.close()
+        for _, source in self._sources():
+            source.lineage.close()
         self._routes.clear()
         self._logs.clear()
         self._found_s = None
@@ -232,9 +230,11 @@ class Shipper:
                 route.since_s if source.lineage.lag_bytes else None,
                 str(route.error) if route.error is not None else source.error,
             )
-            for route in self._routes.values()
-            for source in route.sources.values()
+            for route, source in self._sources()
         )
+
+    def _sources(self) -> Iterator[tuple[Route, Source]]:
+        return ((route, source) for route in self._routes.values() for source in route.sources.values())
 
     # -- a step --------------------------------------------------------------------------------------------
 
@@ -343,10 +343,9 @@ class Shipper:
             self._begin(route)
 
     def _delete(self) -> None:
-        for route in self._routes.values():
-            for source in route.sources.values():
-                if source.shipped is not None:
-                    source.shipped.delete()
+        for _, source in self._sources():
+            if source.shipped is not None:
+                source.shipped.delete()
 
     # -- which logs ----------------------------------------------------------------------------------------
 

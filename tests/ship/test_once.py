@@ -14,6 +14,7 @@ import pytest
 from rollingfs import RollingFileSystem
 from rollingfs.format.transitions import check_attrs
 from rollingfs.ship import Shipper, lineage, sender
+from rollingfs.ship.generations import BLOCK_BYTES
 from rollingfs.ship.lineage import Lineage, Piece
 from rollingfs.ship.position import LINES_MAX, Position
 from rollingfs.ship.sender import Sender
@@ -180,6 +181,22 @@ def test_positions_fit_into_attributes(number: int) -> None:
     position = Position(number, 2**40, begin, 2**32 - 1, 2**63, "ffff", mark)
     assert Position.parse(str(position)) == position
     check_attrs({f"ship-{at:08x}": str(position) for at in range(SOURCES_MAX)}, "path")
+
+
+@pytest.mark.parametrize("seen", [b"", b"one\n"])
+def test_a_hole_is_skipped(seen: bytes, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(lineage, "GONE_S", 0.0)
+    log, fs, said = tmp_path / "app.log", RollingFileSystem("file"), []
+    log.write_bytes(seen)
+    shipper = Shipper(fs, [str(log)], f"{tmp_path}/segment", prefix="> ", say=said.append)
+    shipper.step(flush=True)
+    with log.open("r+b") as file:
+        file.truncate()
+        file.seek(2 * BLOCK_BYTES + 5000)
+        file.write(b"two\n\0\0three\n")
+    shipper.once()
+    assert fs.cat_file(f"{tmp_path}/segment") == b"> one\n" * bool(seen) + b"> two\n> \0\0three\n"
+    assert "skipped a hole of 2,102,152 bytes" in said[-1]
 
 
 def test_a_longer_copy_takes_the_place_of_its_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
