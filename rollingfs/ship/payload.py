@@ -19,7 +19,7 @@ def payload(piece: Piece, prefix: bytes, *, ends: bool) -> Iterator[bytes]:
         Whether a line without an end gets a line feed, because lines of other files may follow.
     """
     begins, block = ends or piece.before in (b"", LINE_FEED, NUL), b""
-    for block in filter(None, piece.blocks()):
+    for block in piece.blocks():
         if prefix:
             yield (prefix if begins else b"") + block[:-1].replace(LINE_FEED, LINE_FEED + prefix) + block[-1:]
             begins = block.endswith(LINE_FEED)
