@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import Annotated
 
 import typer
@@ -11,7 +12,7 @@ from rollingfs.cli.command import Commands, Time, parse_when
 from rollingfs.cli.errors import WrongUsage, value_of
 from rollingfs.cli.running import stopping
 from rollingfs.cli.session import Session
-from rollingfs.ship import Shipper
+from rollingfs.ship import Shipper, observe
 from rollingfs.show.readable import count_text
 
 commands = Commands("Write")
@@ -83,6 +84,8 @@ def ship(
         )
     except (KeyError, ValueError) as error:
         raise WrongUsage(str(error)) from error
+    if find_spec("opentelemetry") is not None:  # without a provider of metrics it has no effect
+        observe(shipper)
     with stopping() as stop:
         (shipper.once if once else shipper.follow)(stop)
     said = f"{target}: {shipper.bytes:,} bytes in {count_text(shipper.commits, 'commit')}"

@@ -41,21 +41,32 @@ def export(counted: Meters, meter: Meter | None, attributes: Attributes) -> None
     ImportError
         OpenTelemetry is not installed: ``pip install 'rollingfs[otel]'``.
     """
-    try:
-        from opentelemetry.metrics import get_meter
-    except ImportError as error:
-        raise ImportError("metrics for OpenTelemetry need it: pip install 'rollingfs[otel]'") from error
+    meter = meter_of(meter)
     with _lock:
-        if meter is None:
-            if not _own:
-                _own.append(get_meter(SCOPE))
-            meter = _own[0]
         is_new = meter not in _sources
         sources = _sources.setdefault(meter, [])
         if not any(one is counted for one, _ in sources):
             sources.append((counted, dict(attributes)))
     if is_new:
         _make_instruments(meter, sources)
+
+
+def meter_of(meter: Meter | None) -> Meter:
+    """Return a meter, by default a meter of the global provider.
+
+    Raises
+    ------
+    ImportError
+        OpenTelemetry is not installed.
+    """
+    try:
+        from opentelemetry.metrics import get_meter
+    except ImportError as error:
+        raise ImportError("metrics for OpenTelemetry need it: pip install 'rollingfs[otel]'") from error
+    with _lock:
+        if meter is None and not _own:
+            _own.append(get_meter(SCOPE))
+        return meter or _own[0]
 
 
 def _make_instruments(meter: Meter, sources: list[Counted]) -> None:

@@ -1,0 +1,50 @@
+"""Lags of logs, as OpenTelemetry exports them."""
+
+from pathlib import Path
+
+from rollingfs import RollingFileSystem
+from rollingfs.ship import Shipper, observe
+from tests.support.backends import Scripted, private_memory
+from tests.support.servers import require_module
+
+require_module("opentelemetry.sdk")
+
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+
+
+def test_lags_are_exported_while_the_store_is_slow(tmp_path: Path) -> None:
+    log, bad, reader, found = tmp_path / "app.log", tmp_path / "bad.log", InMemoryMetricReader(), []
+    log.write_bytes(b"one\n")
+    bad.mkdir()
+    store = Scripted(private_memory())
+    fs = RollingFileSystem(backend=store, skip_instance_cache=True)
+    shipper = Shipper(fs, [str(log), str(bad)], "/logs", say=lambda line: None)
+    provider = MeterProvider([reader])
+    observe(shipper, provider.get_meter("test"))
+
+    def look() -> None:
+        [resource] = reader.get_metrics_data().resource_metrics
+        [scope] = resource.scope_metrics
+        found.append(
+            {
+                (one.name.removeprefix("rollingfs.ship."), point.attributes["file"]): point.value
+                for one in scope.metrics
+                for point in one.data.data_points
+            }
+        )
+        assert {point.attributes["segment"] for one in scope.metrics for point in one.data.data_points} == {
+            "/logs/app.log",
+            "/logs/bad.log",
+        }
+
+    store.plan(("create", "replace"), "app.log$header", before=look)  # another thread, while the store lets it wait
+    shipper.step()
+    shipper.step()
+    look()
+    provider.shutdown()
+    waits, done = found
+    assert waits["lag", str(log)] == 4
+    assert 0 < waits["lag.time", str(log)] < 60
+    assert done["lag", str(log)] == done["lag.time", str(log)] == 0
+    assert (done["failing", str(log)], done["failing", str(bad)]) == (0, 1)
