@@ -44,6 +44,7 @@ def allocate(descriptor: int, size: int) -> None:
     os.posix_fallocate(descriptor, 0, size)
 
 
+@functools.cache
 def lock_request(kind: int) -> bytes:
     """Return a request for a lock of a whole file: type, whence, start, length, process id; "0q" pads."""
     return struct.pack("hhqqi0q", kind, os.SEEK_SET, 0, 0, 0)

@@ -166,9 +166,10 @@ class _Wait:
             self._bell.hang(self._path)
 
     def pause(self) -> None:
-        if not self.left_s:
+        left_s = self._until_s - time.monotonic()
+        if left_s <= 0:
             raise self.over()
-        pause_s = min(self._pause_s * random.uniform(0.5, 1.5), self.left_s)
+        pause_s = min(self._pause_s * random.uniform(0.5, 1.5), left_s)
         has_rung = self._bell is not None and self._bell.wait(pause_s)
         if self._bell is None:
             time.sleep(pause_s)

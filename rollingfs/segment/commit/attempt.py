@@ -199,11 +199,11 @@ class Attempt:
     async def in_turn(self, base: Segment) -> Segment:
         """The header to base an attempt on, once it is this writer's turn."""
         turns, sleep = self.turns, self.store.runtime.sleep
-        if base.header is not None and base.header.turn == self.operation.writer:
+        if base.turn == self.operation.writer:
             return base
         if self.has_turns:
             base = await self._ahead(base)
-        while turns.is_claimed(base.header) and self.left_s() > self.timeout_s * (1 - REQUEST_SHARE):
+        while turns.is_claimed(base) and self.left_s() > self.timeout_s * (1 - REQUEST_SHARE):
             self.end_turn()
             await sleep(turns.claimed_pause_s)
             base, self.fresh = await self.load(), True
@@ -218,7 +218,7 @@ class Attempt:
             await sleep(turn_wait_s)
             began = time.monotonic()
             now = await self.load()
-            turns.looked(base.header, now.header, time.monotonic() - began)
+            turns.looked(base, now, time.monotonic() - began)
             base, self.fresh = now, True
         return base
 
@@ -228,7 +228,7 @@ class Attempt:
         A commit that ends without a change gives its turn up in `Commits.commit_held`.
         """
         turns, store = self.turns, self.store
-        if not (self.count or turns.is_racing or turns.is_stale(base.header)):
+        if not (self.count or turns.is_racing or turns.is_stale(base)):
             return base
         began, self.took_turn = time.monotonic(), True
         try:
@@ -238,7 +238,7 @@ class Attempt:
             logger.debug("%s: it takes no turn: %s", self.operation.path, error)
             return base
         now, self.fresh = await self.load(), True
-        turns.looked(base.header, now.header, time.monotonic() - began)
+        turns.looked(base, now, time.monotonic() - began)
         return now
 
     def end_turn(self) -> None:

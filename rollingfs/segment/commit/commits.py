@@ -246,7 +246,9 @@ class Commits:
                         return Committed(base, base)
                     base, attempt.fresh = await headers.load(path), True
                     continue
-            await self.store.verdicts.abilities(path)  # not before: a refusal leaves none of the probe's folders
+            if not slot.is_able:
+                await self.store.verdicts.abilities(path)  # not before: a refusal leaves none of the probe's folders
+                slot.is_able = not attempt.may_lose
             attempt.files.name(named)
             attempt.sent = Sent(base, wanted, True)
             found = await self._try(base, data, attempt)

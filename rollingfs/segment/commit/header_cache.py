@@ -145,7 +145,8 @@ class Headers:
                 mine = self._checked(segment, entry, loaded.header, began)
             elif mine is not None and loaded.header is not None and entry is not None and began < entry.known:
                 self.acknowledge(segment, mine, loaded.header)
-            if entry is not None and not is_own and loaded.header is not None and loaded is not entry.loaded:
+            is_known = entry is not None and entry.loaded is loaded
+            if entry is not None and not (is_own or is_known) and loaded.header is not None:
                 self._compare(segment, entry.loaded.header, loaded.header)
             is_late = began < self._lost and (entry is None or entry.at_s == FORGOTTEN)
             if is_late and not (is_own and mine is not None):

@@ -114,7 +114,7 @@ class Sent:
         base = self.base
         assert base is not None
         is_same = current.token == base.token
-        verdict = judge(base, is_same, current.header, operation.writer, operation.number)
+        verdict = judge(base, is_same, None if is_same else current.header, operation.writer, operation.number)
         if verdict is Verdict.NOT_MINE and may_be_gone and self._is_another(current.header):
             return Verdict.UNKNOWN  # the segment of the attempt may have been moved, or deleted, with the commit's line
         return verdict

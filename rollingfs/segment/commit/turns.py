@@ -117,12 +117,12 @@ class Turns:
         self._claimed_version = 0
         self._claimed_s = 0.0
 
-    def is_claimed(self, header: Header | None) -> bool:
+    def is_claimed(self, seen: Header | Segment | None) -> bool:
         """Return whether another writer has claimed the next turn, not long ago by this client's clock."""
-        if header is None or header.turn in (None, self.writer):
+        if seen is None or seen.turn in (None, self.writer):
             return False
-        if self._claimed_version != header.version:
-            self._claimed_version, self._claimed_s = header.version, time.monotonic()
+        if self._claimed_version != seen.version:
+            self._claimed_version, self._claimed_s = seen.version, time.monotonic()
         return time.monotonic() - self._claimed_s < CLAIMED_S_MAX
 
     @property
@@ -152,7 +152,7 @@ class Turns:
         """Return how long a change of writers takes."""
         return self.commit_s + self._look_s
 
-    def looked(self, before: Header | None, now: Header | None, seconds: float) -> None:
+    def looked(self, before: Header | Segment | None, now: Header | Segment | None, seconds: float) -> None:
         """Note how long a look took, and whether a commit came since the look before."""
         self._look_s = (self._look_s + seconds) / 2 if self._look_s else seconds
         is_same = before is not None and now is not None and before.version == now.version
@@ -217,9 +217,9 @@ class Turns:
                     return turn_s
         return 0.0 if is_stale else None
 
-    def is_stale(self, header: Header | None) -> bool:
+    def is_stale(self, seen: Header | Segment) -> bool:
         """Return whether others probably have replaced the header that this writer's last commit made."""
-        if header is None or header.version != self._done_version:
+        if seen.version != self._done_version:
             return False
         return self._others_per_s * (time.monotonic() - self._done_s) >= STALE_COMMITS
 
@@ -270,6 +270,8 @@ class Slot:
         """The appends that wait for it; whoever changes this has the lock of all slots."""
         self.may_lose: bool | None = None
         """Whether the store may lose what it acknowledges; None before the first question."""
+        self.is_able = False
+        """Whether the store of this segment, which loses nothing, is known to take conditional writes."""
         self.is_led = False
         """Whether a thread leads the others."""
         self.free_s = 0.0
