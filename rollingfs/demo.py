@@ -105,7 +105,8 @@ class Demo:
 
     def outline(self, name: str, width: int = WIDTH) -> MapOutline:
         """Return the content of a picture of a segment."""
-        return outline(self.fs.segment(self.path(name)).chunks, now_s=time.time(), width=width)
+        chunks = self.fs.segment(self.path(name)).chunks
+        return outline(chunks.snapshot, chunks, now_s=time.time(), width=width)
 
     def show(self, found: MapOutline, runs_max: int) -> None:
         """Print a map as ``rollingfs map`` does."""

@@ -163,7 +163,8 @@ def show_map(session: Session, path: PathOf, file: Path | None = None) -> None:
         loose = place.fs.collect(place.path, grace=0, dry_run=True)
         garbage = Leftovers(len(loose.files), loose.bytes)
         columns = _columns(is_picture=file is not None)
-        found = outline(segment.chunks, now_s=time.time(), width=columns, garbage=garbage)
+        chunks = segment.chunks
+        found = outline(chunks.snapshot, chunks, now_s=time.time(), width=columns, garbage=garbage)
         states = [one for one in place.fs.states(place.path) if one.path == segment.path]
     if file is not None:
         from rollingfs.show.map_picture import draw

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from rollingfs.format.header import Chunk, Entry, Page
 from rollingfs.runtime.values import value_class
@@ -20,14 +19,6 @@ PAGES = "index pages"
 """Folder of chunks that only index pages list."""
 AGES = ((60, "< 1 min"), (3600, "< 1 h"), (86400, "< 1 day"), (7 * 86400, "< 1 week"), (None, "1 week or more"))
 """Classes of chunks by the seconds since they were written."""
-
-
-class SegmentChunks(Protocol):
-    """The chunks of a snapshot, in order, without the inline tail; as ``fs.segment(path).chunks``."""
-
-    @property
-    def snapshot(self) -> Segment: ...
-    def __iter__(self) -> Iterator[Chunk]: ...
 
 
 @value_class
@@ -55,7 +46,7 @@ def runs(entries: Iterable[Entry], start: int, length: int) -> Iterator[ChunkRun
     Parameters
     ----------
     entries
-        SegmentChunks, or what the header itself lists: an index page then stands for all its chunks.
+        Chunks, or what the header itself lists: an index page then stands for all its chunks.
     start, length
         Segment offsets of the first retained byte and of the end.
     """
@@ -140,19 +131,22 @@ class MapOutline:
         return f"{facts}: {bytes_}{f', {self.tail_bytes:,} inline' if self.tail_bytes else ''}"
 
 
-def outline(chunks: SegmentChunks, *, now_s: float, width: int = WIDTH, garbage: Leftovers | None = None) -> MapOutline:
+def outline(
+    view: Segment, chunks: Iterable[Chunk], *, now_s: float, width: int = WIDTH, garbage: Leftovers | None = None
+) -> MapOutline:
     """Return the content of a picture of a segment.
 
     Memory does not grow with the number of chunks.
 
     Parameters
     ----------
+    chunks
+        The chunks of the segment, in order, without the inline tail.
     now_s
         The time to which ages are counted, in seconds since 1970.
     width
         Number of cells of equal offsets.
     """
-    view = chunks.snapshot
     tally = _Tally(view.start, view.length, now_s, width)
     found = list(runs(tally.noted(chunks), view.start, view.length))
     if found and found[-1].count == 0 and tally.cells:
