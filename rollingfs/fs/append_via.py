@@ -31,6 +31,7 @@ from rollingfs.format.append_keys import gone_of
 from rollingfs.format.header import Phase
 from rollingfs.runtime.concurrency import backoff_s
 from rollingfs.runtime.meters import APPEND
+from rollingfs.runtime.system import unix_family
 from rollingfs.segment.at import At
 
 VIA_BYTES_MAX = 256 * 1024
@@ -100,7 +101,7 @@ class Via:
         self._family: int = socket.AF_INET6 if ":" in (parts.hostname or "") else socket.AF_INET
         self._address: Any = parts.hostname, parts.port or 80
         if parts.scheme == "http+unix":
-            self._family, self._address = socket.AF_UNIX, unquote(parts.netloc)
+            self._family, self._address = unix_family(), unquote(parts.netloc)
         folder = unquote(parts.path).strip("/")
         self._below = f"{folder}/" if folder else ""
         self._begin()

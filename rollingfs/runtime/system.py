@@ -9,6 +9,7 @@ import contextlib
 import errno
 import os
 import signal
+import socket
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -84,6 +85,27 @@ def lease(descriptor: int) -> bool:
     except BlockingIOError:
         return False
     return True
+
+
+def read_at(descriptor: int, size: int, offset: int) -> bytes:
+    """Return bytes of an open file from an offset on; on Windows, by its position, which one thread may move."""
+    if hasattr(os, "pread"):
+        return os.pread(descriptor, size, offset)
+    os.lseek(descriptor, offset, os.SEEK_SET)
+    return os.read(descriptor, size)
+
+
+def unix_family() -> int:
+    """Return the number of Unix sockets.
+
+    Raises
+    ------
+    ValueError
+        Python lacks them on this system (Windows).
+    """
+    if not hasattr(socket, "AF_UNIX"):
+        raise ValueError("Python has no Unix sockets on this system: give http://HOST:PORT/FOLDER")
+    return socket.AF_UNIX
 
 
 def first_data(descriptor: int) -> int:

@@ -14,7 +14,7 @@ from typing import BinaryIO, TypeVar, cast
 
 from fsspec.compression import compr
 
-from rollingfs.runtime.system import NO_WAIT, first_data
+from rollingfs.runtime.system import NO_WAIT, first_data, read_at
 from rollingfs.runtime.values import value_class
 
 T = TypeVar("T")
@@ -83,7 +83,7 @@ class File:
 
     def read(self, offset: int, size: int) -> bytes:
         """Return bytes from an offset on, fewer at the end."""
-        return os.pread(self.fd, size, offset)
+        return read_at(self.fd, size, offset)
 
     def begin(self) -> int:
         """Return the offset of its first byte but zeros: a writer that does not append leaves a hole after a cut."""

@@ -330,6 +330,12 @@ def test_another_url_is_refused(seaweed, url):
         opened(seaweed, url)
 
 
+def test_a_system_without_unix_sockets_refuses_them(seaweed, monkeypatch):
+    monkeypatch.delattr("socket.AF_UNIX")
+    with pytest.raises(ValueError, match="Unix sockets"):
+        opened(seaweed, "http+unix://%2Ftmp%2Fx/y")
+
+
 def test_a_disk_refuses_the_option(tmp_path: Path):
     with pytest.raises(ValueError, match="need no server"):
         RollingFileSystem("file", append_via="http://127.0.0.1:1/x")
