@@ -63,11 +63,16 @@ def format_time(at_ms: int) -> str:
     ValueError
         The time is outside the years 1 to 9999.
     """
+    second, ms = divmod(at_ms, 1000)
     try:
-        moment = _EPOCH + timedelta(milliseconds=at_ms)
+        return f"{_format_second(second)}.{ms:03}Z"
     except OverflowError as error:
         raise ValueError(f"{at_ms} ms since 1970 is not a time that a header can hold") from error
-    return moment.replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"
+
+
+@functools.lru_cache(maxsize=1)  # a writer's next record is often of the same second
+def _format_second(second: int) -> str:
+    return (_EPOCH + timedelta(seconds=second)).replace(tzinfo=None).isoformat()
 
 
 @functools.lru_cache(maxsize=64)  # most lines of a header name the time of one commit
