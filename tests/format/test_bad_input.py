@@ -74,7 +74,7 @@ OPERATIONS = {
 
 @pytest.mark.parametrize("operation", OPERATIONS)
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_a_header_that_is_damaged_stops_every_operation_and_stays_as_it_is(client, damage, operation):
+def test_a_damaged_header_stops_every_operation_and_stays(client, damage, operation):
     header = names.header_path(PATH)
     blob = drive(client.backend.read(header))
     spoil, why = DAMAGES[damage]
@@ -85,7 +85,7 @@ def test_a_header_that_is_damaged_stops_every_operation_and_stays_as_it_is(clien
     assert before.items() <= files(client).items()
 
 
-def test_an_empty_header_file_is_no_segment_and_create_succeeds_over_it(client):
+def test_create_succeeds_over_an_empty_header_file(client):
     header = names.header_path(PATH)
     drive(client.backend.replace(header, b"", drive(client.backend.read(header)).token))
     client.headers.forget()  # the interrupted create is another client's
@@ -126,7 +126,7 @@ def page_of(*lines):
         (page_of(f"chunk 0 5 f {AT}"), "'chunk' is too new"),
     ],
 )
-def test_an_index_page_that_is_malformed_is_refused_with_its_reason(data, why):
+def test_a_malformed_index_page_is_refused_with_its_reason(data, why):
     with pytest.raises(CorruptHeaderError, match=f"^index-a.*{why}"):
         tuple(parse_page(data, None, "index-a"))
 
@@ -141,7 +141,7 @@ def test_an_index_page_that_is_malformed_is_refused_with_its_reason(data, why):
         (dataclasses.replace(LINE, offset=1), "do not cover the range that the header says"),
     ],
 )
-def test_an_index_page_that_is_not_the_one_the_header_means_is_refused(line, why):
+def test_another_index_page_than_the_header_means_is_refused(line, why):
     assert tuple(parse_page(PAGE, LINE, "index-a")) == LISTED
     with pytest.raises(CorruptHeaderError, match=why):
         tuple(parse_page(PAGE, line, "index-a"))

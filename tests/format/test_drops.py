@@ -15,7 +15,7 @@ NOW_MS = 1_795_168_800_000
 
 
 @given(st.lists(st.integers(0, 3), max_size=200))
-def test_drop_lines_keep_one_hint_a_folder_pages_first_and_the_limit(kinds):
+def test_drop_lines_keep_a_hint_for_each_folder(kinds):
     new = [
         [
             Drop(f"f{index}", 1),
@@ -37,7 +37,7 @@ def test_drop_lines_keep_one_hint_a_folder_pages_first_and_the_limit(kinds):
         assert {drop.file for drop in merged} == {drop.file for drop in new}
 
 
-def test_drop_lines_with_long_names_give_way_to_the_map_and_hints_go_last():
+def test_long_drop_lines_give_way_and_hints_go_last():
     hints = [Drop(f"../{'n' * 900}{index}$chunks/", 1, size=9) for index in range(60)]
     files = [Drop(f"{index:020d}-0123456789ab", 1) for index in range(60)]
     header = dataclasses.replace(EMPTY, drops=merge_drops(files, hints))
@@ -52,7 +52,7 @@ def test_drop_lines_with_long_names_give_way_to_the_map_and_hints_go_last():
     ("file", "is_deleted"),
     [("own", True), ("stage-own", False), ("x$chunks/foreign", False), ("../y/x$chunks/far", False)],
 )
-def test_a_segment_deletes_its_own_chunks_that_were_not_staged(file, is_deleted):
+def test_a_segment_deletes_its_own_unstaged_chunks(file, is_deleted):
     assert is_deletable(file) == is_deleted
     chunk = Chunk(0, 5, file, None, NOW_MS)
     drop = drop_line(chunk, NOW_MS)
@@ -62,7 +62,7 @@ def test_a_segment_deletes_its_own_chunks_that_were_not_staged(file, is_deleted)
     assert dropped_chunks("s", page, [chunk]) == [f"s$chunks/{file}"] * is_deleted
 
 
-def test_a_page_that_a_truncation_crosses_leads_collections_to_its_foreign_chunks():
+def test_a_crossed_page_leads_collections_to_foreign_chunks():
     files = ("own", "../b/x$chunks/far", "../b/x$chunks/later")
     listed = tuple(Chunk(5 * nth, 5, file, None, NOW_MS) for nth, file in enumerate(files))
     page = Page(0, 15, "index-1", 3, 1, 100, 0, 2)
@@ -73,7 +73,7 @@ def test_a_page_that_a_truncation_crosses_leads_collections_to_its_foreign_chunk
     assert drop_line(listed[1], NOW_MS) == Drop("../b/x$chunks/", NOW_MS, size=5)
 
 
-def test_a_line_that_protects_a_file_of_another_folder_has_done_its_service_when_its_time_has_come():
+def test_a_line_for_a_foreign_file_ends_in_time():
     protecting = Drop("x$chunks/chunk", NOW_MS, after_ms=NOW_MS + 5)
     assert not is_due(protecting, NOW_MS + 4)
     assert is_due(protecting, NOW_MS + 5)

@@ -47,7 +47,7 @@ FILES: dict[str, tuple[Any, Callable[[Any], bytes], Callable[[bytes], Any]]] = {
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_a_file_of_0_2_0_says_what_it_said_then(name: str) -> None:
+def test_a_file_of_release_020_reads_as_then(name: str) -> None:
     value, format_file, parse_file = FILES[name]
     data = (FOLDER / name).read_bytes()
     assert parse_file(data) == value

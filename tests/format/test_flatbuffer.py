@@ -30,7 +30,7 @@ def schema_of_shared_fields(depth: int) -> bytes:
     return base64.b64encode(bytes(8) + data)
 
 
-def test_fields_that_share_their_insides_are_refused_before_they_are_counted():
+def test_fields_with_shared_insides_are_refused_before_counting():
     assert duration_units(schema_of_shared_fields(2)) == [None] * 4
     with pytest.raises(ValueError, match="more fields than room"):
         duration_units(schema_of_shared_fields(60))

@@ -28,7 +28,7 @@ RUN_S_MAX = 4 * 3600
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_mutant_is_taken_or_refused_by_the_error_of_its_parser(kind: str) -> None:
+def test_a_mutant_is_read_or_refused_by_its_parser(kind: str) -> None:
     refused = try_many(kind, MUTANTS)
     assert refused < MUTANTS
     assert refused > MUTANTS / 4 or not KINDS[kind].refuses
@@ -75,7 +75,7 @@ GREEDY: dict[str, tuple[Callable[[], bytes], Callable[[bytes], object]]] = {
 
 
 @pytest.mark.parametrize("kind", GREEDY)
-def test_a_small_file_that_asks_for_much_is_refused_in_bounded_memory(kind: str) -> None:
+def test_a_small_greedy_file_is_refused_in_bounded_memory(kind: str) -> None:
     make, parse = GREEDY[kind]
     data = make()
     tracemalloc.start()

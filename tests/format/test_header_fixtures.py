@@ -269,7 +269,7 @@ FLAWED = {
 }
 
 
-def test_every_file_has_its_description_and_every_description_its_file():
+def test_files_and_descriptions_are_pairs():
     there = {path.name for path in FOLDER.iterdir()}
     described = {f"{name}.header" for name in (*HEADERS, *RECORDED)} | {f"{name}.page" for name in PAGES}
     assert there == described | {f"{name}.flawed" for name in FLAWED}
@@ -288,14 +288,14 @@ def test_a_header_with_records_says_what_they_say(name):
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_an_index_page_of_release_1_says_what_it_said_then(name):
+def test_an_index_page_of_release_1_reads_as_then(name):
     data = (FOLDER / f"{name}.page").read_bytes()
     assert tuple(parse_page(data, None, name)) == PAGES[name]
     assert format_page(PAGES[name]) == data
 
 
 @pytest.mark.parametrize("name", FLAWED)
-def test_a_flawed_header_is_refused_for_ever_with_its_reason(name):
+def test_a_flawed_header_stays_refused_with_its_reason(name):
     with pytest.raises(OSError, match=f"^{name}.*{FLAWED[name]}"):
         parse_header((FOLDER / f"{name}.flawed").read_bytes(), name)
 
@@ -308,7 +308,7 @@ def reader_of_the_docs() -> Any:
 
 
 @pytest.mark.parametrize("name", HEADERS)
-def test_a_header_of_release_1_says_what_it_said_then_and_is_rewritten_with_the_same_bytes(name):
+def test_a_header_of_release_1_round_trips(name):
     data, expected = (FOLDER / f"{name}.header").read_bytes(), HEADERS[name]
     assert parse_header(data, name) == expected
     text, asks, rest = data.partition(b"asks 4\n")  # a line that is left out since its feature was removed

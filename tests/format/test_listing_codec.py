@@ -52,18 +52,18 @@ def test_nothing_else_is_taken_for_rows(data):
         parse_rows(data)
 
 
-def test_a_text_that_unpacks_to_too_many_bytes_is_refused_before_it_fills_the_memory(monkeypatch):
+def test_a_bomb_is_refused_before_it_fills_the_memory(monkeypatch):
     monkeypatch.setattr(listing_codec, "TEXT_BYTES_MAX", 1000)
     with pytest.raises(ValueError, match="too long"):
         parse_rows(zlib.compress(bytes(10_000)))
 
 
-def test_of_too_many_rows_the_first_by_name_are_kept(monkeypatch):
+def test_the_first_of_too_many_rows_are_kept(monkeypatch):
     monkeypatch.setattr(listing_codec, "ROWS_MAX", 2)
     assert list(parse_rows(format_rows([replace(Row(*ROW), name=name) for name in "cab"]))) == ["a", "b"]
 
 
-def test_a_header_whose_plain_file_must_be_judged_has_no_row():
+def test_a_header_with_an_unjudged_file_has_no_row():
     grave = replace(HEADER, phase=Phase.DELETED)
     assert row_of("a", HEADER, "t") == Row("a", "t", HEADER.segment, 3, OPEN, 0, 0, 0, 0, 0)
     assert row_of("a", grave, "t").state == DELETED
@@ -71,7 +71,7 @@ def test_a_header_whose_plain_file_must_be_judged_has_no_row():
     assert row_of("a", replace(HEADER, adopted=Adopted("token", 7)), "t") is not None
 
 
-def test_a_row_has_the_incarnations_of_its_header_and_a_merging_source_has_none():
+def test_a_row_has_incarnations_unless_its_source_merges():
     renamed = replace(HEADER, root="c0ffee00-0000-4000-8000-000000000001")
     row = row_of("a", renamed, "t")
     assert (row.segment, *row.others) == renamed.incarnations

@@ -41,7 +41,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("name", "why"), [(name, why) for why, found in REFUSED.items() for name in found])
-def test_a_reserved_or_impossible_name_is_refused_with_the_reason(name, why):
+def test_a_reserved_or_impossible_name_is_refused(name, why):
     with pytest.raises(ValueError, match=why):
         names.check_segment_name(name)
 
@@ -53,7 +53,7 @@ def test_listings_hide_headers_and_chunk_folders_and_nothing_else():
 
 
 @given(ROOTS, PATHS, PATHS, st.sampled_from(["f", "stage-1", "index-1"]))
-def test_every_file_in_a_chunk_folder_can_be_referred_to_from_every_segment(root, segment, other, file):
+def test_every_segment_can_refer_to_every_chunk_file(root, segment, other, file):
     segment, path = root + segment, f"{names.chunks_folder(root + other)}/{file}"
     reference = names.relate(segment, path)
     names.check_reference(reference)
@@ -71,13 +71,13 @@ def test_a_tree_that_is_moved_whole_keeps_its_references(root, old, new, segment
 
 
 @given(ROOTS, PATHS, PATHS)
-def test_a_path_seen_from_a_folder_leads_back_to_it(root, here, there):
+def test_a_relative_path_leads_back_to_its_folder(root, here, there):
     folder = names.parent(root + here)
     assert names.climb(folder, names.relative(folder, root + there)) == root + there
 
 
 @given(ROOTS, PATHS, references())
-def test_a_reference_resolves_into_a_chunk_folder_below_the_root_or_not_at_all(root, segment, reference):
+def test_a_reference_resolves_into_a_chunk_folder_only(root, segment, reference):
     depth = len((root + segment).strip("/").split("/")) - 1
     climbs = reference.count("../")
     if climbs > depth:
@@ -98,12 +98,12 @@ OUTSIDE = [
 
 
 @pytest.mark.parametrize("reference", OUTSIDE)
-def test_a_reference_that_could_lead_outside_chunk_folders_is_refused(reference):
+def test_a_reference_outside_of_chunk_folders_is_refused(reference):
     with pytest.raises(ValueError, match=r"names|refers|plain"):
         names.check_reference(reference)
 
 
-def test_the_folder_above_the_top_is_the_root_of_a_disk_and_nothing_of_a_bucket():
+def test_a_disk_has_a_root_and_a_bucket_not():
     assert [names.parent(path) for path in ("/a/b", "/a", "a/b", "a")] == ["/a", "/", "a", ""]
 
 
@@ -126,6 +126,6 @@ def test_header_folder_and_lock_belong_to_their_segment():
 
 
 @pytest.mark.parametrize("path", ["x://y", "../x://y", "a/../b", "../.", ""])
-def test_a_relative_path_climbs_at_its_front_and_is_no_url(path):
+def test_a_relative_path_climbs_at_its_front_only(path):
     with pytest.raises(ValueError, match="is no"):
         names.check_relative_name(path)

@@ -51,7 +51,7 @@ def as_text(items):
 
 
 @given(st.data(), POLICIES, ITEMS, st.booleans())
-def test_arrange_keeps_every_byte_and_entry_in_order_within_the_limits(data, policy, items, spill_all):
+def test_arrange_keeps_every_byte_in_order_within_limits(data, policy, items, spill_all):
     tail = data.draw(st.binary(max_size=policy.tail_bytes_max))
     placed, new_tail = placement.arrange(tail, items, policy, spill_all=spill_all)
     after = [item.data if isinstance(item, Spill) else item for item in placed]
@@ -122,7 +122,7 @@ def test_transplanted_entries_name_the_same_bytes_from_the_target(entries, data,
 
 
 @given(maps(start_max=0), st.data(), SEGMENTS, SEGMENTS)
-def test_an_unfolded_page_names_the_bytes_that_its_line_stands_for(listed, data, home, segment):
+def test_an_unfolded_page_names_the_bytes_of_its_line(listed, data, home, segment):
     if home.startswith("/") != segment.startswith("/"):
         return
     total = listed[-1].end
@@ -190,7 +190,7 @@ def own_chunk():
     return chunk(CHUNK_BYTES, f"{2**62:020d}-0123456789ab")
 
 
-def test_the_129th_loose_chunk_moves_the_oldest_128_into_a_page():
+def test_the_129th_loose_chunk_moves_128_into_a_page():
     entries = placement.place([own_chunk()] * (LOOSE_CHUNKS_MAX + 1), 0)
     assert placement.plan_fold(entries[1:]) is None
     assert placement.plan_fold(entries) == placement.Fold(0, PAGE_CHUNKS)
@@ -237,7 +237,7 @@ def test_whatever_is_added_the_limits_hold(additions, repeat):
 
 
 @given(st.lists(st.booleans(), max_size=400), st.integers(0, 10))
-def test_folding_always_comes_to_an_end_and_keeps_the_order(kinds, loose_max):
+def test_folding_ends_and_keeps_the_order(kinds, loose_max):
     entries = placement.place(
         [
             Page(0, 1, f"index-{index}", 128, 1, 1) if is_page else chunk(1, f"f{index}")

@@ -46,7 +46,7 @@ def ends(data, base=BASE):
 
 
 @pytest.mark.parametrize("base", [BASE, dataclasses.replace(BASE, tail=b"", tail_at_ms=0)])
-def test_of_a_file_that_is_cut_or_changed_at_any_byte_or_followed_by_anything_the_whole_records_count(base):
+def test_whole_records_count_in_a_file_with_any_damage(base):
     data, states = grown(base)
     whole = ends(data, base)
     cut = [data[:size] for size in range(whole[0], len(data) + 1)]
@@ -95,7 +95,7 @@ def test_a_file_has_at_most_so_many_records():
     assert parse_file(data[: ends(data)[-2]], "x") == (states[-2], 0)
 
 
-def test_records_that_come_later_are_folded_into_the_header_that_was_known():
+def test_later_records_are_folded_into_the_known_header():
     data, states = grown()
     whole = ends(data)
     for known in range(len(states)):
@@ -104,7 +104,7 @@ def test_records_that_come_later_are_folded_into_the_header_that_was_known():
     assert parse_more(states[0], RECORDS_MAX, data[whole[0] : -1], "x") == (states[-2], 0)
 
 
-def test_an_append_to_the_tail_is_a_record_and_nothing_else_is():
+def test_only_an_append_to_the_tail_is_a_record():
     longer = transitions.extend(BASE, (), b"tail and more", AT_MS + 7)
     assert records.data_of(BASE, longer) == b" and more"
     folded = records.fold(BASE, [Record(5, "w", 9, AT_MS + 7, b" and more")])
@@ -128,7 +128,7 @@ def test_an_append_to_the_tail_is_a_record_and_nothing_else_is():
     assert records.data_of(sealed, transitions.extend(sealed, (), b"tail and more", AT_MS)) is None
 
 
-def test_a_mark_is_of_the_last_whole_record_and_no_two_states_have_the_same():
+def test_each_state_has_its_own_mark():
     data, _ = grown()
     whole = ends(data)
     marks = [records.mark_of(read_of(data[:size]), size) for size in whole]

@@ -23,7 +23,7 @@ NOW_MS = 1_795_168_800_000
 
 
 @given(st.lists(st.integers(0, COMMITS_MAX + 9), min_size=1, max_size=300))
-def test_stamp_keeps_the_last_64_writers_and_the_newest_version_that_it_evicts(writers):
+def test_stamp_keeps_64_writers_and_the_newest_evicted_version(writers):
     header, newest = None, {}
     for version, writer in enumerate(writers, start=1):
         header = stamp(header or EMPTY, header, f"w{writer}", version, NOW_MS)
@@ -48,7 +48,7 @@ def test_an_epoch_that_was_released_fences_its_old_handle():
 
 
 @given(headers(live=True))
-def test_marks_are_settled_one_by_one_and_keep_a_header_from_disappearing(header):
+def test_marks_are_settled_singly_and_keep_the_header(header):
     if header.merges or header.aborts:
         for transition in (transitions.tombstone, lambda found: transitions.create(found, TXN, RollingPolicy(), 1)):
             with pytest.raises(MarksFullError):
@@ -64,7 +64,7 @@ def test_marks_are_settled_one_by_one_and_keep_a_header_from_disappearing(header
 
 
 @given(headers(live=True), WORDS)
-def test_epochs_only_grow_and_a_new_incarnation_continues_version_epoch_and_commit_lines(header, owner):
+def test_a_new_incarnation_continues_version_epoch_and_commit_lines(header, owner):
     held = transitions.acquire(header, owner)
     assert (held.epoch, held.owner) == (header.epoch + 1, owner)
     released = transitions.release(held)
@@ -87,13 +87,13 @@ def test_attributes_beyond_the_limits_are_refused(attrs):
         transitions.with_attrs(EMPTY, attrs)
 
 
-def test_an_attribute_that_is_none_goes_and_the_others_keep_their_order():
+def test_an_attribute_of_none_goes_and_the_order_stays():
     found = transitions.with_attrs(EMPTY, {"a": "1", "b": "2", "c": "3"})
     changed = transitions.with_attrs(found, {"d": "4", "b": None, "a": "5"})
     assert list(changed.attrs.items()) == [("a", "5"), ("c", "3"), ("d", "4")]
 
 
-def test_a_tombstone_keeps_what_was_adopted_and_lines_of_newer_releases():
+def test_a_tombstone_keeps_the_adoption_and_newer_lines():
     header = dataclasses.replace(EMPTY, adopted=Adopted("etag", 5), unknown=("colour blue",), epoch=4)
     grave = transitions.tombstone(header, merged=TXN)
     assert (grave.adopted, grave.unknown, grave.epoch, grave.merged) == (header.adopted, header.unknown, 4, TXN)

@@ -68,7 +68,7 @@ def found(data: bytes) -> str | None:
         (lambda file: file.write(b"Obj\x01" + bytes(50)), "Avro"),
     ],
 )
-def test_a_file_of_a_format_that_does_not_join_is_told(write: Any, name: str) -> None:
+def test_a_format_that_does_not_join_is_found(write: Any, name: str) -> None:
     assert found(written(write)) == name
 
 

@@ -115,7 +115,7 @@ def test_frames_are_taken_as_tables_are(fs, tmp_path, kind):
     assert rows(fs, tmp_path / "t") == [{"n": 1, "s": "a"}, {"n": 2, "s": None}] * 2 + [{"n": 3, "s": None}]
 
 
-def test_columns_are_told_by_name_and_new_ones_are_null_in_the_rows_that_were_there(fs, path):
+def test_new_columns_are_null_in_old_rows(fs, path):
     append(fs, path, pa.table({"n": [1], "o": [{"x": 1, "y": "a"}]}), compression="zstd")
     append(fs, path, pa.table({"more": [[2]], "o": [{"y": "b", "x": 2}], "n": [2]}), row_group_size=1)
     append(fs, path, pa.table({"n": [3, 4], "o": pa.nulls(2, pa.struct({"x": pa.int64(), "y": pa.string()})),
@@ -144,7 +144,7 @@ def seconds(numbers: list[int], unit: str) -> dict[str, Any]:
     ],
     ids=["another type", "a column less", "another unit"],
 )
-def test_a_table_of_other_columns_is_refused_and_nothing_is_written(fs, path, first, table, message):
+def test_a_table_of_other_columns_is_refused(fs, path, first, table, message):
     append(fs, path, first)
     before = fs.cat_file(path)
     with pytest.raises(MalformedFooterError, match=f"^{path}: .*{message}"):
@@ -162,7 +162,7 @@ def test_what_is_no_parquet_or_sealed_is_refused(fs, tmp_path):
         append(fs, str(tmp_path / "t"), {"n": [1]})
 
 
-def test_a_table_without_rows_makes_an_empty_file_and_adds_nothing_to_another(fs, path):
+def test_a_table_without_rows_makes_an_empty_file(fs, path):
     none = pa.table({"n": pa.array([], pa.int64())})
     fs.create(path)
     append(fs, path, none)
@@ -173,7 +173,7 @@ def test_a_table_without_rows_makes_an_empty_file_and_adds_nothing_to_another(fs
     assert rows(fs, path) == [{"n": 1}]
 
 
-def test_an_append_that_loses_a_race_is_repeated_on_what_is_there_then(fs, other, path, tmp_path, monkeypatch):
+def test_an_append_is_repeated_after_a_lost_race(fs, other, path, tmp_path, monkeypatch):
 
     def anew() -> None:
         other.rm_file(path)
@@ -189,7 +189,7 @@ def test_an_append_that_loses_a_race_is_repeated_on_what_is_there_then(fs, other
         append(fs, str(tmp_path / "new"), {"n": [1]})
 
 
-def test_rows_that_come_between_the_look_and_the_read_of_the_footer_stay(fs, other, path, monkeypatch):
+def test_rows_that_come_before_the_footer_is_read_stay(fs, other, path, monkeypatch):
     append(fs, path, {"n": [0]})
     meanwhile(monkeypatch, "footer_of", lambda: append(other, path, {"n": [1]}))
     append(fs, path, {"n": [2]})
@@ -199,7 +199,7 @@ def test_rows_that_come_between_the_look_and_the_read_of_the_footer_stay(fs, oth
 # -- what appends leave behind ---------------------------------------------------------------------------------------
 
 
-def test_after_many_small_appends_little_is_wasted_and_all_rows_are_there(fs, path, monkeypatch):
+def test_many_small_appends_waste_little(fs, path, monkeypatch):
     monkeypatch.setattr(parquet_footers, "WASTED_BYTES_MIN", 4096)
     parts = []
     for nth in range(150):
@@ -216,7 +216,7 @@ def small_appends(fs: RollingFileSystem, path: str, **options: Any) -> None:
         append(fs, path, {"n": [nth], "s": [str(nth)]}, **options)
 
 
-def test_a_rewrite_is_one_row_group_behind_the_old_bytes_with_all_that_is_not_data(fs, path):
+def test_a_rewrite_is_a_row_group_after_old_bytes(fs, path):
     small_appends(fs, path, compression={"n": "zstd", "s": "none"})
     fs.append(path, b"", attrs={"spark/q": "7"})
     before = fs.segment(path)
@@ -246,7 +246,7 @@ def test_a_rewrite_that_loses_a_race_changes_nothing(fs, other, path, monkeypatc
 
 
 @pytest.mark.parametrize("how", ["rewrite", "replace"])
-def test_an_append_to_a_file_written_anew_while_its_footer_is_read_is_repeated(fs, other, path, monkeypatch, how):
+def test_an_append_beside_a_rewrite_is_repeated(fs, other, path, monkeypatch, how):
     small_appends(fs, path)
     length = fs.segment(path).length
 
@@ -262,7 +262,7 @@ def test_an_append_to_a_file_written_anew_while_its_footer_is_read_is_repeated(f
 
 
 @pytest.mark.parametrize("verb", ["append", "rewrite"])
-def test_rows_that_are_truncated_away_meanwhile_do_not_come_back(fs, other, path, monkeypatch, verb):
+def test_rows_that_are_truncated_do_not_come_back(fs, other, path, monkeypatch, verb):
     for n in range(3):
         append(fs, path, {"n": [n] * 10})
     meanwhile(monkeypatch, "guard_of", lambda: other.truncate(path, other.segment(path).length))
@@ -275,7 +275,7 @@ def test_rows_that_are_truncated_away_meanwhile_do_not_come_back(fs, other, path
         assert fs.cat_file(path) == b""
 
 
-def test_a_rewrite_that_lost_a_race_is_not_tried_again_with_each_append(fs, path, monkeypatch):
+def test_a_lost_rewrite_is_not_repeated_with_each_append(fs, path, monkeypatch):
     late = mock.Mock(side_effect=BadOffsetError("late"))
     monkeypatch.setattr(grow, "rewrite", late)
     monkeypatch.setattr(parquet_footers, "WASTED_BYTES_MIN", 0)
@@ -324,7 +324,7 @@ def framed(column: Any) -> Any:
 
 
 @pytest.mark.parametrize("column", WRITTEN, ids=lambda one: str(getattr(one, "dtype", getattr(one, "type", ""))))
-def test_each_type_of_frames_is_read_as_it_was_and_can_be_written_anew(fs, path, column):
+def test_each_type_of_frames_round_trips_through_a_rewrite(fs, path, column):
     frame = framed(column)
     given = frame if isinstance(frame, pa.Table) else pa.table(frame)
     for _ in range(2):
@@ -335,7 +335,7 @@ def test_each_type_of_frames_is_read_as_it_was_and_can_be_written_anew(fs, path,
 
 
 @pytest.mark.parametrize("column", REFUSED, ids=lambda one: str(getattr(one, "dtype", getattr(one, "type", ""))))
-def test_what_cannot_be_written_is_refused_by_the_name_of_its_column(fs, path, column):
+def test_an_unwritable_column_is_refused_by_name(fs, path, column):
     with pytest.raises(MalformedFooterError, match=r"column .column. cannot be written.*nothing was written"):
         append(fs, path, framed(column))
     assert not fs.exists(path)
@@ -362,7 +362,7 @@ def test_upkeep_goes_on_after_any_error_of_a_rewrite():
 
 @pytest.mark.parametrize("verb", ["append", "rewrite"])
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_ctrl_c_at_any_call_says_truly_what_is_there(verb, when, monkeypatch):
+def test_ctrl_c_at_any_call_reports_the_truth(verb, when, monkeypatch):
     monkeypatch.setattr(parquet_footers, "WASTED_BYTES_MIN", 0)
     if verb == "rewrite":
         monkeypatch.setattr(grow, "REWRITTEN_BYTES_MAX", 0)  # the appends leave it to the rewrite
@@ -399,7 +399,7 @@ def interrupt() -> None:
     raise KeyboardInterrupt
 
 
-def test_row_group_size_is_an_option_of_a_rewrite_and_a_wrong_option_is_named(fs, path):
+def test_a_wrong_option_of_a_rewrite_is_named(fs, path):
     for n in range(3):
         append(fs, path, {"n": [n] * 4})
     assert rewrite(fs, path, row_group_size=5) > 0
@@ -409,7 +409,7 @@ def test_row_group_size_is_an_option_of_a_rewrite_and_a_wrong_option_is_named(fs
     assert numbers(fs, path) == [0] * 4 + [1] * 4 + [2] * 4
 
 
-def test_a_file_that_cannot_be_written_as_it_is_stays(fs, tmp_path):
+def test_a_file_that_cannot_be_rewritten_stays(fs, tmp_path):
     path = tmp_path / "t"
     for name in "ab":
         rows = pa.table({"t": pa.array([0], pa.timestamp("us"))})
@@ -426,7 +426,7 @@ def test_a_file_that_cannot_be_written_as_it_is_stays(fs, tmp_path):
 
 
 @pytest.mark.parametrize("columns", [2, 3000])
-def test_a_log_of_whole_files_takes_no_rows_and_is_no_file_to_be_written_anew(fs, path, columns):
+def test_a_log_of_whole_files_takes_no_rows(fs, path, columns):
     """The last footer names offsets of its own file: by them the first one would be read, and the rest dropped."""
     data = io.BytesIO()
     rows = 100_000 // columns
@@ -442,7 +442,7 @@ def test_a_log_of_whole_files_takes_no_rows_and_is_no_file_to_be_written_anew(fs
     assert not worn(fs, path)
 
 
-def test_a_compression_that_arrow_does_not_know_is_refused_before_arrow_ends_the_process(fs, path):
+def test_an_unknown_compression_is_refused_before_arrow_aborts(fs, path):
     for nth in range(3):
         append(fs, path, {"n": [nth]}, compression="zstd")
     data = fs.cat_file(path)
@@ -454,7 +454,7 @@ def test_a_compression_that_arrow_does_not_know_is_refused_before_arrow_ends_the
         rewrite(fs, path)
 
 
-def test_a_footer_with_a_size_of_another_type_is_not_worn(fs, path, tmp_path, monkeypatch):
+def test_a_footer_with_a_mistyped_size_is_not_worn(fs, path, tmp_path, monkeypatch):
     torn = str(tmp_path / "torn")
     monkeypatch.setattr(grow, "REWRITTEN_BYTES_MAX", 0)
     with_long_names(fs, path)
@@ -468,7 +468,7 @@ def test_a_footer_with_a_size_of_another_type_is_not_worn(fs, path, tmp_path, mo
 
 
 @pytest.mark.parametrize("kept", ["", "by an owner", "by the policy"])
-def test_what_an_owner_holds_or_a_policy_keeps_is_not_worn(fs, path, monkeypatch, kept):
+def test_owned_and_kept_files_are_not_worn(fs, path, monkeypatch, kept):
     monkeypatch.setattr(grow, "REWRITTEN_BYTES_MAX", 0)
     with_long_names(fs, path)
     if kept == "by an owner":

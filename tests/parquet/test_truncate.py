@@ -55,7 +55,7 @@ def grown(fs: RollingFileSystem, path: str, count: int) -> list[int]:
     return [append(fs, path, {"n": [n, n]}, compression="none") for n in range(count)] + [fs.info(path)["size"]]
 
 
-def test_row_groups_before_an_offset_go_and_the_rest_is_one_file_that_goes_on(fs):
+def test_row_groups_before_an_offset_go(fs):
     at = grown(fs, "/t", 6)
     start = fs.segment("/t").start
     assert truncate(fs, "/t", at[2]) == fs.segment("/t").start - start > 0
@@ -97,7 +97,7 @@ def test_row_groups_that_another_program_wrote_are_copied(fs, is_worn):
 
 
 @pytest.mark.parametrize("beside", ["append", "rewrite", "truncate", "replace"])
-def test_what_another_writer_does_beside_a_cut_is_there_once(beside):
+def test_a_write_during_a_cut_is_there_once(beside):
     for nth in itertools.count():
         store = Scripted(private_memory())
         fs, other = (RollingFileSystem(backend=one, max_bytes=500, inline_bytes=0) for one in (store, store.inner))
@@ -164,7 +164,7 @@ def test_retention_leaves_files_that_can_be_read(policy, by):
     assert not fs.exists("/s/sealed"), "it went as a whole"
 
 
-def test_a_file_of_which_no_part_is_one_stays_unless_it_is_cut_as_bytes(tmp_path):
+def test_a_whole_file_stays_unless_cut_as_bytes(tmp_path):
     fs, zipped = RollingFileSystem("file"), made_zip()
     for name, data in (("a.zip", zipped), ("b.parquet", None), ("text", b"line\n" * 1000)):
         fs.pipe_file(f"{tmp_path}/{name}", data) if data else grown(fs, f"{tmp_path}/{name}", 3)
@@ -194,7 +194,7 @@ def test_a_file_of_which_no_part_is_one_stays_unless_it_is_cut_as_bytes(tmp_path
     fs.truncate(f"{tmp_path}/a.zip", len(zipped))  # all of it
 
 
-def test_a_cut_by_byte_beside_overwrites_cuts_what_has_the_name_then():
+def test_a_cut_by_byte_cuts_the_newest_segment():
     zipped = made_zip()  # it has a date
     store, datas = Scripted(private_memory()), iter([b"a" * 100, zipped])
     fs, other = (RollingFileSystem(backend=one) for one in (store, store.inner))
@@ -208,7 +208,7 @@ def test_a_cut_by_byte_beside_overwrites_cuts_what_has_the_name_then():
     assert fs.cat_file("/t") == zipped
 
 
-def test_what_is_sealed_or_no_parquet_loses_no_row_group(fs):
+def test_sealed_and_other_files_lose_no_row_group(fs):
     at = grown(fs, "/sealed", 2)
     fs.seal("/sealed")
     fs.pipe_file("/text", b"text")
