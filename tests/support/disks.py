@@ -23,6 +23,18 @@ def _ntfs(below: Path, there: Path) -> list[list[str]]:
     return [["truncate", "-s", f"{LOOP_MB}M", image], ["mkfs.ntfs", "-Ff", "-q", image], ["ntfs-3g", image, str(there)]]
 
 
+def _fuse2fs(below: Path, there: Path) -> list[list[str]]:
+    image = str(below / "image")
+    made = [["truncate", "-s", f"{LOOP_MB}M", image], ["mkfs.ext4", "-q", "-F", image]]
+    return [*made, ["fuse2fs", image, str(there), "-o", "fakeroot"], ["rmdir", f"{there}/lost+found"]]
+
+
+def _fuse_overlayfs(below: Path, there: Path) -> list[list[str]]:
+    (below / "work").mkdir()
+    folders = f"lowerdir={below}/b,upperdir={below}/a,workdir={below}/work"
+    return [["fuse-overlayfs", "-o", folders, str(there)]]
+
+
 def _gocryptfs(below: Path, there: Path) -> list[list[str]]:
     (below / "password").write_text("password")
     common = ["gocryptfs", "-q", "-passfile", str(below / "password")]
@@ -35,6 +47,9 @@ DISKS: dict[str, Commands] = {
     "unionfs-fuse": lambda below, there: [["unionfs", "-o", "cow", f"{below}/a=RW:{below}/b=RO", str(there)]],
     "mergerfs": lambda below, there: [["mergerfs", "-o", "minfreespace=0", f"{below}/a:{below}/b", str(there)]],
     "gocryptfs": _gocryptfs,
+    "encfs": lambda below, there: [["encfs", "--standard", "--extpass=echo password", f"{below}/a", str(there)]],
+    "fuse2fs": _fuse2fs,
+    "fuse-overlayfs": _fuse_overlayfs,
 }
 FOLDING: dict[str, Commands] = {
     "folding": lambda below, there: [[sys.executable, "-m", "tests.support.folding", f"{below}/a", str(there)]]

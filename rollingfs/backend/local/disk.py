@@ -26,8 +26,8 @@ DATE_TICK_S = 0.02
 COPY_STEP_BYTES = 64 * 1024 * 1024
 READ_STEP_BYTES = 1024 * 1024
 NEW_FILE_MODE = 0o666
-NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK, errno.ENOSYS, errno.EXDEV}
-"""Errors of a filesystem without hard links (FAT, FUSE), and of a filesystem that joins several disks."""
+NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK, errno.ENOSYS, errno.EXDEV, errno.ERANGE}
+"""Errors of a filesystem without hard links (FAT, FUSE; cryfs: ERANGE), and of a filesystem that joins several disks."""
 CLOSE_PAUSES_S = (0.0005, 0.002, 0.01)
 """Pauses before a folder is tried again: a FUSE filesystem frees a file some time after `close` has returned."""
 RENAMED = {errno.ENOENT, errno.ESTALE}
