@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rollingfs import RollingFileSystem
-from rollingfs.backend.local import disk, system
+from rollingfs.backend.local import disk, extending, system
 from rollingfs.errors import UnsafeBackendError
 from rollingfs.format import names
 from tests.support.disks import DISKS, mounted
@@ -129,3 +129,43 @@ def test_a_missing_file_is_soon_believed(tmp_path, monkeypatch):
 def test_segments_live_on_a_disk_by_fuse(tmp_path, kind):
     with mounted(kind, tmp_path) as there:
         _live(str(there))
+
+
+@pytest.mark.parametrize("verb", ["append", "mv"])
+def test_a_commit_finds_what_another_machine_put_there(tmp_path, monkeypatch, verb):
+    """P6.35: a mount may know the old file of a name, until something is done that asks the server."""
+    monkeypatch.setattr(extending, "is_local", lambda _: False)
+    fs, other = (RollingFileSystem("file", skip_instance_cache=True) for _ in range(2))
+    fs.pipe_file(log := f"{tmp_path}/log", b"one")
+    os.link(header := names.header_path(log), old := f"{tmp_path}/old")
+    other.append(log, b", two")
+    is_known, real_open = [True], system.open_file
+
+    def open_by_mount(name: Any, *args: Any, **more: Any) -> int:
+        return real_open(old if name == header and is_known else name, *args, **more)
+
+    monkeypatch.setattr(system, "open_file", open_by_mount)
+    monkeypatch.setattr(system, "look_up", lambda _: is_known.clear())
+    if verb == "append":
+        fs.append(log, b", three")
+    else:
+        fs.mv(log, log := f"{tmp_path}/moved")
+    assert not is_known
+    assert other.cat_file(log) == {"append": b"one, two, three", "mv": b"one, two"}[verb]
+
+
+def test_a_header_that_another_machine_replaces_is_read_again(tmp_path, monkeypatch):
+    fs, real, failed = RollingFileSystem("file", skip_instance_cache=True), system.read_at, list[int]()
+    fs.pipe_file(log := f"{tmp_path}/log", b"log")
+
+    def read_at(descriptor: int, size: int, start: int) -> bytes:
+        if not failed:
+            failed.append(descriptor)
+            raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
+        return real(descriptor, size, start)
+
+    monkeypatch.setattr(system, "read_at", read_at)
+    for look in (lambda: fs.cat_file(log) == b"log", lambda: fs.append(log, b" and more") == 3):
+        assert look()
+        assert failed
+        failed.clear()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 import os
 import stat
@@ -77,17 +78,28 @@ class LocalBackend(Backend):
     # -- reading -------------------------------------------------------------------------------------------
 
     async def read(self, path: str) -> Blob:
+        try:
+            with disk.opened(path) as (descriptor, status):
+                return blob_of(path, descriptor, status)
+        except OSError as error:
+            if error.errno != errno.ESTALE:  # another machine has replaced the open file
+                raise
         with disk.opened(path) as (descriptor, status):
             return blob_of(path, descriptor, status)
 
     async def read_if_changed(self, path: str, token: str) -> Blob | None:
-        with disk.opened(path) as (descriptor, status):
-            if (found := extending.rest(descriptor, status, token)) is not None:
-                data, now = found
-                return Blob(data, now, date_of(path, status), is_rest=True) if now != token else None
-            if extending.has_token(path, descriptor, status, token):
-                return None
-            return blob_of(path, descriptor, status)
+        try:
+            with disk.opened(path) as (descriptor, status):
+                if (found := extending.rest(descriptor, status, token)) is not None:
+                    data, now = found
+                    return Blob(data, now, date_of(path, status), is_rest=True) if now != token else None
+                if extending.has_token(path, descriptor, status, token):
+                    return None
+                return blob_of(path, descriptor, status)
+        except OSError as error:
+            if error.errno != errno.ESTALE:
+                raise
+        return await self.read(path)
 
     async def read_range(self, path: str, start: int, end: int, token: str | None = None) -> bytes:
         with held_file(path, token) or disk.opened(path) as (descriptor, status):

@@ -27,7 +27,7 @@ COPY_STEP_BYTES = 64 * 1024 * 1024
 READ_STEP_BYTES = 1024 * 1024
 NEW_FILE_MODE = 0o666
 NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK, errno.ENOSYS, errno.EXDEV, errno.ERANGE}
-"""Errors of a filesystem without hard links (FAT, FUSE; cryfs: ERANGE), and of a filesystem that joins several disks."""
+"""Errors of a filesystem without hard links (FAT, FUSE; ERANGE: cryfs), and of one that joins several disks."""
 CLOSE_PAUSES_S = (0.0005, 0.002, 0.01)
 """Pauses before a folder is tried again: a FUSE filesystem frees a file some time after `close` has returned."""
 RENAMED = {errno.ENOENT, errno.ESTALE}
@@ -103,8 +103,8 @@ class opened(Opened):  # noqa: N801 - used as a function
         """Open a file whose name a disk may not find for a moment, while another file is renamed to it."""
         end_s, denials = time.monotonic() + RENAMED_S_MAX, 0
         while True:
-            self.close()
             try:
+                self.close()
                 return self._open(self._path, self._flags), os.fstat(self._descriptors[-1])
             except OSError as error:
                 denials = 0 if os.path.exists(self._path) else denials + 1

@@ -27,6 +27,11 @@ def check_name(path: str) -> None:
     """Do nothing: the disk refuses by itself what it cannot take."""
 
 
+def look_up(path: str) -> None:
+    """Ask the server of a mount for a name; it answers a change to the same owner only for its present file."""
+    os.chown(path, -1, -1, follow_symlinks=False)
+
+
 def set_date(descriptor: int, date_ns: int) -> None:
     """Date an open file."""
     os.utime(descriptor, ns=(date_ns, date_ns))

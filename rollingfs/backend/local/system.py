@@ -7,6 +7,8 @@ Flags of `open_file`
     As in `os`. An open file may be renamed and removed, and be replaced by a rename.
 `check_name`
     Refuses a new file or folder that the system would give another name.
+`look_up`
+    Drops the file that a mount knows by a name which another machine has given to another file.
 `rename_free`
     Renames to a free name; returns the number of the error, or 0. It is None where the system has no such step.
 `read_at`, `write_at`, `read_into`
@@ -52,7 +54,7 @@ copy_in_kernel, set_mode, set_date, arrived_s = (
     _shared.set_date,
     _shared.arrived_s,
 )
-check_name = _shared.check_name
+check_name, look_up = _shared.check_name, _shared.look_up
 room, open_folder, number_of_disk = _shared.room, _shared.open_folder, _shared.number_of_disk
 lock, unlock, rename_free = _calls.lock, _calls.unlock, _calls.rename_free
 allocate, flush, is_local = _calls.allocate, _calls.flush, _calls.is_local
