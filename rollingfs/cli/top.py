@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import Any
 
 from rich.cells import cell_len
+from rich.console import Group
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
@@ -23,6 +24,7 @@ from rollingfs.cli.session import Session, StorePath
 from rollingfs.cli.stores import split
 from rollingfs.errors import visible
 from rollingfs.segment.files.state import Outlook, SegmentState
+from rollingfs.ship import Lag, Shipper, seen
 from rollingfs.show.readable import (
     count_text,
     joins_mark,
@@ -115,6 +117,7 @@ def top(
     sort: Sort = Sort.NAME,
     after_bytes: Size = None,
     after_age: Time = None,
+    ship: list[str] | None = None,
 ) -> None:
     """Watch the segments below a folder: sizes, tiers, pending joins, offloads and deletions, the last commit.
 
@@ -133,16 +136,19 @@ def top(
         Lag is the bytes before this number of newest bytes.
     after_age : TIME
         Lag is older bytes.
+    ship : FILE
+        Show the lag of local files, or of a pattern in quotes, that `rollingfs ship FILE FOLDER/` appends below FOLDER.
     """
     if every < EVERY_S_MIN:
         raise WrongUsage(f"--every {every:g}: give at least {EVERY_S_MIN:g} s")
-    look = _Look(session.place(root), split(root)[0], sort, after_bytes, after_age)
+    look = _Look(session.place(root), split(root)[0], sort, after_bytes, after_age, ship or ())
     if session.json or once or not sys.stdout.isatty():
         states = look.states()
         if session.json:
-            output.write_json([dataclasses.asdict(one) | {"size": one.size} for one in states])
+            segments = [dataclasses.asdict(one) | {"size": one.size} for one in states]
+            output.write_json([*segments, *(_lag_fields(one) for one in look.lags)])
         else:
-            output.show(*map(Text, look.picture(states)), table(states, look.root, now_s=time.time()))
+            output.show(*map(Text, look.picture(states)), table(states, look.root, now_s=time.time()), *look.logs())
         if any(one.error for one in states):
             session.code = errors.DAMAGED
     else:
@@ -152,8 +158,13 @@ def top(
 class _Look:
     """Looks at the same folder, in a row."""
 
-    def __init__(self, place: StorePath, protocol: str, sort: Sort, after_bytes: Size, after_age: Time) -> None:
+    def __init__(
+        self, place: StorePath, protocol: str, sort: Sort, after_bytes: Size, after_age: Time, files: Sequence[str]
+    ) -> None:
         self._place = place
+        self._shipper = Shipper(place.fs, files, f"{place.path}/", say=lambda line: None) if files else None
+        self.lags: list[Lag] = []
+        """Of local logs, as of the last look."""
         self.root: str = place.name
         self.prices = prices_of(protocol, place.path)
         self._sort = sort
@@ -165,12 +176,23 @@ class _Look:
     def states(self) -> list[SegmentState]:
         fs, path = self._place.fs, self._place.path
         found: list[SegmentState] = fs.states(path, after_bytes=self._after_bytes, after_age=self._after_age)
+        self.lags = seen(self._shipper) if self._shipper is not None else []
         counted = self._count()
         self.requests, self._counted = counted - self._counted, counted
         return sorted(found, key=lambda one: (_BY[self._sort](one), one.path))
 
     def _count(self) -> int:
         return sum(calls.count for calls in self._place.fs.metrics().requests.values())
+
+    def logs(self) -> list[Table]:
+        """Return a table of the lags of local logs, if any."""
+        made = Table(box=None, pad_edge=False, padding=(1, GAP_COLUMNS, 0, 0), collapse_padding=True)
+        for title in ("file", "lag", "lag age", "error"):
+            made.add_column(title, justify="right" if "lag" in title else "left")
+        for one in self.lags:
+            lag = (size_text(one.bytes), age_text(one.seconds)) if one.bytes else ("", "")
+            made.add_row(*map(Text, (visible(one.path), *lag, visible(one.error or ""))))
+        return [made] if self.lags else []
 
     def summary(self, states: Sequence[SegmentState]) -> str:
         """Return the sum over all segments, on a line."""
@@ -195,6 +217,10 @@ class _Look:
             whole = whole.plus(one.outlook)
         cold, rewritten = (sum(getattr(one, name) for one in states) for name in ("cold_bytes", "rewritten"))
         return [self.summary(states), sizes_text(whole), *upkeep_texts(whole, cold, rewritten, self.prices)]
+
+
+def _lag_fields(lag: Lag) -> dict[str, Any]:
+    return {"file": lag.path, "segment": lag.segment, "lag_bytes": lag.bytes, "lag_s": lag.seconds, "error": lag.error}
 
 
 def table(
@@ -272,10 +298,10 @@ def _watch(look: _Look, every_s: float) -> None:
                 said = "\n".join(look.picture(states))
             except OSError as error:
                 said = f"{errors.in_one_line(error)}; trying again" + ("; as of the last look:" if states else "")
-            rows_max = max(1, console.height - FRAME_LINES)
+            rows_max = max(1, console.height - FRAME_LINES - (len(look.lags) + 2 if look.lags else 0))
             shown = table(states, look.root, now_s=time.time(), rows_max=rows_max, width=console.width)
             title = Text("\n".join(map(visible, said.splitlines())))
             shown.title, shown.title_justify, shown.title_style = title, "left", "bold"
-            live.update(shown, refresh=True)
+            live.update(Group(shown, *look.logs()), refresh=True)
             if set(output.wait_for_keys(every_s, keys)) & set(QUIT_KEYS):  # any other key looks at once
                 return

@@ -133,7 +133,7 @@ def test_a_narrow_terminal_shows_fewer_columns_and_no_number_in_part(width):
 
 
 def test_a_look_that_fails_is_shown_beside_the_last_one_and_tried_again(monkeypatch):
-    looks = Mock(root="/r", picture=lambda states: [f"{len(states)} seen"])
+    looks = Mock(root="/r", lags=[], logs=list, picture=lambda states: [f"{len(states)} seen"])
     looks.states.side_effect = [
         [SegmentState("/r/a", "open")],
         OSError("the store is away"),
@@ -144,7 +144,7 @@ def test_a_look_that_fails_is_shown_beside_the_last_one_and_tried_again(monkeypa
     monkeypatch.setattr(output, "screen", lambda: Console(file=written, width=200))
     monkeypatch.setattr(output, "wait_for_keys", lambda seconds, keys: next(waits))
     shown = []
-    monkeypatch.setattr(top.Live, "update", lambda self, table, refresh: shown.append(table))
+    monkeypatch.setattr(top.Live, "update", lambda self, group, refresh: shown.extend(group.renderables))
     top._watch(looks, 1.0)
     away = "the store is away; trying again; as of the last look:"
     assert [str(table.title) for table in shown] == ["1 seen", away, "1 seen"]

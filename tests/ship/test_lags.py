@@ -1,10 +1,12 @@
 """Lags of logs, as OpenTelemetry exports them."""
 
+import json
 from pathlib import Path
 
 from rollingfs import RollingFileSystem
 from rollingfs.ship import Shipper, observe
 from tests.support.backends import Scripted, private_memory
+from tests.support.cli import Run, done
 from tests.support.servers import require_module
 
 require_module("opentelemetry.sdk")
@@ -48,3 +50,20 @@ def test_lags_are_exported_while_the_store_is_slow(tmp_path: Path) -> None:
     assert 0 < waits["lag.time", str(log)] < 60
     assert done["lag", str(log)] == done["lag.time", str(log)] == 0
     assert (done["failing", str(log)], done["failing", str(bad)]) == (0, 1)
+
+
+def test_top_shows_the_lag_of_logs_of_another_process(tmp_path: Path) -> None:
+    log, bad = tmp_path / "app.log", tmp_path / "bad.log"
+    log.write_bytes(b"one\n")
+    bad.mkdir()
+    done("ship", "--once", log, f"{tmp_path}/to/")
+    with log.open("ab") as file:
+        file.write(b"two\nthree")
+    words = "top", f"{tmp_path}/to", "--ship", f"{tmp_path}/*.log"
+    [segment, *logs] = json.loads(Run(*words, "--json").out)
+    assert (segment["path"], segment["size"]) == (f"{tmp_path}/to/app.log", 4)
+    assert [(one["file"], one["lag_bytes"]) for one in logs] == [(str(log), 9), (str(bad), 0)]
+    assert 0 < logs[0]["lag_s"] < 3600
+    assert "not a regular file" in logs[1]["error"]
+    assert f"{log}  9 B" in done(*words).text
+    assert RollingFileSystem("file").cat_file(f"{tmp_path}/to/app.log") == b"one\n"
