@@ -74,7 +74,7 @@ def in_time(call: Callable[[], object]) -> None:
 
 
 @pytest.mark.usefixtures("handler")
-def test_a_handler_may_append_its_log_of_a_conflict_to_the_very_segment(site: Site) -> None:
+def test_a_handler_may_log_a_conflict_to_its_segment(site: Site) -> None:
     site.backend.plan("replace", "clicks$header", before=partial(site.by_another, "append", b"."))
     in_time(lambda: site.append(b"mine"))
     content = site.content()
@@ -83,9 +83,7 @@ def test_a_handler_may_append_its_log_of_a_conflict_to_the_very_segment(site: Si
     assert content.count(b"[") == 1
 
 
-def test_what_another_library_logs_under_the_lock_fails_in_the_handler_instead_of_waiting_for_ever(
-    site: Site, handler: AppendingHandler
-) -> None:
+def test_a_log_under_the_lock_fails_in_the_handler(site: Site, handler: AppendingHandler) -> None:
     site.backend.plan("replace", "clicks$header", before=lambda: logging.getLogger("library").info("sending"))
     in_time(lambda: site.append(b"mine"))
     assert site.content() == b"mine"
@@ -94,7 +92,7 @@ def test_what_another_library_logs_under_the_lock_fails_in_the_handler_instead_o
 
 @pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")
 @pytest.mark.parametrize("nth", range(1, 40))
-def test_wherever_ctrl_c_hits_a_lock_its_thread_may_wait_for_it_later(nth: int) -> None:
+def test_a_thread_may_lock_again_after_ctrl_c(nth: int) -> None:
     lock = SyncRuntime().lock("clicks")
     held, may_end = threading.Event(), threading.Event()
 
@@ -120,9 +118,7 @@ def test_wherever_ctrl_c_hits_a_lock_its_thread_may_wait_for_it_later(nth: int) 
 
 
 @pytest.mark.parametrize("nth", range(1, 40))
-def test_an_unclosed_file_that_is_found_as_garbage_under_a_lock_may_be_told_of_by_a_handler_that_appends(
-    site: Site, handler: AppendingHandler, nth: int
-) -> None:
+def test_a_handler_may_log_an_unclosed_file_under_lock(site: Site, handler: AppendingHandler, nth: int) -> None:
     def forget() -> None:
         file = site.open("ab")
         file.write(b"lost")
@@ -146,7 +142,7 @@ def test_an_unclosed_file_that_is_found_as_garbage_under_a_lock_may_be_told_of_b
     assert site.content().count(b"mine") == 1
 
 
-def test_commits_that_wait_for_others_of_their_client_do_not_add_up_their_times(tmp_path: Path) -> None:
+def test_waits_of_commits_do_not_add_up(tmp_path: Path) -> None:
     site = Site(LocalBackend(sync=False), str(tmp_path), commit_timeout_s=0.5)
     site.create()
 
@@ -172,7 +168,7 @@ def test_a_lost_race_leaves_no_index_page(monkeypatch: pytest.MonkeyPatch, index
     assert set() < pages <= named
 
 
-def test_a_lost_index_page_is_told_though_others_go_on_with_the_segment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lost_index_page_is_reported_while_others_write(monkeypatch: pytest.MonkeyPatch) -> None:
     shrink_pages(monkeypatch, chunks=2, loose_max=2)
     store = Store()
     rival, late = client(store), client(store)
@@ -186,9 +182,7 @@ def test_a_lost_index_page_is_told_though_others_go_on_with_the_segment(monkeypa
 
 
 @pytest.mark.usefixtures("hurried")
-def test_no_header_names_an_index_page_that_was_collected_while_a_process_slept(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_no_header_names_a_collected_index_page(monkeypatch: pytest.MonkeyPatch) -> None:
     async def in_turn(attempt: Attempt, base: Segment) -> Segment:
         if attempt.count == 1:
             store.lapse(GRACE_S + AGE_S_MAX)

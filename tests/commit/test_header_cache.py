@@ -57,7 +57,7 @@ def load(site: Site) -> None:
 
 @pytest.mark.parametrize("at", range(4))
 @pytest.mark.parametrize("look", ["listing", "load", "changed load"])
-def test_an_own_append_between_any_two_steps_of_a_look_is_seen(site: Site, look: str, at: int) -> None:
+def test_an_own_append_during_a_look_is_seen(site: Site, look: str, at: int) -> None:
     headers = site.client.headers
     before = headers.seen(site.path)
     assert before is not None
@@ -79,7 +79,7 @@ def test_an_own_append_between_any_two_steps_of_a_look_is_seen(site: Site, look:
     assert seen_length(site) == len(was_there) + 4
 
 
-def test_what_was_asked_before_the_cache_was_to_be_forgotten_is_not_remembered(site: Site) -> None:
+def test_an_answer_from_before_forgetting_is_not_remembered(site: Site) -> None:
     def change_and_forget() -> None:
         site.by_another("append", b" two")
         site.client.headers.forget()
@@ -89,7 +89,7 @@ def test_what_was_asked_before_the_cache_was_to_be_forgotten_is_not_remembered(s
     assert seen_length(site) == 7
 
 
-def test_what_others_made_of_an_own_commit_before_its_answer_came_stays(site: Site) -> None:
+def test_changes_of_others_before_an_own_answer_stay(site: Site) -> None:
     def others_append_and_another_thread_looks() -> None:
         site.by_another("append", b" three")
         load(site)
@@ -122,7 +122,7 @@ OLD, NEW = str(uuid.uuid4()), str(uuid.uuid4())
         ("after the answer", header(5, NEW), header(6, OLD), None),
     ],
 )
-def test_of_an_own_commit_and_a_late_answer_neither_hides_what_is_newer(
+def test_a_late_answer_does_not_hide_newer_headers(
     own_is_known: str, own: Header, late: Header, stays: str | None
 ) -> None:
     backend, answer = Scripted(private_memory()), Blob(format_header(late), "late", 0.0)

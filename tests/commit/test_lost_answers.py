@@ -42,7 +42,7 @@ def test_a_file_goes_on_into_its_own_incarnation_alone(mode: str, verb: str) -> 
     assert site.content() == b"another's"
 
 
-def test_an_overwrite_of_one_incarnation_makes_no_other_where_it_is_gone(site: Site) -> None:
+def test_an_overwrite_does_not_make_a_lost_incarnation(site: Site) -> None:
     bound = site.segment()
     site.run(delete(site.client, site.path))
     with pytest.raises(FileNotFoundError):
@@ -65,7 +65,7 @@ def meet_others(site: Site) -> None:
     site.run(site.client.headers.load(site.path))
 
 
-def test_a_lost_race_among_many_writers_is_judged_before_the_pause(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lost_race_is_judged_before_the_pause(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     meet_others(site)
     pauses = []
 
@@ -81,7 +81,7 @@ def test_a_lost_race_among_many_writers_is_judged_before_the_pause(site: Site, m
 
 
 @pytest.mark.parametrize("is_crowded", [True, False])
-def test_what_was_seen_long_ago_of_many_is_not_attempted_upon(site: Site, monkeypatch: Any, is_crowded: bool) -> None:
+def test_an_old_header_of_many_is_not_used(site: Site, monkeypatch: Any, is_crowded: bool) -> None:
     meet_others(site)
     if not is_crowded:
         for _ in range(COMMITS_MAX):
@@ -94,7 +94,7 @@ def test_what_was_seen_long_ago_of_many_is_not_attempted_upon(site: Site, monkey
 
 
 @pytest.mark.parametrize("answer", [fail, raises(ConflictError("it has changed"))], ids=["lost", "conflict"])
-def test_an_own_request_that_has_left_no_trace_is_unknown(site: Site, answer: Callable[[], Any]) -> None:
+def test_an_own_request_without_a_trace_is_unknown(site: Site, answer: Callable[[], Any]) -> None:
     """A conflict may answer a request that the store received twice, and took the first time."""
 
     def many_after_it() -> None:
@@ -108,7 +108,7 @@ def test_an_own_request_that_has_left_no_trace_is_unknown(site: Site, answer: Ca
 
 
 @pytest.mark.usefixtures("hurried")
-def test_a_writer_that_was_idle_while_its_segment_was_collected_and_made_anew_knows_its_outcome() -> None:
+def test_an_idle_writer_knows_its_outcome_after_collection() -> None:
     store = Store()
     idle, other = client(store), client(store)
     idle.create("/a", [b"1", b"2"])
@@ -130,7 +130,7 @@ def lose_bucket(site: Site) -> None:
     site.backend.plan("replace", before=gone, times=None)
 
 
-def test_without_a_bucket_an_append_and_a_create_fail_at_once_and_say_so(site: Site) -> None:
+def test_without_a_bucket_writes_fail_at_once(site: Site) -> None:
     site.append(b"kept until then")
     lose_bucket(site)
     for write in (lambda: site.append(b"more"), site.create):
@@ -154,7 +154,7 @@ def test_a_read_after_an_unknown_outcome_is_fresh(site: Site, error: BaseExcepti
     assert site.run(site.client.fetcher.read(view, 0, view.length)) == site.content()
 
 
-def test_without_a_bucket_an_earlier_request_that_may_still_arrive_stays_unknown(site: Site) -> None:
+def test_without_a_bucket_an_earlier_request_stays_unknown(site: Site) -> None:
     def lose_answer_and_bucket() -> None:
         lose_bucket(site)
         fail()

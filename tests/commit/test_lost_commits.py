@@ -88,7 +88,7 @@ LOOKS = {
 
 @pytest.mark.parametrize("look", LOOKS)
 @pytest.mark.parametrize("others", [[b"theirs"], [b"theirs", b"theirs too", b"and more"]], ids=["one", "several"])
-def test_a_writer_is_told_of_its_lost_commit_and_writes_no_more(site, look, others):
+def test_a_writer_with_a_lost_commit_writes_no_more(site, look, others):
     lose(site, *others)
     with pytest.raises(LostCommitError, match="acknowledged a commit of the bytes from 6 to 10") as told:
         LOOKS[look](site)
@@ -158,7 +158,7 @@ def test_a_writer_is_told_of_its_lost_overwrite(site, look, other):
     assert told.value.data == b"ours"
 
 
-def test_a_lost_commit_is_told_once_and_reads_go_on(site):
+def test_a_lost_commit_is_reported_once(site):
     lose(site)
     with pytest.raises(LostCommitError):
         LOOKS["reads"](site)

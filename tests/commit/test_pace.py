@@ -51,7 +51,7 @@ def site(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> Site:
     return site
 
 
-def test_a_commit_waits_for_what_is_left_of_the_interval(site: Site, clock: Clock) -> None:
+def test_a_commit_waits_out_the_interval(site: Site, clock: Clock) -> None:
     site.append(b"1")
     assert clock.slept == []
     clock.now_s += 0.25
@@ -63,9 +63,7 @@ def test_a_commit_waits_for_what_is_left_of_the_interval(site: Site, clock: Cloc
 
 
 @pytest.mark.parametrize(("left_s", "pause_s"), [(2 * INTERVAL_S, INTERVAL_S), (INTERVAL_S / 2, 0.0)])
-def test_a_commit_without_time_for_the_interval_does_not_wait(
-    site: Site, clock: Clock, left_s: float, pause_s: float
-) -> None:
+def test_a_commit_without_time_does_not_wait(site: Site, clock: Clock, left_s: float, pause_s: float) -> None:
     site.append(b"1")
     slot = site.client.commits.slots.of(site.path)
     site.run(site.client.commits.wait_for_store(slot, clock.now_s + left_s))

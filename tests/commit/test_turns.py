@@ -45,7 +45,7 @@ def turns(monkeypatch: pytest.MonkeyPatch) -> Turns:
     return turns
 
 
-def test_who_waited_longest_goes_at_once_and_the_others_wait_for_those_before_them(turns: Turns) -> None:
+def test_the_longest_waiter_goes_at_once(turns: Turns) -> None:
     assert turn_wait_s(turns, _header(9, me=7, a=8, b=9)) == 0
     assert turn_wait_s(turns, _header(9, a=7, me=8, b=9)) == pytest.approx(0.02)
     assert turn_wait_s(turns, _header(9, a=7, b=8, me=9)) == pytest.approx(0.05)
@@ -60,7 +60,7 @@ def test_commits_within_a_tick_are_a_tick_apart(monkeypatch: Any) -> None:
     assert turns.believed_s == turns_module.COMMITS_MAX / 2 / 6 * 0.0156
 
 
-def test_who_has_asked_for_the_next_commit_is_waited_for_but_not_for_long(turns: Turns, monkeypatch: Any) -> None:
+def test_an_asker_is_waited_for_a_short_time(turns: Turns, monkeypatch: Any) -> None:
     asked = dataclasses.replace(_header(9, other=9), turn="other")
     now_s = time.monotonic()
     monkeypatch.setattr(time, "monotonic", lambda: now_s)

@@ -36,7 +36,7 @@ def _name(load: Load) -> str:
 
 
 @pytest.mark.parametrize("load", UNSATURATED, ids=_name)
-def test_who_pauses_waits_hardly_longer_than_with_plain_compare_and_swap(load: Load) -> None:
+def test_a_writer_that_pauses_waits_hardly_longer(load: Load) -> None:
     found, plain = run(load, Turns), run(load, NoTurns)
     assert found.median_ms <= RATIO_MAX * plain.median_ms
     assert found.p99_ms <= RATIO_MAX * plain.p99_ms
@@ -49,7 +49,7 @@ def test_under_load_each_gets_its_share(load: Load) -> None:
 
 
 @pytest.mark.parametrize("load", [*NEARLY_SATURATED, *SATURATED], ids=_name)
-def test_under_load_the_slowest_of_many_wait_less_than_with_compare_and_swap(load: Load) -> None:
+def test_under_load_the_slowest_wait_less(load: Load) -> None:
     assert run(load, Turns).p99_ms < run(load, NoTurns).p99_ms
 
 

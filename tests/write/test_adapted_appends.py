@@ -94,7 +94,7 @@ def test_the_header_is_made_late() -> None:
         _ = bad.header
 
 
-def test_a_torn_record_in_between_ends_with_a_new_file(tmp_path: Path) -> None:
+def test_a_torn_record_ends_with_a_new_file(tmp_path: Path) -> None:
     log, one, two = f"{tmp_path}/log", new_fs(), new_fs()
     one.create(log)
     one.append(log, b"one ")

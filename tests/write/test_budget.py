@@ -112,7 +112,7 @@ def run(bound, calls, choose):
 
 
 @pytest.mark.parametrize("seed", range(150))
-def test_in_any_schedule_the_bound_holds_and_every_writer_ends(seed):
+def test_the_bound_holds_and_every_writer_ends(seed):
     chance = random.Random(seed)
     bound = Budget(Steps(), MAX)
     files = [File(bound, steps=chance.randrange(4)) for _ in range(chance.randrange(1, 7))]
@@ -123,7 +123,7 @@ def test_in_any_schedule_the_bound_holds_and_every_writer_ends(seed):
 
 
 @pytest.mark.parametrize("is_new", [True, False], ids=["for another", "for itself"])
-def test_at_the_bound_the_largest_pending_file_writes_and_the_smaller_keep_theirs(is_new):
+def test_at_the_bound_the_largest_pending_file_writes(is_new):
     bound = Budget(Steps(), MAX)
     small, large, new = File(bound), File(bound), File(bound)
     writer = new if is_new else large
@@ -133,7 +133,7 @@ def test_at_the_bound_the_largest_pending_file_writes_and_the_smaller_keep_their
     assert large.spilled == 20
 
 
-def test_all_wait_for_what_one_is_to_write_and_it_goes_on_with_a_warning(monkeypatch, caplog):
+def test_a_writer_that_all_wait_for_goes_on(monkeypatch, caplog):
     monkeypatch.setattr(budget, "PATIENCE_S", 0.0)
     bound, _stuck = stuck_bound()
     first, second = File(bound), File(bound)
@@ -145,7 +145,7 @@ def test_all_wait_for_what_one_is_to_write_and_it_goes_on_with_a_warning(monkeyp
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, OSError, GeneratorExit])
-def test_who_is_interrupted_while_it_waits_leaves_the_queue_and_its_share(error):
+def test_an_interrupted_writer_leaves_the_queue(error):
     bound, stuck = stuck_bound()
     first = File(bound)
     run(bound, [first.write(PART)], lambda _: 0)
@@ -162,7 +162,7 @@ def test_who_is_interrupted_while_it_waits_leaves_the_queue_and_its_share(error)
     run(bound, [append(bound, PART, 0)], lambda _: 0)
 
 
-def test_after_a_fork_nothing_is_held_and_shares_of_before_count_nothing():
+def test_after_a_fork_no_share_is_held():
     bound = Budget(Steps(), MAX)
     share, gone = bound.share(), bound.share()
     assert share.try_take(PART)

@@ -36,7 +36,7 @@ def pattern(size):
 
 
 @pytest.mark.parametrize("piece", [1, 7, 10, 64])
-def test_a_stream_becomes_chunks_of_exactly_max_bytes_with_their_checksums(site, piece):
+def test_a_stream_becomes_chunks_of_exactly_max_bytes(site, piece):
     data = pattern(64)
 
     async def write():
@@ -89,7 +89,7 @@ def test_two_aborts_at_once_leave_no_file():
 
 @pytest.mark.parametrize("size", [0, 1, SMALL_BYTES_MAX, SMALL_BYTES_MAX + 1, 5 * MIB])
 @pytest.mark.parametrize("kind", ["bytes", "file", "pieces", "bytearray"])
-def test_data_of_every_kind_and_size_is_appended_whole_in_one_commit(site, kind, size):
+def test_data_of_every_kind_is_appended_whole(site, kind, size):
     data = pattern(size)
     pieces = (data[start : start + 70_000] for start in range(0, size, 70_000))
     make = {"bytes": bytes, "bytearray": bytearray, "file": io.BytesIO, "pieces": lambda _: pieces}
@@ -126,7 +126,7 @@ def test_anything_with_a_buffer_is_written_as_its_bytes(site, data):
         *((7, "cannot write int"), ([1, 2], "cannot write int from an iterable"), (None, "cannot write NoneType")),
     ],
 )
-def test_what_is_not_bytes_is_a_type_error_that_says_so(site, data, message):
+def test_other_data_than_bytes_is_a_type_error(site, data, message):
     site.create()
     with pytest.raises(TypeError, match=message):
         site.append(data)
@@ -160,7 +160,7 @@ class Meter(io.RawIOBase):
         return bytes(size)
 
 
-def test_a_stream_of_any_size_is_held_in_bounded_memory():
+def test_a_long_stream_is_held_in_bounded_memory():
     backend = Counting(private_memory())
     site = Site(backend, "", RollingPolicy(max_bytes="8MiB"))
     site.create()
@@ -170,7 +170,7 @@ def test_a_stream_of_any_size_is_held_in_bounded_memory():
     assert site.segment().length == 40 * MIB
 
 
-def test_a_source_that_is_read_from_the_same_loop_does_not_wait_for_itself():
+def test_a_source_on_the_same_loop_does_not_hang():
     backend = Counting(private_memory(), suspends=True)
     site = Site(backend, "")
     site.create()
@@ -190,7 +190,7 @@ def stage(site, data):
     return site.run(stage_segment(site.client, site.path, data))
 
 
-def test_receipts_are_small_picklable_and_committed_together_in_their_order(site):
+def test_receipts_are_small_picklable_and_committed_in_order(site):
     first, second = stage(site, pattern(5 * MIB)), stage(site, b"second")
     assert not site.is_there()
     assert len(pickle.dumps(first)) < 2000
@@ -213,7 +213,7 @@ def test_one_receipt_twice_is_refused_and_writes_nothing(site, how):
     assert len(site.chunk_files()) == 1
 
 
-def test_a_receipt_for_another_segment_is_refused_and_none_is_staged_again(site):
+def test_a_receipt_for_another_segment_is_refused(site):
     receipt = site.run(stage_segment(site.client, site.path + "-other", b"x"))
     site.create()
     with pytest.raises(ValueError, match=r"staged for .*-other cannot be committed to"):

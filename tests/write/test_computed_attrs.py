@@ -12,7 +12,7 @@ from tests.support.schedules import in_threads
 APPENDS = 40
 
 
-def test_they_are_computed_for_the_header_of_the_commit_or_refuse_it(tmp_path: Path) -> None:
+def test_computed_attributes_see_the_header_of_the_commit(tmp_path: Path) -> None:
     fs, path = RollingFileSystem("file"), f"{tmp_path}/a"
     fs.create(path)
 

@@ -53,7 +53,7 @@ MOMENTS = {
 
 @pytest.mark.parametrize("moment", MOMENTS)
 @pytest.mark.parametrize("why", REFUSALS)
-def test_a_large_append_that_is_refused_leaves_no_chunk_file(site, why, moment):
+def test_a_refused_large_append_leaves_no_chunk_file(site, why, moment):
     happen, options, error = REFUSALS[why]
     MOMENTS[moment](site, partial(happen, site))
     with pytest.raises(error):
@@ -70,7 +70,7 @@ interrupt = raises(KeyboardInterrupt())
 
 
 @pytest.mark.parametrize(("moment", "outcome"), [("before", "unknown"), ("after", "committed")])
-def test_ctrl_c_in_an_append_says_what_became_of_it(site, data, moment, outcome):
+def test_ctrl_c_in_an_append_reports_its_outcome(site, data, moment, outcome):
     site.backend.plan("replace", HEADER, **{moment: interrupt})
     with pytest.raises(errors.AppendInterrupted) as caught:
         site.append(data)
@@ -112,7 +112,7 @@ def gathered(site, *calls):
     return outcomes
 
 
-def test_a_refused_append_does_not_spoil_those_it_was_gathered_with(site):
+def test_a_refused_append_does_not_spoil_its_group(site):
     receipt = site.run(stage(site.client, site.path, b"gone"))
     drive(site.backend.inner.delete([receipt.chunks[0].path]))
     aged = tuple(replace(chunk, stored_at=chunk.stored_at - 2 * 3600) for chunk in receipt.chunks)
@@ -126,7 +126,7 @@ def test_a_refused_append_does_not_spoil_those_it_was_gathered_with(site):
     assert site.segment().version == 3
 
 
-def test_no_append_is_lost_in_the_queue_however_threads_take_turns(site):
+def test_no_append_is_lost_in_the_queue(site):
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     try:
@@ -142,7 +142,7 @@ def test_no_append_is_lost_in_the_queue_however_threads_take_turns(site):
 # -- a segment that an append makes, a plain file that it adopts ---------------------------------------------------
 
 
-def test_an_append_that_loses_the_race_to_create_comes_after_the_winner(site, data):
+def test_an_append_that_loses_a_creation_comes_after(site, data):
     site.path += "-new"
     site.backend.plan("create", HEADER, before=partial(site.by_another, "overwrite", [b"first"]))
     assert site.run(extend(site.client, site.path, data, create=True)).offset == 5
@@ -150,7 +150,7 @@ def test_an_append_that_loses_the_race_to_create_comes_after_the_winner(site, da
     assert len(site.chunk_files()) == len(site.segment().chunks)
 
 
-def test_a_plain_file_that_is_replaced_while_it_is_deleted_is_deleted_as_it_is_then(site):
+def test_a_plain_file_replaced_during_a_delete_goes(site):
     def write_again():
         drive(site.backend.inner.delete([site.path]))
         drive(site.backend.inner.write(site.path, [b"another, longer"]))

@@ -135,7 +135,7 @@ def new_segment(site, nth):
     return b"<L%d>" % nth, b"<a follower, number %d>" % nth
 
 
-def test_a_follower_that_does_not_wait_yet_keeps_its_chunk_wherever_its_leader_pauses(site):
+def test_a_follower_keeps_its_chunk_at_each_pause(site):
     for nth in range(1, 1000):
         mine, others = new_segment(site, nth)
         follower = following(site, others)
@@ -158,7 +158,7 @@ def test_a_follower_that_does_not_wait_yet_keeps_its_chunk_wherever_its_leader_p
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("error", [KeyboardInterrupt, pytest.param(MemoryError, marks=pytest.mark.slow)])
-def test_wherever_a_leader_breaks_off_each_append_is_there_at_most_once_and_its_outcome_is_true(site, error):
+def test_a_leader_that_breaks_off_doubles_no_append(site, error):
     # memory may run out wherever some is wanted; not between the lines that only hand the outcome on
     files = [file for file in APPENDING if error is KeyboardInterrupt or not file.endswith("uploads.py")]
     for nth in some(range(1, 1000)):
@@ -174,7 +174,7 @@ def test_wherever_a_leader_breaks_off_each_append_is_there_at_most_once_and_its_
     assert nth > 100
 
 
-def test_wherever_a_follower_is_interrupted_its_append_is_there_at_most_once_and_its_outcome_is_true(site):
+def test_an_interrupted_follower_doubles_no_append(site):
     slots = site.client.commits.slots
     for nth in range(1, 1000):
         mine, others = new_segment(site, nth)
@@ -225,7 +225,7 @@ refused = raises(PermissionError(13, "so says the store"))
     ],
     ids=["attribute", "offset"],
 )
-def test_a_refusal_because_of_another_in_the_group_is_decided_by_that_ones_commit(site, guard, error, fails):
+def test_a_refusal_depends_on_the_other_append(site, guard, error, fails):
     site.append(b"first;")
     leader, may_end = sending(site, partial(site.append, b"", attrs={"x": "1"}))
     queue = site.client.commits.slots.of(site.path).queue
@@ -247,7 +247,7 @@ def test_a_refusal_because_of_another_in_the_group_is_decided_by_that_ones_commi
 # -- deadlines and errors ------------------------------------------------------------------------------------
 
 
-def test_the_deadline_of_a_leader_is_not_that_of_a_younger_follower(site):
+def test_a_younger_follower_has_its_own_deadline(site):
     follower = following(site, b"young")
     site.client.commits.timeout_s = 0.05
 
@@ -266,7 +266,7 @@ def test_the_deadline_of_a_leader_is_not_that_of_a_younger_follower(site):
 
 
 @pytest.mark.parametrize("error", [MemoryError, ValueError, RuntimeError])
-def test_an_error_that_is_no_answer_of_the_store_is_judged_by_a_look(site, error):
+def test_an_error_without_an_answer_is_judged_by_looking(site, error):
     fall = raises(error("in the middle of it"))
     site.backend.plan("replace", HEADER, after=fall)
     assert site.append(b"there") == 0
@@ -282,7 +282,7 @@ def test_an_error_that_is_no_answer_of_the_store_is_judged_by_a_look(site, error
 # -- what was not sent, and what cannot be looked at ---------------------------------------------------------------
 
 
-def test_a_header_that_is_too_long_to_be_written_is_an_error_and_no_doubt(site, monkeypatch):
+def test_a_too_long_header_is_a_certain_error(site, monkeypatch):
     monkeypatch.setattr(codec, "TEXT_BYTES_MAX", 10)
     with pytest.raises(ValueError, match="the header's text") as caught:
         site.append(b"b")

@@ -26,7 +26,7 @@ def test_only_a_refusal_counts_for_the_next_segments_too(number, is_believed):
     assert world.header(world.create("/root/b")).policy.max_bytes == (200 if is_believed else 77)
 
 
-def test_a_field_is_that_of_the_nearest_folder_that_has_it():
+def test_a_field_comes_from_the_nearest_folder():
     store = private_memory()
     writer, world = (World(store, RollingPolicy(200)) for _ in range(2))
     for folder, max_bytes in (("/root", 77), ("/root/sub", 33)):
@@ -35,7 +35,7 @@ def test_a_field_is_that_of_the_nearest_folder_that_has_it():
     assert world.header(world.create("/root/sub/a")).policy.max_bytes == 33
 
 
-def test_a_look_that_is_under_way_when_the_client_forgets_is_not_believed():
+def test_a_look_under_way_is_not_believed_after_forgetting():
     store = private_memory()
     writer, world = World(store), World(Scripted(store))
     writer.create("/root/first")

@@ -57,7 +57,7 @@ def test_a_delete_leaves_nothing(fs, tmp_path, data):
     assert os.listdir(tmp_path) == []
 
 
-def test_a_move_of_a_folder_leaves_nothing_of_segments_without_chunks(fs, tmp_path):
+def test_a_moved_folder_leaves_no_file_of_small_segments(fs, tmp_path):
     for name in ("s", "in/t"):
         made(fs, f"{tmp_path}/a/{name}", b"few")
     fs.seal(f"{tmp_path}/a/s")
@@ -68,7 +68,7 @@ def test_a_move_of_a_folder_leaves_nothing_of_segments_without_chunks(fs, tmp_pa
     assert fs.append(f"{tmp_path}/b/in/t", b"!") == 7
 
 
-def test_a_writer_that_waits_for_the_lock_finds_the_segment_gone_and_leaves_nothing(tmp_path, waits):
+def test_a_waiting_writer_finds_the_segment_gone(tmp_path, waits):
     backend, header = LocalBackend(), f"{tmp_path}/s$header"
     token = drive(backend.create(header, b"one"))
     writer = Caller(lambda: drive(backend.replace(header, b"two", token)))
@@ -81,7 +81,7 @@ def test_a_writer_that_waits_for_the_lock_finds_the_segment_gone_and_leaves_noth
     assert os.listdir(tmp_path) == []
 
 
-def test_a_header_that_is_moved_there_and_back_is_what_its_token_says(tmp_path):
+def test_a_header_moved_back_has_its_token(tmp_path):
     backend, one, two = LocalBackend(), f"{tmp_path}/s$header", f"{tmp_path}/t$header"
     header = Header(str(uuid.uuid4()), 1)
     token = drive(backend.create(one, format_header(header)))
@@ -105,7 +105,7 @@ def test_a_whole_move_replaces_nothing(tmp_path, taken):
     assert (tmp_path / "s$header").read_bytes() == b"one"
 
 
-def test_a_file_in_the_chunk_folder_keeps_a_header_from_being_removed_whole(tmp_path):
+def test_a_chunk_file_keeps_a_header_from_removal(tmp_path):
     backend, header = LocalBackend(), f"{tmp_path}/s$header"
     token = drive(backend.create(header, b"one"))
     (tmp_path / "s$chunks/tmp-ask-1").write_bytes(b"ask")
@@ -113,7 +113,7 @@ def test_a_file_in_the_chunk_folder_keeps_a_header_from_being_removed_whole(tmp_
     assert os.path.exists(header)
 
 
-def test_many_are_removed_in_one_call_each_by_its_own_token(tmp_path):
+def test_a_call_removes_many_by_their_own_tokens(tmp_path):
     backend, count = LocalBackend(), 3 * removing.CLOSED_AT_ONCE
     headers = [f"{tmp_path}/{index}$header" for index in range(count)]
     tokens = [drive(backend.create(header, header.encode())) for header in headers]
@@ -143,7 +143,7 @@ def whole(verb: str, headers: list[tuple[str, str]]) -> Sequence[bool]:
 
 @pytest.mark.skipif(system.rename_free is None, reason="no rename that replaces nothing")
 @pytest.mark.parametrize("verb", ["remove", "move"])
-def test_one_lock_file_goes_through_the_segments_of_a_call_and_locks_each(tmp_path, monkeypatch, headers, verb):
+def test_a_lock_file_locks_each_segment_of_a_call(tmp_path, monkeypatch, headers, verb):
     files: list[tuple[str, int]] = []
 
     def look(folder: str) -> None:
@@ -171,7 +171,7 @@ def test_a_header_goes_before_its_lock(monkeypatch, headers):
 
 
 @pytest.mark.parametrize("verb", ["remove", "move"])
-def test_a_call_that_waits_for_the_lock_of_a_segment_holds_no_other(tmp_path, waits, headers, verb):
+def test_a_call_that_waits_holds_no_other_lock(tmp_path, waits, headers, verb):
     """Two calls that wait for each other's lock would never end."""
     (first, token), second = headers[0], names.lock_path(headers[1][0])
     (tmp_path / "a$chunks/tmp-ask-1").write_bytes(b"ask")  # so it stays
@@ -188,7 +188,7 @@ def test_a_call_that_waits_for_the_lock_of_a_segment_holds_no_other(tmp_path, wa
 
 
 @pytest.mark.parametrize("verb", ["remove", "move"])
-def test_a_writer_of_a_segment_that_stays_does_not_wait_for_the_others(tmp_path, monkeypatch, waits, headers, verb):
+def test_a_writer_of_a_kept_segment_does_not_wait(tmp_path, monkeypatch, waits, headers, verb):
     (tmp_path / "a$chunks/tmp-ask-1").write_bytes(b"ask")
     writer = threading.Thread(target=lambda: drive(LocalBackend().replace(headers[0][0], b"newer", headers[0][1])))
 
@@ -205,7 +205,7 @@ def test_a_writer_of_a_segment_that_stays_does_not_wait_for_the_others(tmp_path,
 
 
 @pytest.mark.parametrize("verb", ["remove_whole", "move_whole"])
-def test_after_an_error_within_many_the_client_forgets_what_may_be_gone(fs, tmp_path, monkeypatch, verb):
+def test_after_an_error_the_client_forgets_all_segments(fs, tmp_path, monkeypatch, verb):
     for index in range(3):
         fs.pipe_file(f"{tmp_path}/a/{index}", b"few")
 
@@ -225,7 +225,7 @@ def test_after_an_error_within_many_the_client_forgets_what_may_be_gone(fs, tmp_
     assert os.listdir(tmp_path) == ([] if verb == "remove_whole" else ["b"])
 
 
-def test_a_folder_that_was_removed_goes_once_nothing_needs_it(fs, tmp_path):
+def test_a_removed_folder_goes_once_it_is_unused(fs, tmp_path):
     made(fs, f"{tmp_path}/a/s", b"x" * 250)
     fs.mv(f"{tmp_path}/a/s", f"{tmp_path}/t")
     fs.rm(f"{tmp_path}/a", recursive=True)
@@ -236,7 +236,7 @@ def test_a_folder_that_was_removed_goes_once_nothing_needs_it(fs, tmp_path):
     assert not (tmp_path / "a").exists()
 
 
-def test_a_header_that_appears_at_the_target_after_the_look_is_not_replaced(tmp_path, monkeypatch):
+def test_a_new_header_at_the_target_is_not_replaced(tmp_path, monkeypatch):
     backend, one, two = LocalBackend(), f"{tmp_path}/s$header", f"{tmp_path}/t$header"
     token = drive(backend.create(one, b"one"))
     beside(monkeypatch, local, "rename_to_free", lambda *_: drive(backend.create(two, b"two")))
@@ -244,7 +244,7 @@ def test_a_header_that_appears_at_the_target_after_the_look_is_not_replaced(tmp_
     assert (Path(one).read_bytes(), Path(two).read_bytes()) == (b"one", b"two")
 
 
-def test_a_move_takes_the_way_with_marks_where_no_rename_spares_the_target(fs, tmp_path, monkeypatch):
+def test_a_move_takes_marks_without_a_safe_rename(fs, tmp_path, monkeypatch):
     monkeypatch.setattr(system, "rename_free", None)
     made(fs, f"{tmp_path}/s", b"few")
     fs.mv(f"{tmp_path}/s", f"{tmp_path}/t")
@@ -252,7 +252,7 @@ def test_a_move_takes_the_way_with_marks_where_no_rename_spares_the_target(fs, t
     assert not fs.exists(f"{tmp_path}/s")
 
 
-def test_a_move_to_another_mount_takes_the_way_with_marks_and_makes_links_anew(fs, tmp_path, monkeypatch):
+def test_a_move_to_another_mount_takes_marks(fs, tmp_path, monkeypatch):
     def refuse(path, target, *folders):
         is_elsewhere = str(tmp_path / "mounted") in target
         return errno.EXDEV if is_elsewhere or rename is None else rename(path, target, *folders)
@@ -277,7 +277,7 @@ def test_a_move_to_another_mount_takes_the_way_with_marks_and_makes_links_anew(f
 
 @pytest.mark.parametrize("is_new", [True, False])
 @pytest.mark.parametrize("is_made_anew", [True, False])
-def test_a_lost_commit_whose_segment_was_moved_away_is_not_sent_again(fs, tmp_path, monkeypatch, is_new, is_made_anew):
+def test_a_lost_commit_of_a_moved_segment_stays_lost(fs, tmp_path, monkeypatch, is_new, is_made_anew):
     path, other = f"{tmp_path}/s", new_fs()
     if not is_new:
         other.pipe_file(path, b"first")
@@ -310,7 +310,7 @@ def test_a_lost_commit_whose_segment_was_moved_away_is_not_sent_again(fs, tmp_pa
     ],
     ids="+".join,
 )
-def test_a_segment_that_is_more_than_its_bytes_is_neither_deleted_nor_moved_whole(tmp_path, line):
+def test_a_segment_with_files_is_not_removed_whole(tmp_path, line):
     store, path = At.of(LocalBackend()), f"{tmp_path}/s"
     drive(store.backend.create(names.header_path(path), format_header(Header(str(uuid.uuid4()), 1, **line))))
     assert drive(take_whole(store, {path: drive(store.headers.load(path))})) == set()
