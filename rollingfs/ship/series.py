@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from contextlib import suppress
 from typing import Any
 
@@ -44,6 +45,9 @@ class Series(Sender):
         return self._before if header is None else dict(header.attrs)
 
     def _newest(self) -> int:
+        if self._header() is not None:
+            why = "It is a segment, and sealing on rotation needs a folder for its segments; nothing was shipped"
+            raise NotADirectoryError(errno.ENOTDIR, why, self.folder)
         try:
             names = [info["name"].rsplit("/", 1)[-1] for info in self.core.run(self.core.listings.ls(self.folder))]
         except FileNotFoundError:

@@ -14,7 +14,7 @@ from rollingfs import RollingFileSystem
 from rollingfs.runtime.system import HAS_LEASES
 from rollingfs.ship import Shipper, generations, lineage, sender, shipped, shipper as shipping
 from tests.ship import test_rotations as rotations
-from tests.support.cli import done
+from tests.support.cli import Run, done
 from tests.support.examples import examples
 
 pytestmark = pytest.mark.skipif(not HAS_LEASES, reason="only Linux has leases")
@@ -214,5 +214,9 @@ def test_the_command_seals_and_deletes(tmp_path: Path) -> None:
     fs = RollingFileSystem("file")
     assert [fs.cat_file(one) for one in fs.ls(f"{tmp_path}/to", detail=False)] == [b"one\n", b"two\n"]
     assert not old.exists()
+    fs.pipe_file(f"{tmp_path}/one", b"")
+    refused = Run("ship", "--once", "--seal-on-rotate", log, tmp_path / "one")
+    assert (refused.code, "one: It is a segment, and sealing on rotation needs a folder" in refused.err) == (1, True)
+    assert not fs.isdir(f"{tmp_path}/one")
     with pytest.raises(ValueError, match="seal"):
         Shipper(fs, [str(log)], str(tmp_path / "to"), into=True, seal_on_rotate=True)
