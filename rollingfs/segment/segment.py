@@ -164,8 +164,9 @@ class Grown(Segment):
     no writer writes such records.
     """
 
-    __slots__ = ("_more", "length", "text", "tip", "turn", "version")
-    _more: tuple[Record | bytes, ...]
+    __slots__ = ("_since", "length", "text", "tip", "turn", "version")
+    _since: tuple[Header, tuple[Record | bytes, ...]]
+    """A header, and the records behind it: one value, because threads may ask for the header, and append."""
     text: Header
     tip: Tip
     turn: str | None
@@ -175,8 +176,10 @@ class Grown(Segment):
     def __getattr__(self, name: str) -> Any:
         """Return and keep a value that was not known before: the header; or, of a copy with a header, any."""
         if name == "header":
-            header = fold_more(self.text, self._more, names.header_path(self.path))
-            known = {"header": header, "text": header, "_more": ()}
+            header = fold_more(*self._since, names.header_path(self.path))
+            known = {"header": header, "_since": (header, ())}
+        elif name == "_since":
+            known = {name: (self.header, ())}
         elif name in _LATE:
             known = {name: getattr(Segment, name).fget(self)}
         else:
@@ -186,17 +189,18 @@ class Grown(Segment):
         return known[name]
 
     def grown(self, more: Record | bytes, tip: Tip, token: str | None = None) -> Grown:
-        return _grown(self.path, self.text, (*self._more, more), tip, token)
+        text, records = self._since
+        return _grown(self.path, text, (*records, more), tip, token)
 
 
-_LATE = frozenset(Grown.__slots__) - {"_more"}
-_KNOWN = ("path", "token", "plain", "room", "text", "_more", "tip", "turn", "length", "version")
+_LATE = frozenset(Grown.__slots__) - {"_since"}
+_KNOWN = ("path", "token", "plain", "room", "text", "_since", "tip", "turn", "length", "version")
 
 
 def _grown(path: str, text: Header, more: tuple[Record | bytes, ...], tip: Tip, token: str | None) -> Grown:
     """Return a header file with these records after a header's own records."""
     made = Grown.__new__(Grown)
-    values = (path, token, None, tip.room, text, more, tip, None, tip.length, tip.version)
+    values = (path, token, None, tip.room, text, (text, more), tip, None, tip.length, tip.version)
     for name, value in zip(_KNOWN, values, strict=True):
         object.__setattr__(made, name, value)
     return made

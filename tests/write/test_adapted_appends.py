@@ -86,8 +86,12 @@ def test_the_header_is_made_late() -> None:
     header, room = parse_file(format_header(BASE) + record(2) + own.encode(SEGMENT), "x")
     assert (made.header, made.room) == (header, room - RECORDS_MAX + 3)
     assert (made.version, made.length, made.tail_bytes) == (header.version, header.length, len(header.tail))
+    late, last = made.grown(b"", made.tip), made.tip.record("me", 8, AT_MS, b"-")  # made of the header, not of records
+    assert late.text is made.header
+    assert late.grown(last, made.tip.after(last)).header == records.fold(header, [last])
     copy = pickle.loads(pickle.dumps(made))
     assert (copy.header, copy.token, copy.text, copy.tip) == (header, "now", header, made.tip)
+    assert copy.grown(last, made.tip.after(last)).header == records.fold(header, [last])
     assert dataclasses.replace(made, token="then").length == 15
     bad = known.grown(record(3), tip)
     with pytest.raises(CorruptHeaderError, match="makes version 3 of version 1"):
