@@ -29,7 +29,7 @@ def main() -> int:
         os.execve(sys.executable, again, {**os.environ, "PYTHONHASHSEED": "0"})
     if given.shrink:
         return _shrink(given)
-    with multiprocessing.Pool(given.processes) as pool:
+    with multiprocessing.get_context("fork").Pool(given.processes) as pool:  # others do not find this module again
         seeds = [given.seed + SEED_STEP * index for index in range(given.processes)]
         results = pool.starmap(_run, [(given, seed) for seed in seeds])
     counts: Counter[str] = sum((one for one, _ in results), Counter())
