@@ -43,6 +43,7 @@ _kernel.LockFileEx.argtypes = [_HANDLE, _DWORD, _DWORD, _DWORD, _DWORD, _HANDLE]
 _kernel.UnlockFileEx.argtypes = [_HANDLE, _DWORD, _DWORD, _DWORD, _HANDLE]
 _kernel.ReadFile.argtypes = [_HANDLE, _HANDLE, _DWORD, _HANDLE, _HANDLE]
 _kernel.GetFinalPathNameByHandleW.argtypes = [_HANDLE, _TEXT, _DWORD, _DWORD]
+_TAKES_LONG_PATHS = bool(getattr(ctypes.WinDLL("ntdll"), "RtlAreLongPathsEnabled", lambda: 1)() & 0xFF)
 _NO_HANDLE = ctypes.c_void_p(-1).value
 _READ, _WRITE, _DELETE, _ATTRIBUTES, _SYNCHRONIZE = 0x80000000, 0x40000000, 0x10000, 0x80, 0x100000
 _SHARE_ALL = 7
@@ -59,7 +60,6 @@ _LOCKED, _AT_END = {33, 997}, 38
 _NO_NAME = {123, 161}
 _UNKNOWN = {1, 50, 87, 124}
 """Errors of a disk that does not know what it is asked for."""
-_TAKEN = {80, 183}
 _LOCAL_DRIVES, _LOCAL = {2, 3, 6}, {"NTFS", "ReFS"}
 """Removable, fixed, in memory; disks on which no other machine writes, and whose files grow as on Linux."""
 _TICKS_TO_1970 = 116444736000000000
@@ -89,14 +89,7 @@ def _handle(path: str, access: int, disposition: int = _OPEN_EXISTING, flags: in
 
 def check_name(path: str, characters_max: int = PATH_CHARACTERS_MAX) -> None:
     """Refuse a new file that Windows would give another name, or no name."""
-    windows_rules.check_name(
-        path, sys.maxsize if len(path) > characters_max and _takes_long_paths() else characters_max
-    )
-
-
-def _takes_long_paths() -> bool:
-    asked = getattr(ctypes.WinDLL("ntdll"), "RtlAreLongPathsEnabled", None)
-    return asked is None or bool(asked() & 0xFF)
+    windows_rules.check_name(path, sys.maxsize if _TAKES_LONG_PATHS else characters_max)
 
 
 # -- names -----------------------------------------------------------------------------------------------------
@@ -162,26 +155,22 @@ def _rename(path: str, target: str) -> None:
         _kernel.CloseHandle(handle)
     if error.winerror not in _UNKNOWN:
         raise error
-    if not _kernel.MoveFileExW(_TEXT(path), _TEXT(name), _MOVE_REPLACE | _MOVE_FLUSHED):
+    _move(path, target, _MOVE_REPLACE | _MOVE_FLUSHED)
+
+
+def _move(path: str, target: str, how: int) -> None:
+    if not _kernel.MoveFileExW(_TEXT(path), _TEXT(target), how):
         raise _error(path, target)
 
 
 def rename_free(path: str, target: str, folder: int | None = None, target_folder: int | None = None) -> int:
     """Rename a file to a free name, which is all that `MoveFileExW` does; return the number of the error, or 0."""
     check_name(target)
-
-    def move() -> int:
-        if _kernel.MoveFileExW(_TEXT(path), _TEXT(target), _MOVE_FLUSHED):
-            return 0
-        error = _error(path, target)
-        if error.winerror in _TAKEN:
-            return errno.EEXIST
-        raise error
-
     try:
-        return patient(move, _HELD)
+        patient(lambda: _move(path, target, _MOVE_FLUSHED), _HELD)
     except OSError as error:
         return error.errno or errno.EIO
+    return 0
 
 
 def unlink(path: str, *, dir_fd: int | None = None) -> None:

@@ -42,19 +42,8 @@ def check_name(path: str, characters_max: int) -> None:
     """Refuse a new file whose name Windows would change, or has for a device, or does not take."""
     _, rest = ntpath.splitdrive(path)
     for part in rest.replace("\\", "/").split("/"):
-        why = ""
-        if DEVICES.fullmatch(part):
-            why = "is a device of Windows"
-        elif part.endswith((".", " ")) and part not in (".", ".."):
-            why = "ends in a dot or a blank, which Windows leaves out"
-        elif found := _FORBIDDEN.search(part):
-            why = f"has {found[0]!r}, which no name on Windows may have"
-        if why:
+        if why := _why_no_name(part):
             raise OSError(errno.EILSEQ, f"no file was made: {part!r} {why}; choose another name", path)
-        if len(part) > NAME_CHARACTERS_MAX:
-            raise OSError(
-                errno.ENAMETOOLONG, f"no file was made: a name has more than {NAME_CHARACTERS_MAX} characters", path
-            )
     if len(path) > characters_max:
         raise OSError(
             errno.ENAMETOOLONG,
@@ -62,3 +51,14 @@ def check_name(path: str, characters_max: int) -> None:
             r"LongPathsEnabled is 1 in the registry (HKLM\SYSTEM\CurrentControlSet\Control\FileSystem)",
             path,
         )
+
+
+def _why_no_name(part: str) -> str:
+    """Return the reason why no file can have a name; "" if it can."""
+    if DEVICES.fullmatch(part):
+        return "is a device of Windows"
+    if part.endswith((".", " ")) and part not in (".", ".."):
+        return "ends in a dot or a blank, which Windows leaves out"
+    if found := _FORBIDDEN.search(part):
+        return f"has {found[0]!r}, which no name on Windows may have"
+    return f"has more than {NAME_CHARACTERS_MAX} characters" if len(part) > NAME_CHARACTERS_MAX else ""
