@@ -82,7 +82,8 @@ class Deleting(rotations.World):
             path.rename(path.with_name(f"{path.name}.moved"))
             self.log.rename(path)
 
-        OS.on_rename = lambda path: rotate(path) if self.log.exists() else None
+        # a log gets no name of a compressed file
+        OS.on_rename = lambda path: rotate(path) if self.log.exists() and path.suffix != ".gz" else None
         self.step(which)
         OS.on_rename = lambda path: None
 

@@ -112,7 +112,11 @@ class Shipping:
     def instead_of_disk(self) -> Iterator[None]:
         """Let shippers see the machine."""
         clock = SimpleNamespace(time=self.machine.time, monotonic=time.monotonic)
-        with mock.patch.object(generations, "os", self.machine), mock.patch.object(lineage, "time", clock):
+        with (
+            mock.patch.object(generations, "os", self.machine),
+            mock.patch.object(generations, "read_at", self.machine.pread),
+            mock.patch.object(lineage, "time", clock),
+        ):
             yield
 
     def change(self, chance: random.Random) -> None:
