@@ -14,6 +14,7 @@ from rollingfs.errors import UnsafeBackendError
 from rollingfs.format import names
 from tests.support.disks import DISKS, mounted
 from tests.support.nameless import keep_open_files
+from tests.support.schedules import eventually
 
 
 def _live(root: str) -> None:
@@ -48,9 +49,13 @@ def _live(root: str) -> None:
     assert sorted(os.path.basename(name) for name in fs.ls(f"{root}/life", detail=False)) == ["moved", "plain"]
     fs.collect(f"{root}/life", recursive=True, grace=0)
     fs.rm(f"{root}/life", recursive=True)
-    fs.collect(root, recursive=True, grace=0)
+
+    def is_empty() -> bool:
+        fs.collect(root, recursive=True, grace=0)  # again: FUSE may free a closed file later (P6.28)
+        return set(os.listdir(root)) <= {"System Volume Information"}
+
+    eventually(is_empty)
     assert fs.ls(root) == []
-    assert [name for name in os.listdir(root) if name != "System Volume Information"] == []
 
 
 def test_no_verb_needs_that_an_open_file_goes_with_its_name(tmp_path, monkeypatch):
