@@ -79,13 +79,11 @@ class LocalBackend(Backend):
 
     async def read(self, path: str) -> Blob:
         try:
-            with disk.opened(path) as (descriptor, status):
-                return blob_of(path, descriptor, status)
+            return _blob(path)
         except OSError as error:
             if error.errno != errno.ESTALE:  # another machine has replaced the open file
                 raise
-        with disk.opened(path) as (descriptor, status):
-            return blob_of(path, descriptor, status)
+        return _blob(path)
 
     async def read_if_changed(self, path: str, token: str) -> Blob | None:
         try:
@@ -420,6 +418,11 @@ class LocalBackend(Backend):
     def _flush_folder_of(self, path: str) -> None:
         if self.sync:
             disk.flush_folder(os.path.dirname(path))
+
+
+def _blob(path: str) -> Blob:
+    with disk.opened(path) as (descriptor, status):
+        return blob_of(path, descriptor, status)
 
 
 def _check_conditional(verb: str, path: str) -> None:

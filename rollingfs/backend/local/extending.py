@@ -94,19 +94,21 @@ def expect(path: str, token: str, flags: int = 0) -> os.stat_result:
 def expect_header(path: str, token: str) -> os.stat_result:
     """`expect`, for a locked header that is to be replaced or deleted; a symbolic link is refused."""
     with refusing_links(path):
-        try:
-            _look_up(path)
-        except OSError as error:
-            if error.errno not in disk.RENAMED:
-                raise
-            raise shared_errors.changed(path, token, "another") from None
+        if not _is_known(path):
+            raise shared_errors.changed(path, token, "another")
         return expect(path, token, system.NO_FOLLOW)
 
 
-def _look_up(path: str) -> None:
-    """Ask the server for a name where another machine may write (P6.35)."""
-    if not is_local(os.path.dirname(path)):
-        system.look_up(path)
+def _is_known(path: str) -> bool:
+    """Ask the server for a name where another machine may write (P6.35); False if it does not know the file."""
+    try:
+        if not is_local(os.path.dirname(path)):
+            system.look_up(path)
+    except OSError as error:
+        if error.errno not in disk.RENAMED:
+            raise
+        return False
+    return True
 
 
 def rest(descriptor: int, status: os.stat_result, known: str) -> tuple[bytes, str] | None:
@@ -189,9 +191,7 @@ def renew(path: str, data: Buffer, old: os.stat_result, sync: bool, lock: record
         if stat.S_IMODE(old.st_mode) != PRIVATE_MODE:
             system.set_mode(descriptor, stat.S_IMODE(old.st_mode))
         token = make_token(path, disk.fill(descriptor, data, old.st_mtime_ns + 1), data)
-    with contextlib.suppress(FileNotFoundError):
-        _look_up(lock.path)
-    if not lock.is_held:
+    if not (_is_known(lock.path) and lock.is_held):
         disk.remove_if_there(temporary)
         raise shared_errors.unlocked(path)
     disk.take_name(temporary, path)
