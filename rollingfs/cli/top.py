@@ -24,7 +24,7 @@ from rollingfs.cli.session import Session, StorePath
 from rollingfs.cli.stores import split
 from rollingfs.errors import visible
 from rollingfs.segment.files.state import Outlook, SegmentState
-from rollingfs.ship import Lag, Shipper, seen
+from rollingfs.ship import Lag, Shipper
 from rollingfs.show.readable import (
     count_text,
     joins_mark,
@@ -176,7 +176,7 @@ class _Look:
     def states(self) -> list[SegmentState]:
         fs, path = self._place.fs, self._place.path
         found: list[SegmentState] = fs.states(path, after_bytes=self._after_bytes, after_age=self._after_age)
-        self.lags = seen(self._shipper) if self._shipper is not None else []
+        self.lags = self._shipper.seen() if self._shipper is not None else []
         counted = self._count()
         self.requests, self._counted = counted - self._counted, counted
         return sorted(found, key=lambda one: (_BY[self._sort](one), one.path))

@@ -221,17 +221,37 @@ class Shipper:
         """Return what each log has that is not committed, as of the last second; any thread may ask."""
         return self._lags
 
+    def seen(self) -> list[Lag]:
+        """Return the lags of logs that another process ships, by their positions in the segments; ship no line.
+
+        It is for a shipper with the files and the target of the other, which does not ship itself.
+
+        Returns
+        -------
+        list
+            Bytes wait since the last write that is shipped, at most.
+
+        Raises
+        ------
+        OSError
+            A segment cannot be read.
+        """
+        self._stop = lambda: True  # a store that fails is not waited for
+        self._find()
+        found = []
+        for route in self._routes.values():
+            try:
+                self._begin(route)
+            except Stopped as error:
+                raise OSError(f"{route.sender.path}: {error}") from error
+            for source in route.sources.values():
+                self._look(source)
+                is_begun, shipped_s = source.lineage.text is not None, source.lineage.position.mtime_ns / 1e9
+                found.append(_lag(route, source, time.monotonic() - time.time() + shipped_s if is_begun else None))
+        return found
+
     def _publish(self) -> None:
-        self._lags = tuple(
-            Lag(
-                source.lineage.log.path,
-                route.sender.path,
-                source.lineage.lag_bytes,
-                route.since_s if source.lineage.lag_bytes else None,
-                str(route.error) if route.error is not None else source.error,
-            )
-            for route, source in self._sources()
-        )
+        self._lags = tuple(_lag(route, source, route.since_s) for route, source in self._sources())
 
     def _sources(self) -> Iterator[tuple[Route, Source]]:
         return ((route, source) for route in self._routes.values() for source in route.sources.values())
@@ -377,6 +397,11 @@ class Shipper:
             prefix = self.prefix.format(host=platform.node(), file=log.name, path=log.path)
             shipped = Shipped(lineage, self.say) if self.delete_after else None
             route.sources[key], route.is_begun = Source(lineage, key, prefix.encode(), shipped=shipped), False
+
+
+def _lag(route: Route, source: Source, since_s: float | None) -> Lag:
+    waiting, error = source.lineage.lag_bytes, source.error if route.error is None else str(route.error)
+    return Lag(source.lineage.log.path, route.sender.path, waiting, since_s if waiting else None, error)
 
 
 def _read(source: Source, blocks: Iterator[bytes]) -> Iterator[bytes]:
