@@ -18,21 +18,26 @@ Commands = Callable[[Path, Path], list[list[str]]]
 """The programs that mount a disk, by the folder for what it lies on, and the folder where it is to be."""
 
 
-def _ntfs(below: Path, there: Path) -> list[list[str]]:
-    image = str(below / "image")
-    return [["truncate", "-s", f"{LOOP_MB}M", image], ["mkfs.ntfs", "-Ff", "-q", image], ["ntfs-3g", image, str(there)]]
+def _looped(make: list[str], mount: list[str]) -> Commands:
+    def commands(below: Path, there: Path) -> list[list[str]]:
+        image = str(below / "image")
+        return [["truncate", "-s", f"{LOOP_MB}M", image], [*make, image], [*mount, image, str(there)]]
+
+    return commands
 
 
 def _fuse2fs(below: Path, there: Path) -> list[list[str]]:
-    image = str(below / "image")
-    made = [["truncate", "-s", f"{LOOP_MB}M", image], ["mkfs.ext4", "-q", "-F", image]]
-    return [*made, ["fuse2fs", image, str(there), "-o", "fakeroot"], ["rmdir", f"{there}/lost+found"]]
+    mount = _looped(["mkfs.ext4", "-q", "-F"], ["fuse2fs", "-o", "fakeroot"])
+    return [*mount(below, there), ["rmdir", f"{there}/lost+found"]]
 
 
-def _fuse_overlayfs(below: Path, there: Path) -> list[list[str]]:
-    (below / "work").mkdir()
-    folders = f"lowerdir={below}/b,upperdir={below}/a,workdir={below}/work"
-    return [["fuse-overlayfs", "-o", folders, str(there)]]
+def _overlaid(*mount: str) -> Commands:
+    def commands(below: Path, there: Path) -> list[list[str]]:
+        (below / "work").mkdir()
+        folders = f"lowerdir={below}/b,upperdir={below}/a,workdir={below}/work"
+        return [[*mount, "-o", folders, str(there)]]
+
+    return commands
 
 
 def _gocryptfs(below: Path, there: Path) -> list[list[str]]:
@@ -43,13 +48,13 @@ def _gocryptfs(below: Path, there: Path) -> list[list[str]]:
 
 DISKS: dict[str, Commands] = {
     "bindfs": lambda below, there: [["bindfs", f"{below}/a", str(there)]],
-    "ntfs-3g": _ntfs,
+    "ntfs-3g": _looped(["mkfs.ntfs", "-Ff", "-q"], ["ntfs-3g"]),
     "unionfs-fuse": lambda below, there: [["unionfs", "-o", "cow", f"{below}/a=RW:{below}/b=RO", str(there)]],
     "mergerfs": lambda below, there: [["mergerfs", "-o", "minfreespace=0", f"{below}/a:{below}/b", str(there)]],
     "gocryptfs": _gocryptfs,
     "encfs": lambda below, there: [["encfs", "--standard", "--extpass=echo password", f"{below}/a", str(there)]],
     "fuse2fs": _fuse2fs,
-    "fuse-overlayfs": _fuse_overlayfs,
+    "fuse-overlayfs": _overlaid("fuse-overlayfs"),
 }
 FOLDING: dict[str, Commands] = {
     "folding": lambda below, there: [[sys.executable, "-m", "tests.support.folding", f"{below}/a", str(there)]]
@@ -57,25 +62,12 @@ FOLDING: dict[str, Commands] = {
 """A disk that takes names for one that differ in case, or in their Unicode form."""
 
 
-def _looped(make: list[str]) -> Commands:
-    def commands(below: Path, there: Path) -> list[list[str]]:
-        image = str(below / "image")
-        return [["truncate", "-s", f"{LOOP_MB}M", image], [*make, image], ["mount", "-o", "loop", image, str(there)]]
-
-    return commands
-
-
-def _overlay(below: Path, there: Path) -> list[list[str]]:
-    (below / "work").mkdir()
-    folders = f"lowerdir={below}/b,upperdir={below}/a,workdir={below}/work"
-    return [["mount", "-t", "overlay", "overlay", "-o", folders, str(there)]]
-
-
+LOOP = ["mount", "-o", "loop"]
 KERNEL_DISKS: dict[str, Commands] = {
-    "ext4": _looped(["mkfs.ext4", "-q", "-F"]),
-    "xfs": _looped(["mkfs.xfs", "-q"]),
-    "btrfs": _looped(["mkfs.btrfs", "-q"]),
-    "overlay": _overlay,
+    "ext4": _looped(["mkfs.ext4", "-q", "-F"], LOOP),
+    "xfs": _looped(["mkfs.xfs", "-q"], LOOP),
+    "btrfs": _looped(["mkfs.btrfs", "-q"], LOOP),
+    "overlay": _overlaid("mount", "-t", "overlay", "overlay"),
 }
 """Disks of the kernel, which only root mounts."""
 
