@@ -29,10 +29,10 @@ from rollingfs.fs import (
     reading,
     segment_verbs,
     transfers,
+    upkeep_verbs,
 )
 from rollingfs.fs.binding import Binding
 from rollingfs.fs.core import MEMORY_BYTES_DEFAULT, Core, Tuning, without_scheme
-from rollingfs.fs.segment_forms import ByPath
 from rollingfs.fs.sync_async import both, in_order, name_for_users
 from rollingfs.fs.target import Configured, check_default, make_policy, open_target, take_store_options, with_tiers
 from rollingfs.policy import OffloadPolicy, RollingPolicy
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from rollingfs.show.metrics import Metrics
 
 
-class RollingFileSystem(ByPath, opening.Closing, AsyncFileSystem, ChainedFileSystem, metaclass=Configured):
+class RollingFileSystem(opening.Closing, AsyncFileSystem, ChainedFileSystem, metaclass=Configured):
     """Segments over another filesystem: files that can be appended to, sealed, truncated and joined.
 
     Name the target, the filesystem below, by URL (``rolling::s3://bucket/events``), by `target_protocol` and
@@ -225,6 +225,15 @@ class RollingFileSystem(ByPath, opening.Closing, AsyncFileSystem, ChainedFileSys
     glob, _glob = both(patterns.glob, of="_core", passes=(queries.find,))
     segment, _segment = both(opening.segment, of="_core")
 
+    append, _append = both(segment_verbs.append, of="_at", path="path", takes=segment_verbs.take_append)
+    stage, _stage = both(segment_verbs.stage, of="_at", path="path")
+    seal, _seal = both(segment_verbs.seal, of="_at", path="path", commits=True)
+    truncate, _truncate = both(segment_verbs.truncate, of="_at", path="path", commits=True)
+    concat, _concat = both(segment_verbs.concat, of="_at", path="target", commits=True)
+    roll, _roll = both(upkeep_verbs.roll, of="_at", path="path", commits=True)
+    offload, _offload = both(upkeep_verbs.offload, of="_at", path="path", commits=True)
+    onload, _onload = both(upkeep_verbs.onload, of="_at", path="path", commits=True)
+    set_policy, _set_policy = both(upkeep_verbs.set_policy, of="_at", path="path", commits=True)
     create, _create = both(segment_verbs.create, of="_at", path="path", commits=True)
     overwrite, _overwrite = both(segment_verbs.overwrite, of="_at", path="path", takes=segment_verbs.take_overwrite)
     _touch_now, _touch = both(segment_verbs.touch, of="_at", path="path", commits=True)

@@ -16,7 +16,6 @@ from rollingfs.format.header import Chunk, Entry, Page
 from rollingfs.fs import segment_verbs, upkeep_verbs
 from rollingfs.fs.binding import Binding
 from rollingfs.fs.core import Core, core
-from rollingfs.fs.segment_forms import ByHandle
 from rollingfs.fs.sync_async import both, name_for_users
 from rollingfs.fs.tail import POLL_S_MAX, POLL_S_MIN, Tail
 from rollingfs.policy import RollingPolicy
@@ -34,7 +33,7 @@ def _of_snapshot(name: str) -> Any:
     return property(get)
 
 
-class SegmentHandle(ByHandle):
+class SegmentHandle:
     """A handle on a segment.
 
     It has the attributes of a snapshot. The handle's own verbs take a new snapshot, and so do `refresh` and a `read`
@@ -122,6 +121,15 @@ class SegmentHandle(ByHandle):
 
     # -- verbs ---------------------------------------------------------------------------------------------
 
+    append, _append = both(segment_verbs.append, of="_binding", takes=segment_verbs.take_append)
+    stage, _stage = both(segment_verbs.stage, of="_binding")
+    seal, _seal = both(segment_verbs.seal, of="_binding", commits=True)
+    truncate, _truncate = both(segment_verbs.truncate, of="_binding", commits=True)
+    concat, _concat = both(segment_verbs.concat, of="_binding", commits=True)
+    roll, _roll = both(upkeep_verbs.roll, of="_binding", commits=True)
+    offload, _offload = both(upkeep_verbs.offload, of="_binding", commits=True)
+    onload, _onload = both(upkeep_verbs.onload, of="_binding", commits=True)
+    set_policy, _set_policy = both(upkeep_verbs.set_policy, of="_binding", commits=True)
     refresh, _refresh = both(Binding.refresh, of="_binding")
     read, _read = both(Binding.read, of="_binding")
     delete, _delete = both(segment_verbs.delete, of="_binding", commits=True)

@@ -1,7 +1,6 @@
 """The verbs of a segment, by path and by handle, each written once: coroutines that take a `Binding`.
 
-`segment_forms` has a line for each, which makes the methods of the filesystem and of `Segment`. Verbs only by path
-come last.
+The filesystem and `Segment` have a line for each, which makes their methods. Verbs only by path come last.
 """
 
 from __future__ import annotations
