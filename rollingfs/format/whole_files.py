@@ -9,35 +9,32 @@ import bz2
 import lzma
 import re
 import zlib
+from collections.abc import Sequence
+from functools import cache
 from importlib import import_module
 from io import BytesIO
 from typing import Any
 
 from rollingfs.format.edges import HEAD_BYTES, TAIL_BYTES, is_text
-from rollingfs.format.file_marks import BEGINNINGS, ENDS, INSIDE, TAILS, TEXTS, TEXTS_INSIDE
+from rollingfs.format.file_marks import BEGINNINGS, ENDS, INSIDE, TAILS, TEXTS, TEXTS_INSIDE, Patterns
 
 AVRO, AVRO_MARKER_BYTES = "Avro", 16
 """Each block of an Avro file ends with the marker that its header ends with."""
 ARROW_STREAM = "Arrow stream"
 NOT_JOINED = (
-    (0, re.compile(rb"\xff{4}..\0\0", re.DOTALL), ARROW_STREAM),
+    (0, rb"(?s)\xff{4}..\0\0", ARROW_STREAM),
     (
         0,
-        re.compile(
-            rb"(\xef\xbb\xbf)?(<\?xml (?!.*<\?xml )|<(svg|kml|gpx|VRTDataset|MRF_META|Xdmf|VTKFile|VOTABLE|mapml)\b)",
-            re.DOTALL,
-        ),
+        rb"(?s)(\xef\xbb\xbf)?(<\?xml (?!.*<\?xml )|<(svg|kml|gpx|VRTDataset|MRF_META|Xdmf|VTKFile|VOTABLE|mapml)\b)",
         "XML document",
     ),
     (
         0,
-        re.compile(
-            rb"[\x01-\x7f]([\x01-\x1f][A-Za-z_][\w.]*)+[\x03-\x1f](Nullable\(|Array\(|LowCardinality\()*"
-            rb"(U?Int\d+|Float\d+|String|FixedString|Date|UUID|Decimal|Bool|Enum)"
-        ),
+        rb"[\x01-\x7f]([\x01-\x1f][A-Za-z_][\w.]*)+[\x03-\x1f](Nullable\(|Array\(|LowCardinality\()*"
+        rb"(U?Int\d+|Float\d+|String|FixedString|Date|UUID|Decimal|Bool|Enum)",
         "ClickHouse RowBinaryWithNamesAndTypes",
     ),
-    (0, re.compile(rb"\x80[\x02-\x05][\x95c}\]K\x8c\x58(\x8a]|[}\])]q\0|\([dl]p0\n"), "pickle"),
+    (0, rb"\x80[\x02-\x05][\x95c}\]K\x8c\x58(\x8a]|[}\])]q\0|\([dl]p0\n", "pickle"),
 )
 """Formats of records in a row, whose usual readers end after the first. Their heads may be cut off at a record."""
 ORC, ZIP_END, ZIP_END_BYTES = b"ORC", b"PK\x05\x06", 22
@@ -83,8 +80,7 @@ def _format_of(head: bytes, tail: bytes, inner: bytes) -> str | None:
 def unjoinable(head: bytes, tail: bytes) -> str | None:
     """Return the format of a file whose usual readers would not find what is joined to it; None for any other."""
     inner = decompressed(head)
-    found = (name for at, mark, name in NOT_JOINED for data in (head, inner) if mark.match(data, at))
-    return _format_of(head, tail, inner) or next(found, None)
+    return _format_of(head, tail, inner) or _matched(NOT_JOINED, head) or _matched(NOT_JOINED, inner)
 
 
 def begins_a_file(head: bytes) -> bool:
@@ -148,14 +144,26 @@ def _of_zstd(head: bytes) -> bytes:
 
 def _begun(head: bytes) -> str | None:
     tables = [(TEXTS, TEXTS_INSIDE)] if is_text(head) else [(TEXTS, TEXTS_INSIDE), (BEGINNINGS, INSIDE)]
-    for marks, inside in tables:
-        for mark, name in marks.items():
+    for marks, patterns in tables:
+        for name, mark in marks.items():
             if head.startswith(mark):
                 return name
-        for at, pattern, name in inside:
-            if pattern.match(head, at):
-                return name
+        if found := _matched(patterns, head):
+            return found
     return None
+
+
+def _matched(patterns: Patterns, head: bytes) -> str | None:
+    """Return the name of the first pattern that stands at its place."""
+    for at, pattern, name in _compiled(patterns):
+        if pattern.match(head, at):
+            return name
+    return None
+
+
+@cache
+def _compiled(patterns: Patterns) -> Sequence[tuple[int, re.Pattern[bytes], str]]:
+    return [(at, re.compile(pattern), name) for at, pattern, name in patterns]
 
 
 def _is_zlib(head: bytes) -> bool:
@@ -172,8 +180,8 @@ def _is_zlib(head: bytes) -> bool:
 def _ended(tail: bytes) -> str | None:
     if is_text(tail):
         return None
-    found = (name for mark, name in ENDS.items() if tail.endswith(mark))
-    return next(found, None) or next((name for mark, name in TAILS if mark.search(tail)), None)
+    found = (name for name, mark in ENDS.items() if tail.endswith(mark))
+    return next(found, None) or next((name for mark, name in TAILS if re.search(mark, tail)), None)
 
 
 def _ends_a_zip(tail: bytes) -> bool:

@@ -72,7 +72,7 @@ def tool(reader: str) -> str:
 def formats() -> int:
     """Return the number of formats that `concat` refuses."""
     tables = (file_marks.TEXTS_INSIDE, file_marks.INSIDE, file_marks.TAILS, whole_files.NOT_JOINED)
-    begun = (*file_marks.ENDS.values(), *file_marks.BEGINNINGS.values(), *file_marks.TEXTS.values())
+    begun = (*file_marks.ENDS, *file_marks.BEGINNINGS, *file_marks.TEXTS)
     return len({*begun, *(row[-1] for rows in tables for row in rows), "ORC", "zip", "tar", "zlib"})
 
 
