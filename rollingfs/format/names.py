@@ -64,6 +64,7 @@ def folded(name: str) -> str:
     return unicodedata.normalize("NFC", _IGNORABLE.sub("", unicodedata.normalize("NFD", name)).casefold())
 
 
+@functools.lru_cache(NAMES_KEPT_MAX)
 def header_path(segment: str) -> str:
     """Return the header file of a segment."""
     return segment + HEADER_SUFFIX

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from functools import cached_property
 from typing import Any
 
 from rollingfs.backend.contract import FileInfo
@@ -46,11 +47,6 @@ class Segment:
         """Return the end of the header file, by which it grows in place."""
         assert self.header is not None
         return Tip.of(self.header, self.room)
-
-    def grown(self, more: Record | bytes, tip: Tip, token: str | None = None) -> Grown:
-        """Return the header file with more records: a known record, or records as the file has them."""
-        assert self.header is not None
-        return _grown(self.path, self.header, (more,), tip, token)
 
     @property
     def live(self) -> bool:
@@ -162,48 +158,41 @@ class Grown(Segment):
 
     The header is made once somebody asks for it: an append goes by the tip. Whoever asks gets a `CorruptHeaderError` if
     no writer writes such records.
+
+    Parameters
+    ----------
+    base
+        The header file before.
+    more
+        A known record, or records as the file has them.
+    tip
+        The end of the file after them.
     """
 
-    __slots__ = ("_since", "length", "text", "tip", "turn", "version")
+    __slots__ = ("__dict__", "_since", "length", "tail_bytes", "text", "tip", "turn", "version")
     _since: tuple[Header, tuple[Record | bytes, ...]]
     """A header, and the records behind it: one value, because threads may ask for the header, and append."""
-    text: Header
-    tip: Tip
-    turn: str | None
-    length: int
-    version: int
 
-    def __getattr__(self, name: str) -> Any:
-        """Return and keep a value that was not known before: the header; or, of a copy with a header, any."""
-        if name == "header":
-            header = fold_more(*self._since, names.header_path(self.path))
-            known = {"header": header, "_since": (header, ())}
-        elif name == "_since":
-            known = {name: (self.header, ())}
-        elif name in _LATE:
-            known = {name: getattr(Segment, name).fget(self)}
-        else:
-            raise AttributeError(name)
-        for each, value in known.items():
-            object.__setattr__(self, each, value)
-        return known[name]
+    def __init__(self, base: Segment, more: Record | bytes, tip: Tip, token: str | None = None) -> None:
+        assert base.text is not None
+        text, records = base._since if isinstance(base, Grown) else (base.text, ())
+        size = base.tail_bytes + tip.length - base.length
+        values = (base.path, token, None, tip.room, text, (text, (*records, more)), tip, None, tip.length, size)
+        for name, value in zip(_KNOWN, (*values, tip.version), strict=True):
+            object.__setattr__(self, name, value)
 
-    def grown(self, more: Record | bytes, tip: Tip, token: str | None = None) -> Grown:
-        text, records = self._since
-        return _grown(self.path, text, (*records, more), tip, token)
+    @cached_property
+    def header(self) -> Header:
+        """Return the header that is made of text and records."""
+        header = fold_more(*self._since, names.header_path(self.path))
+        object.__setattr__(self, "_since", (header, ()))
+        return header
+
+    def __reduce__(self) -> Any:
+        return Segment, (self.path, self.header, self.token, None, self.room)
 
 
-_LATE = frozenset(Grown.__slots__) - {"_since"}
-_KNOWN = ("path", "token", "plain", "room", "text", "_since", "tip", "turn", "length", "version")
-
-
-def _grown(path: str, text: Header, more: tuple[Record | bytes, ...], tip: Tip, token: str | None) -> Grown:
-    """Return a header file with these records after a header's own records."""
-    made = Grown.__new__(Grown)
-    values = (path, token, None, tip.room, text, (text, more), tip, None, tip.length, tip.version)
-    for name, value in zip(_KNOWN, values, strict=True):
-        object.__setattr__(made, name, value)
-    return made
+_KNOWN = ("path", "token", "plain", "room", "text", "_since", "tip", "turn", "length", "tail_bytes", "version")
 
 
 def _date(at_ms: int) -> datetime:

@@ -18,7 +18,7 @@ from rollingfs.format.header import OFFSET_MAX, RECORDS_MAX, Header
 from rollingfs.format.names import header_path
 from rollingfs.format.records import Tip
 from rollingfs.runtime.meters import CONFLICT
-from rollingfs.segment.segment import Segment
+from rollingfs.segment.segment import Grown, Segment
 from tests.support.places import counted, new_fs
 
 
@@ -80,20 +80,19 @@ def test_the_header_is_made_late() -> None:
     known = Segment("s", BASE, "token", room=3)
     tip = known.tip.behind(record(2), SEGMENT, "me")
     own = tip.record("me", 7, AT_MS + 9, b"data")
-    made = known.grown(record(2), tip).grown(own, tip.after(own), "now")
+    made = Grown(Grown(known, record(2), tip), own, tip.after(own), "now")
     assert (made.version, made.length, made.tail_bytes, made.room, made.token) == (3, 15, 15, 1, "now")
     assert made.text is BASE  # nobody has asked for more
     header, room = parse_file(format_header(BASE) + record(2) + own.encode(SEGMENT), "x")
     assert (made.header, made.room) == (header, room - RECORDS_MAX + 3)
     assert (made.version, made.length, made.tail_bytes) == (header.version, header.length, len(header.tail))
-    late, last = made.grown(b"", made.tip), made.tip.record("me", 8, AT_MS, b"-")  # made of the header, not of records
+    late, last = Grown(made, b"", made.tip), made.tip.record("me", 8, AT_MS, b"-")  # made of the header, not of records
     assert late.text is made.header
-    assert late.grown(last, made.tip.after(last)).header == records.fold(header, [last])
+    assert Grown(late, last, made.tip.after(last)).header == records.fold(header, [last])
     copy = pickle.loads(pickle.dumps(made))
     assert (copy.header, copy.token, copy.text, copy.tip) == (header, "now", header, made.tip)
-    assert copy.grown(last, made.tip.after(last)).header == records.fold(header, [last])
-    assert dataclasses.replace(made, token="then").length == 15
-    bad = known.grown(record(3), tip)
+    assert Grown(copy, last, made.tip.after(last)).header == records.fold(header, [last])
+    bad = Grown(known, record(3), tip)
     with pytest.raises(CorruptHeaderError, match="makes version 3 of version 1"):
         _ = bad.header
 

@@ -7,6 +7,7 @@ import math
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from rollingfs.errors import AppendOutcomeUnknown, BadOffsetError, CommitTimeoutError
 from rollingfs.format import names
@@ -14,12 +15,11 @@ from rollingfs.format.codec import format_header
 from rollingfs.format.header import AGE_S_MAX, COMMITS_MAX, OFFSET_MAX, RECORDS_MAX, Header
 from rollingfs.format.lost import Acknowledged
 from rollingfs.format.records import Record
-from rollingfs.runtime.values import value_class
 from rollingfs.segment.commit.operation import NOTHING_SENT, Committed, Operation, Sent, Verdict, is_crowded
 from rollingfs.segment.commit.store import Store
 from rollingfs.segment.commit.turns import LOOKS_MAX, Turns
 from rollingfs.segment.commit.uploads import NewFiles, Uploads
-from rollingfs.segment.segment import Segment
+from rollingfs.segment.segment import Grown, Segment
 
 logger = logging.getLogger("rollingfs")
 
@@ -31,7 +31,7 @@ REQUEST_SHARE = 1 / 3
 """Share of a commit's time for a single request; a look at the header needs the rest."""
 
 
-@value_class
+@dataclass(eq=False, repr=False)
 class Change:
     """A change of a segment, before its commit."""
 
@@ -51,9 +51,13 @@ class Change:
     """Whether `step` is so slow that others may win every race: the commit then asks them to wait."""
     prompt: bool = False
     """Whether the commit never waits for a turn: while it waits, its condition can only become false."""
-    plain: Callable[[Segment, int], bytes | None] | None = None
-    """Gives the bytes that may come after a header at a time, and after bytes that their writer does not know of,
-    without a step; None where `step` must decide."""
+
+    def plain(self, base: Segment, now_ms: int) -> bytes | None:
+        """Return the bytes that may come after a header at a time, and after bytes that their writer does not know of.
+
+        None: `step` must decide.
+        """
+        return None
 
 
 @dataclass(eq=False, repr=False)
@@ -65,9 +69,10 @@ class Attempt:
 
     operation: Operation
     store: Store
-    files: NewFiles
     turns: Turns
     timeout_s: float
+    uploads: Sequence[Uploads] = ()
+    """The files that were written for the change."""
     prompt: bool = False
     """Whether it never waits for a turn."""
     sent: Sent = NOTHING_SENT
@@ -88,10 +93,13 @@ class Attempt:
     """Whether it has asked for that, so that its turn may have to be given up."""
     count: int = 0
     """The number of requests to replace the header that were sent."""
-    request_s: float = 0.0
-    """Duration of the newest confirmed request."""
     gone: int = 0
     """The number of times that an index page was missing although the header was fresh."""
+
+    @cached_property
+    def files(self) -> NewFiles:
+        """The files of the change; a plain append has none, and so does not make this."""
+        return NewFiles(self.store, self.operation.path, self.uploads)
 
     @property
     def is_out(self) -> bool:
@@ -134,7 +142,7 @@ class Attempt:
         adapted = tip.record(operation.writer, operation.number, record.at_ms, record.data)
         if adapted is None:
             return None
-        self.adapted = base.grown(others, tip), adapted
+        self.adapted = Grown(base, others, tip), adapted
         return adapted.encode(segment)
 
     def result(self, token: str | None = None) -> Committed:
@@ -148,7 +156,7 @@ class Attempt:
         base, record = self.adapted or (self.sent.base, self.record)
         assert base is not None
         if record is not None:
-            return Committed(base, base.grown(record, base.tip.after(record), token))
+            return Committed(base, Grown(base, record, base.tip.after(record), token))
         return Committed(base, Segment(self.operation.path, self.sent.wanted, token, room=RECORDS_MAX))
 
     def left_s(self) -> float:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Awaitable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from time import perf_counter_ns
@@ -39,7 +39,7 @@ from rollingfs.segment.commit.operation import Committed, Operation, Sent, Verdi
 from rollingfs.segment.commit.recovery import Merges
 from rollingfs.segment.commit.store import Store
 from rollingfs.segment.commit.turns import Slot, Slots
-from rollingfs.segment.commit.uploads import NewFiles, Uploads
+from rollingfs.segment.commit.uploads import Uploads
 from rollingfs.segment.segment import Segment
 
 logger = logging.getLogger("rollingfs")
@@ -159,19 +159,27 @@ class Commits:
             The step asks for merges to be settled first.
         """
         slot.turns.begin()
+        meters, began_ns = self.store.meters, perf_counter_ns()
         try:
             try:
                 if not self.store.backend.capability.has_folders:
                     await self.store.abilities(change.path)  # it is the first to say that a bucket is missing
-                return await self._counted(self._loop(slot, change, attempt))
-            except BaseException:
+                committed = await self._loop(slot, change, attempt)
+                if committed.after is not committed.before:
+                    meters.count(COMMIT, began_ns)
+                return committed
+            except BaseException as error:
                 if attempt.is_out:
                     self.store.headers.forget(change.path)  # a read that follows must show what is there
+                if isinstance(error, AppendOutcomeUnknown):
+                    meters.count(UNKNOWN, began_ns)
+                else:
+                    meters.failed(COMMIT, began_ns, error)
                 raise
             finally:
                 if attempt.took_turn:
                     attempt.end_turn()
-                if attempt.files.own is not None:
+                if "files" in vars(attempt) and attempt.files.own is not None:
                     await attempt.files.own.discard()
         except KeyboardInterrupt as interrupt:
             attempt.end_turn()  # it may have come before the turn was given up
@@ -186,26 +194,11 @@ class Commits:
             await after_error(attempt, error)
             return self._shown(attempt)
 
-    async def _counted(self, call: Awaitable[Committed]) -> Committed:
-        meters, began_ns = self.store.meters, perf_counter_ns()
-        try:
-            committed = await call
-        except AppendOutcomeUnknown:
-            meters.count(UNKNOWN, began_ns)
-            raise
-        except BaseException as error:
-            meters.failed(COMMIT, began_ns, error)
-            raise
-        if committed.after is not committed.before:
-            meters.count(COMMIT, began_ns)
-        return committed
-
     def attempt(self, slot: Slot, change: Change, began: Moment | None = None) -> Attempt:
         """Return the state of a commit before its first request."""
         path, writer, began = change.path, self.slots.writer, began or Moment(self.store.clock(), boot_s())
         operation = Operation(path, writer.id, next(writer.numbers), change.deadline_s, began)
-        files = NewFiles(self.store, path, change.uploads)
-        attempt = Attempt(operation, self.store, files, slot.turns, self.timeout_s, change.prompt)
+        attempt = Attempt(operation, self.store, slot.turns, self.timeout_s, change.uploads, change.prompt)
         attempt.has_turns = self.store.backend.capability.has_turns and not (self.store.runtime.is_async or change.slow)
         if slot.may_lose is None:
             backend = self.store.backend
@@ -219,8 +212,10 @@ class Commits:
         attempt.fresh = seen is None
         base = await attempt.load() if seen is None else seen
         while True:
-            wanted, data, named, attempt.record = None, None, frozenset[str](), None
-            if not self._is_plain(slot, base, change, attempt):
+            wanted, data, named, now_ms = None, None, frozenset[str](), round(self.store.clock() * 1000)
+            plain = None if slot.done_drops or slot.settled else change.plain(base, now_ms)
+            # without conditions: no step, no turn, and no header of what it makes
+            if not attempt.extends(base, plain, now_ms, is_plain=True):
                 base = await attempt.in_turn(base)
                 try:
                     wanted = await change.step(slot.cleared(base), attempt)
@@ -249,7 +244,8 @@ class Commits:
             if not slot.is_able:
                 await self.store.verdicts.abilities(path)  # not before: a refusal leaves none of the probe's folders
                 slot.is_able = not attempt.may_lose
-            attempt.files.name(named)
+            if named:
+                attempt.files.name(named)
             attempt.sent = Sent(base, wanted, True)
             found = await self._try(base, data, attempt)
             if isinstance(found, Committed):
@@ -303,13 +299,6 @@ class Commits:
         check_time(attempt, is_void=True)
         return current
 
-    def _is_plain(self, slot: Slot, base: Segment, change: Change, attempt: Attempt) -> bool:
-        """Return whether a record without conditions is sent: no step, no turn, and no header of what it makes."""
-        if change.plain is None or slot.done_drops or slot.settled:
-            return False
-        now_ms = self.store.now_ms()
-        return attempt.extends(base, change.plain(base, now_ms), now_ms, is_plain=True)
-
     def _is_record(self, base: Segment, wanted: Header, attempt: Attempt) -> bool:
         """Return whether a record is enough for what a step wants."""
         data = records.data_of(base.header, wanted) if base.header is not None else None
@@ -327,12 +316,27 @@ class Commits:
 
     async def _try(self, base: Segment, data: bytes | None, attempt: Attempt) -> Segment | Committed:
         """Replace `base`, or extend it; returns what was committed, or the header that is there instead."""
-        headers, lost = self.store.headers, None
+        headers, backend, limit, lost = self.store.headers, self.store.backend, self.store.runtime.limit, None
+        path = names.header_path(attempt.operation.path)
         while True:
             attempt.count += 1
-            began = headers.begin()
+            attempt.adapted = token = None
+            began, began_s = headers.begin(), time.monotonic()
             try:
-                token = await self._send(base, data, attempt)
+                if attempt.record is not None and base.text is not None and base.token is not None:
+                    segment = base.text.segment
+                    adapt = partial(attempt.adapt, base, segment) if attempt.is_plain else None
+                    call = backend.extend(path, attempt.record.encode(segment), base.token, adapt)
+                    token = await limit(call, attempt.share_s())
+                    if token is None:  # the file cannot be extended
+                        attempt.adapted = None
+                        attempt.sent = replace(attempt.sent, wanted=attempt.result().header)
+                        attempt.record = None
+                if token is None:
+                    assert attempt.sent.wanted is not None
+                    data = format_header(attempt.sent.wanted) if data is None else data
+                    send = backend.create(path, data) if base.token is None else backend.replace(path, data, base.token)
+                    token = await limit(send, attempt.share_s())
             except (OSError, TimeoutError) as error:
                 lost = lost or LostAnswers(attempt)
                 verdict, current = await lost.judge(error)
@@ -342,7 +346,7 @@ class Commits:
                     return self._shown(attempt)
             else:
                 done = attempt.result(token)
-                attempt.turns.took(attempt.request_s, done.after.version)
+                attempt.turns.took(time.monotonic() - began_s, done.after.version)
                 mine = acknowledged(attempt, done.base, done.made) if attempt.may_lose else None
                 headers.keep(attempt.operation.path, done.after, began, is_own=True, mine=mine)
                 return done
@@ -354,25 +358,3 @@ class Commits:
             mine = acknowledged(attempt, done.base, done.header)
             self.store.headers.acknowledge(attempt.operation.path, mine, done.header)
         return done
-
-    async def _send(self, base: Segment, data: bytes | None, attempt: Attempt) -> str:
-        """Send the request, and note how long it took."""
-        path, backend, limit = names.header_path(attempt.operation.path), self.store.backend, self.store.runtime.limit
-        began_s, token = time.monotonic(), None
-        attempt.adapted = None
-        if attempt.record is not None and base.text is not None and base.token is not None:
-            segment = base.text.segment
-            adapt = partial(attempt.adapt, base, segment) if attempt.is_plain else None
-            call = backend.extend(path, attempt.record.encode(segment), base.token, adapt)
-            token = await limit(call, attempt.share_s())
-            if token is None:  # the file cannot be extended
-                attempt.adapted = None
-                attempt.sent = replace(attempt.sent, wanted=attempt.result().header)
-                attempt.record = None
-        if token is None:
-            assert attempt.sent.wanted is not None
-            data = format_header(attempt.sent.wanted) if data is None else data
-            call = backend.create(path, data) if base.token is None else backend.replace(path, data, base.token)
-            token = await limit(call, attempt.share_s())
-        attempt.request_s = time.monotonic() - began_s
-        return token

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import math
 import threading
@@ -38,14 +39,14 @@ class _Entry:
     """A header that was seen, and when: by the clock, and by the cache's count of events."""
 
     loaded: Segment
-    at_s: float
-    known: int
+    at_s: float = FORGOTTEN
+    known: int = 0
     """When the cache learned of it."""
-    own: int
+    own: int = 0
     """When the cache learned of the last commit of this client; 0 if there was no commit."""
-    weight: int
+    weight: int = 0
     """Bytes of its inline tail."""
-    mine: Acknowledged | None
+    mine: Acknowledged | None = None
     """The last commit of this client; None before the first, or after its line has gone."""
 
 
@@ -71,26 +72,16 @@ class Headers:
         """Called with a path and the reason when the store of the path has lost a commit."""
         self.store_shown: Callable[[str], str] = lambda _path: ""
         """Return the store of a path as errors name it."""
-        self._count = 0
+        self.begin: Callable[[], int] = itertools.count(1).__next__
+        """Give the moment at which a load or a commit begins, for `keep`; no two are the same."""
         self._lost = 0
         """A load that began before this event may bring an older header than the removed header."""
         self.after_fork()
 
-    def begin(self) -> int:
-        """The moment at which a load or a commit begins, for `keep`."""
-        with self._lock:
-            self._count += 1
-            return self._count
-
-    def _event(self) -> int:
-        self._count += 1
-        return self._count
-
     def seen(self, segment: str) -> Segment | None:
         """The header that was last seen, however long ago: good enough as the base of a conditional write."""
-        with self._lock:
-            entry = self._entries.get(segment)
-            return None if entry is None or entry.at_s == FORGOTTEN else entry.loaded
+        entry = self._entries.get(segment)
+        return None if entry is None or entry.at_s == FORGOTTEN else entry.loaded
 
     def recent(self, segment: str, within_s: float | None = None) -> Segment | None:
         """The header, if it was seen within the cache time, or within the time given."""
@@ -147,7 +138,7 @@ class Headers:
                 self.acknowledge(segment, mine, loaded.header)
             is_known = entry is not None and entry.loaded is loaded
             if entry is not None and not (is_own or is_known) and loaded.header is not None:
-                self._compare(segment, entry.loaded.header, loaded.header)
+                self._compare(segment, entry.loaded, loaded.header)
             is_late = began < self._lost and (entry is None or entry.at_s == FORGOTTEN)
             if is_late and not (is_own and mine is not None):
                 return
@@ -156,11 +147,16 @@ class Headers:
             if loaded.token is None:
                 self._lose(segment)
                 return
-            self._count = known = self._count + 1
-            own = known if is_own else entry.own if entry is not None else 0
-            weight = loaded.tail_bytes if is_own else len(loaded.header.tail) if loaded.header is not None else 0
-            at_s = FORGOTTEN if is_late else time.monotonic()
-            self._put(segment, _Entry(loaded, at_s, known, own, weight, mine))
+            if entry is None:
+                entry = self._entries[segment] = _Entry(loaded)
+            entry.loaded, entry.known, entry.mine = loaded, self.begin(), mine
+            entry.own = entry.known if is_own else entry.own
+            entry.at_s = FORGOTTEN if is_late else time.monotonic()
+            before, entry.weight = entry.weight, loaded.tail_bytes
+            self._weight += entry.weight - before
+            self._entries.move_to_end(segment)
+            while len(self._entries) > HEADERS_CACHED_MAX or self._weight > TAIL_BYTES_CACHED_MAX:
+                self._lose(next(iter(self._entries)))
 
     def acknowledge(self, segment: str, mine: Acknowledged, made: Header) -> None:
         """Note the last commit of this client, which made a header, where a look has shown the segment since it began.
@@ -174,7 +170,7 @@ class Headers:
                 return
             shown = trace(mine, made, found, time.monotonic())
             if shown is Trace.LOST or (shown is Trace.KEPT and found.commit_of(mine.writer) is not None):
-                entry.mine, entry.own = mine, self._event()
+                entry.mine, entry.own = mine, self.begin()
                 entry.at_s = FORGOTTEN if shown is Trace.LOST else entry.at_s
 
     def _checked(self, segment: str, entry: _Entry, found: Header | None, began: int) -> Acknowledged | None:
@@ -203,9 +199,12 @@ class Headers:
         )
         return None
 
-    def _compare(self, segment: str, seen: Header | None, found: Header) -> None:
+    def _compare(self, segment: str, before: Segment, found: Header) -> None:
         """Warn if two commits had the same version: the newest of the header that was seen, and another."""
-        if seen is None or not are_two(seen, found) or not self.backend.may_tear(names.header_path(segment)):
+        if not self.backend.may_tear(names.header_path(segment)):
+            return  # before the header is made of records
+        seen = before.header
+        if seen is None or not are_two(seen, found):
             return
         logger.warning(
             "%s: the store let two commits win as version %d, or a hand put an older header back: the commit that this "
@@ -223,7 +222,7 @@ class Headers:
         # nothing against an own commit. Then neither is remembered
         if not is_same and (is_own != is_newer) and (is_own or began < entry.own):
             self._lose(segment)
-            self._lost = self._event()
+            self._lost = self.begin()
             return False
         return is_newer
 
@@ -236,14 +235,7 @@ class Headers:
                     entry.at_s = FORGOTTEN
                 else:
                     self._lose(name)
-            self._lost = self._event()
-
-    def _put(self, segment: str, entry: _Entry) -> None:
-        before = self._entries.pop(segment, None)
-        self._entries[segment] = entry
-        self._weight += entry.weight - (before.weight if before is not None else 0)
-        while len(self._entries) > HEADERS_CACHED_MAX or self._weight > TAIL_BYTES_CACHED_MAX:
-            self._lose(next(iter(self._entries)))
+            self._lost = self.begin()
 
     def _lose(self, segment: str) -> None:
         entry = self._entries.pop(segment, None)
@@ -266,8 +258,7 @@ class Headers:
             It cannot be believed.
         """
         with self._lock:
-            self._count = began = self._count + 1
-            entry = self._entries.get(segment)
+            began, entry = self.begin(), self._entries.get(segment)
         seen = None if entry is None or entry.at_s == FORGOTTEN else entry.loaded
         if token is not None and (seen is None or seen.token != token):
             seen = Segment(segment, None, token)

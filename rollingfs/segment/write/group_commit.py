@@ -88,13 +88,6 @@ class Append:
         return sum(len(item) for item in self.data if isinstance(item, bytes))
 
     @property
-    def is_plain(self) -> bool:
-        """Whether it has no condition but the incarnation, and no attributes."""
-        guard = self.guard
-        offsets = guard.expected_offset, guard.expected_start
-        return not (guard.epoch is not None or offsets != (None, None) or guard.expected_attrs or self.attrs)
-
-    @property
     def outcome(self) -> Outcome | None:
         """Its outcome; None while the outcome is unknown."""
         outcomes = self.group.outcomes if self.group is not None else None
@@ -107,8 +100,12 @@ class Append:
         return outcomes is not None and self not in outcomes
 
 
-class Group:
-    """A group of appends as a step of the commit loop.
+class Group(Change):
+    """A group of appends as a change.
+
+    If chunk files were uploaded for it, its commit begins with a fresh header. If that forbids the append, no attempt
+    has named the files, and they can go; the upload costs more than this request. It is prompt if an append in it is
+    meant for a certain offset, which appends of others may reach first.
 
     Attributes
     ----------
@@ -121,29 +118,13 @@ class Group:
     def __init__(self, path: str, leader: Append) -> None:
         self.path = path
         self.leader = leader
+        self.deadline_s = leader.deadline_s
         self.members: list[Append] = []
         self.uploads: list[Uploads] = []
-        self.is_large = False
-        """Whether chunk files were uploaded for it: then its commit begins with a fresh header. If that forbids the
-        append, no attempt has named the files, and they can go; the upload costs more than this request."""
-        self.is_prompt = False
-        """Whether an append in it is meant for a certain offset, which appends of others may reach first."""
-        self.is_plain = True
-        """Whether no append has a condition or attributes."""
         self.outcomes: Mapping[Append, Outcome] | None = None
         self.attempt: Attempt | None = None
         """The operation that its commit has sent."""
         self._refused: dict[Append, Exception] = {}
-
-    def add(self, append: Append) -> None:
-        """Take an append in, which still is in the queue."""
-        self.members.append(append)
-        append.group = self
-        self.is_large = self.is_large or Stored in map(type, append.data)
-        self.is_prompt = self.is_prompt or append.guard.expected_offset is not None
-        self.is_plain = self.is_plain and append.is_plain and not self.is_large
-        if append.uploads:
-            self.uploads.append(append.uploads)
 
     @property
     def is_open(self) -> bool:
@@ -190,10 +171,13 @@ class Group:
             return None  # the tail that others have begun may be too old
         pieces: list[bytes] = []
         for append in self.members:
-            meant = append.guard.segment
-            if meant is not None and meant not in text.incarnations:
+            guard = append.guard
+            numbers = guard.epoch, guard.expected_offset, guard.expected_start
+            if append.attrs or self.fresh or guard.expected_attrs or numbers != (None, None, None):
+                return None  # it has more conditions than the incarnation, or attributes, or chunks
+            if guard.segment is not None and guard.segment not in text.incarnations:
                 return None
-            pieces += append.data  # type: ignore[arg-type]  # no chunk is among a plain group's
+            pieces += append.data  # type: ignore[arg-type]  # no chunk is among them
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     async def step(self, base: Segment, attempt: Attempt) -> Header | None:
@@ -311,11 +295,8 @@ async def _commit_group(commits: Commits, slot: Slot, leader: Append) -> None:
     committed: Committed | None = None
     try:
         _take(commits, slot, group)
-        large, prompt, plain = group.is_large, group.is_prompt, group.plain if group.is_plain else None
-        deadline_s, uploads = leader.deadline_s, group.uploads
-        change = Change(slot.path, group.step, deadline_s, large, None, uploads, False, prompt, plain)
-        group.attempt = commits.attempt(slot, change)
-        committed = await commits.commit_held(slot, change, group.attempt)
+        group.attempt = commits.attempt(slot, group)
+        committed = await commits.commit_held(slot, group, group.attempt)
         _finish(commits, slot, group, group.succeeded(committed))
     except transitions.MergeFoundError:
         _finish(commits, slot, group, {})
@@ -345,7 +326,12 @@ def _take(commits: Commits, slot: Slot, group: Group) -> None:
                     size += append.inline_size
                 if group.members and size > GROUP_BYTES_MAX:
                     break
-                group.add(append)
+                group.members.append(append)
+                append.group = group
+                group.fresh = group.fresh or Stored in map(type, append.data)
+                group.prompt = group.prompt or append.guard.expected_offset is not None
+                if append.uploads:
+                    group.uploads.append(append.uploads)
             queue.popleft()
 
 
