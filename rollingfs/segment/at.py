@@ -14,7 +14,6 @@ from rollingfs.runtime.clock import Clock
 from rollingfs.runtime.concurrency import AsyncRuntime, Runtime, SyncRuntime
 from rollingfs.runtime.meters import Meters
 from rollingfs.runtime.values import value_class
-from rollingfs.segment.commit.chunk_files import Chunks
 from rollingfs.segment.commit.commits import Commits
 from rollingfs.segment.commit.header_cache import Headers
 from rollingfs.segment.commit.index_pages import Pages
@@ -86,7 +85,7 @@ class At(Store):
         headers, pages = Headers(backend, runtime, header_cache_s), Pages(backend, runtime)
         verdicts = Verdicts(backend, runtime, probe_cache, kind)
         headers.condemn, headers.store_shown = verdicts.condemn, verdicts.store_shown
-        parts = backend, runtime, headers, pages, Chunks(backend, clock), verdicts, meters, clock
+        parts = backend, runtime, headers, pages, verdicts, meters, clock
         commits = Commits(Store(*parts), commit_timeout_s)
         fetcher = Fetcher(backend, runtime, headers, pages, meters)
         contents = Contents(backend, runtime, headers)

@@ -14,6 +14,7 @@ from pyspark import TaskContext
 from rollingfs import RollingFileSystem
 from rollingfs.format import names, transitions
 from rollingfs.policy import RollingPolicy
+from rollingfs.segment.commit.chunk_files import write_chunk
 from rollingfs.segment.verbs.rename import rename
 from rollingfs.segment.verbs.truncate import truncate
 from tests.support.segment_verbs import append
@@ -76,7 +77,7 @@ def test_a_reader_goes_on_when_the_map_changes_and_says_so_when_its_bytes_are_go
 
     async def step(base: Any, attempt: Any) -> Any:
         chunks = base.header.entries
-        moved = await place.client.chunks.write(path, b"0123456789" * 5, 150)
+        moved = await write_chunk(place.client, path, b"0123456789" * 5, 150)
         new = [*chunks[:3], moved.chunk(path, 150), *chunks[4:]]
         return transitions.replace(base.header, entries=tuple(new))
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import posixpath
-import time
-from collections.abc import Sequence
 from dataclasses import replace
 
 from rollingfs.backend.contract import Backend, Buffer, finished, frozen
@@ -15,8 +13,9 @@ from rollingfs.format.crc import crc32c
 from rollingfs.format.edges import HEAD_BYTES, TAIL_BYTES, UNKNOWN, Kinds
 from rollingfs.format.header import AGE_S_MAX, Chunk
 from rollingfs.format.object_metadata import Label, Last
-from rollingfs.runtime.clock import Clock, Moment
+from rollingfs.runtime.clock import Moment
 from rollingfs.runtime.values import value_class
+from rollingfs.segment.commit.store import Store
 
 COPY_BYTES_MAX = 8 * 1024 * 1024
 CHECK_BYTES_MAX = 8 * 1024 * 1024
@@ -83,98 +82,93 @@ class Staged:
         return sum(chunk.size for chunk in self.chunks)
 
 
-class Chunks:
-    """The chunk files of a backend."""
+async def write_chunk(
+    store: Store, segment: str, data: Buffer, start: int, incarnation: str | None = None, last: Last | None = None
+) -> Stored:
+    """Write some bytes as a new chunk file, expected at this offset, for this incarnation and after this chunk."""
+    stored = await _write(store, segment, data, names.new_chunk_name(start), Label(incarnation, start, last=last))
+    view = memoryview(data)
+    return replace(stored, kinds=kinds_of(view[: 0 if start else HEAD_BYTES], view[-TAIL_BYTES:]))
 
-    def __init__(self, backend: Backend, clock: Clock = time.time) -> None:
-        self.backend = backend
-        self.clock = clock
 
-    async def write(
-        self, segment: str, data: Buffer, start: int, incarnation: str | None = None, last: Last | None = None
-    ) -> Stored:
-        """Write some bytes as a new chunk file, expected at this offset, for this incarnation and after this chunk."""
-        stored = await self._write(segment, data, names.new_chunk_name(start), Label(incarnation, start, last=last))
-        view = memoryview(data)
-        return replace(stored, kinds=kinds_of(view[: 0 if start else HEAD_BYTES], view[-TAIL_BYTES:]))
+async def write_shared(store: Store, segment: str, data: Buffer) -> Stored:
+    """Write a chunk file that several entries will name. Only collection may delete it, as for staged files."""
+    return await _write(store, segment, data, names.new_staged_name(), Label())
 
-    async def write_shared(self, segment: str, data: Buffer) -> Stored:
-        """Write a chunk file that several entries will name. Only collection may delete it, as for staged files."""
-        return await self._write(segment, data, names.new_staged_name(), Label())
 
-    async def _write(self, segment: str, data: Buffer, name: str, label: Label) -> Stored:
-        began, crc = Moment.now(self.clock), crc32c(data)
-        path = f"{names.chunks_folder(segment)}/{name}"
-        more = [replace(label, crc32c=crc).metadata()] if self.backend.capability.has_metadata else []
-        await self.backend.write(path, [data], *more)
-        return Stored(path, len(data), crc, round(began.wall_s * 1000), began)
+async def _write(store: Store, segment: str, data: Buffer, name: str, label: Label) -> Stored:
+    began, crc = Moment.now(store.clock), crc32c(data)
+    path = f"{names.chunks_folder(segment)}/{name}"
+    more = [replace(label, crc32c=crc).metadata()] if store.backend.capability.has_metadata else []
+    await store.backend.write(path, [data], *more)
+    return Stored(path, len(data), crc, round(began.wall_s * 1000), began)
 
-    async def young(self, stored: Stored, store_now: float | None) -> Stored:
-        """The chunk itself, or, if it is older than D, a new copy of it: the age rule.
 
-        Parameters
-        ----------
-        stored
-            The chunks to be committed.
-        store_now
-            The store's clock, needed for staged chunks only.
+async def young(store: Store, stored: Stored, store_now: float | None) -> Stored:
+    """The chunk itself, or, if it is older than D, a new copy of it: the age rule.
 
-        Raises
-        ------
-        StagedExpiredError
-            The chunk has been collected: it was staged, or its process slept for more than D.
-        """
-        age_s = stored.began.age_s(self.clock)
-        if stored.staged:
-            assert store_now is not None
-            assert stored.stored_at is not None
-            age_s = store_now - stored.stored_at
-        # the age of one that lies further ahead is not known: a clock was set back
-        return stored if -SKEW_S_MAX <= age_s <= AGE_S_MAX else await self._again(stored, store_now)
+    Parameters
+    ----------
+    stored
+        The chunks to be committed.
+    store_now
+        The store's clock, needed for staged chunks only.
 
-    async def _again(self, stored: Stored, store_now: float | None) -> Stored:
-        """A copy that was read back: its source goes, and so may the files that it has verified."""
-        began = Moment.now(self.clock)
-        folder, name = posixpath.split(stored.path)
-        renewed = replace(stored, path=f"{folder}/{names.renewed(name)}", began=began, stored_at=store_now)
-        try:
-            await self.copy(stored.file, renewed.file)
-            known = stored.crc32c
-            wanted = known if known is not None else await checksum(self.backend, stored.file, stored.size)
-            found = await checksum(self.backend, renewed.file, stored.size)
-        except FileNotFoundError as error:
-            raise StagedExpiredError(
-                f"{stored.path} was collected before it was committed; nothing was written: "
-                f"{'stage' if stored.staged else 'write'} the data again"
-            ) from error
-        if found is None or found != wanted:
-            await self.delete([renewed])
-            raise CorruptChunkError(
-                f"{renewed.file}: the copy that was just made differs from what was written to {stored.file} before; "
-                "nothing was committed: its store is at fault, write the data again"
-            )
-        return replace(renewed, crc32c=wanted)
+    Raises
+    ------
+    StagedExpiredError
+        The chunk has been collected: it was staged, or its process slept for more than D.
+    """
+    age_s = stored.began.age_s(store.clock)
+    if stored.staged:
+        assert store_now is not None
+        assert stored.stored_at is not None
+        age_s = store_now - stored.stored_at
+    # the age of one that lies further ahead is not known: a clock was set back
+    return stored if -SKEW_S_MAX <= age_s <= AGE_S_MAX else await _again(store, stored, store_now)
 
-    async def copy(self, source: str, target: str) -> None:
-        """Copy a file to a new name, on the server where the store can."""
-        if can_copy(self.backend, source, target):
-            await self.backend.copy(source, target)
-        else:
-            await self.copy_through(source, target)
 
-    async def copy_through(self, source: str, target: str) -> None:
-        """Copy a file by reading and writing it, where the store cannot copy."""
-        async with finished(await self.backend.open_write(target)) as upload:
-            start = 0
-            while data := await self.backend.read_range(source, start, start + COPY_BYTES_MAX):
-                await upload.write(data)
-                start += len(data)
-            if start == 0:
-                await self.backend.stat(source)
+async def _again(store: Store, stored: Stored, store_now: float | None) -> Stored:
+    """A copy that was read back: its source goes, and so may the files that it has verified."""
+    began = Moment.now(store.clock)
+    folder, name = posixpath.split(stored.path)
+    renewed = replace(stored, path=f"{folder}/{names.renewed(name)}", began=began, stored_at=store_now)
+    try:
+        await copy_file(store, stored.file, renewed.file)
+        known = stored.crc32c
+        wanted = known if known is not None else await checksum(store.backend, stored.file, stored.size)
+        found = await checksum(store.backend, renewed.file, stored.size)
+    except FileNotFoundError as error:
+        raise StagedExpiredError(
+            f"{stored.path} was collected before it was committed; nothing was written: "
+            f"{'stage' if stored.staged else 'write'} the data again"
+        ) from error
+    if found is None or found != wanted:
+        await store.backend.delete([renewed.file])
+        raise CorruptChunkError(
+            f"{renewed.file}: the copy that was just made differs from what was written to {stored.file} before; "
+            "nothing was committed: its store is at fault, write the data again"
+        )
+    return replace(renewed, crc32c=wanted)
 
-    async def delete(self, stored: Sequence[Stored]) -> None:
-        """Delete chunks that no attempt names which took place or may take place."""
-        await self.backend.delete([chunk.file for chunk in stored])
+
+async def copy_file(store: Store, source: str, target: str) -> None:
+    """Copy a file to a new name, on the server where the store can."""
+    if can_copy(store.backend, source, target):
+        await store.backend.copy(source, target)
+    else:
+        await copy_through(store, source, target)
+
+
+async def copy_through(store: Store, source: str, target: str) -> None:
+    """Copy a file by reading and writing it, where the store cannot copy."""
+    async with finished(await store.backend.open_write(target)) as upload:
+        start = 0
+        while data := await store.backend.read_range(source, start, start + COPY_BYTES_MAX):
+            await upload.write(data)
+            start += len(data)
+        if start == 0:
+            await store.backend.stat(source)
 
 
 def kinds_of(head: Buffer, tail: Buffer) -> Kinds:

@@ -17,7 +17,6 @@ from rollingfs.runtime.clock import Clock
 from rollingfs.runtime.concurrency import Runtime
 from rollingfs.runtime.meters import Meters
 from rollingfs.runtime.values import value_class
-from rollingfs.segment.commit.chunk_files import Chunks
 from rollingfs.segment.commit.header_cache import Headers
 from rollingfs.segment.commit.index_pages import Pages
 
@@ -35,7 +34,6 @@ class Store:
     runtime: Runtime
     headers: Headers
     pages: Pages
-    chunks: Chunks
     verdicts: Verdicts
     meters: Meters
     clock: Clock

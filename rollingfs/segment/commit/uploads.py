@@ -11,7 +11,7 @@ from rollingfs.format import names
 from rollingfs.format.edges import Kinds
 from rollingfs.format.header import AGE_S_MAX, Chunk, Entry, Page
 from rollingfs.runtime.clock import Moment
-from rollingfs.segment.commit.chunk_files import Chunks, Stored
+from rollingfs.segment.commit.chunk_files import Stored, young
 from rollingfs.segment.commit.store import Store
 
 logger = logging.getLogger("rollingfs")
@@ -34,9 +34,9 @@ class Uploads:
         The segment.
     """
 
-    def __init__(self, chunks: Chunks, path: str, stored: Iterable[Stored] = ()) -> None:
+    def __init__(self, store: Store, path: str, stored: Iterable[Stored] = ()) -> None:
         self.path = path
-        self._chunks = chunks
+        self._store = store
         self._unnamed = list(stored)
         self._named: list[Stored] = []
 
@@ -62,7 +62,7 @@ class Uploads:
         """Delete the files that no attempt names which took place or may take place."""
         unnamed, self._unnamed = self._unnamed, []
         if unnamed:
-            await self._chunks.delete(unnamed)
+            await self._store.backend.delete([one.file for one in unnamed])
 
     async def discard(self) -> None:
         """`delete`; a failure is only logged, because the caller must hear the outcome of the commit."""
@@ -132,7 +132,7 @@ class NewFiles:
     async def once(self, data: bytes, nth: int, write: Callable[[], Awaitable[Stored]]) -> Stored:
         """Write a file once for all attempts, but again when it has grown too old."""
         found = self._written.get((data, nth))
-        stored = await write() if found is None else await self.store.chunks.young(found, None)
+        stored = await write() if found is None else await young(self.store, found, None)
         if stored is not found:
             self._add(stored)
         self._written[data, nth] = stored
@@ -155,7 +155,7 @@ class NewFiles:
     async def young(self, stored: Stored, store_now: float | None = None) -> Stored:
         """A chunk that the commit was given, or the copy that it has made because the chunk was too old."""
         known = self._renewed.get(stored, stored)
-        renewed = await self.store.chunks.young(known, store_now)
+        renewed = await young(self.store, known, store_now)
         if renewed is not known:
             self._renewed[stored] = renewed
             if not renewed.staged:  # only collection deletes staged files
@@ -170,6 +170,6 @@ class NewFiles:
 
     def _add(self, stored: Stored) -> None:
         if self.own is None:
-            self.own = Uploads(self.store.chunks, self.path)
+            self.own = Uploads(self.store, self.path)
             self._uploads.append(self.own)
         self.own.add([stored])

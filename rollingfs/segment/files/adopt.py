@@ -31,7 +31,7 @@ from rollingfs.policy import RollingPolicy
 from rollingfs.runtime.clock import Moment
 from rollingfs.segment.at import At
 from rollingfs.segment.commit.attempt import Attempt, Step
-from rollingfs.segment.commit.chunk_files import Stored
+from rollingfs.segment.commit.chunk_files import Stored, copy_through
 from rollingfs.segment.commit.hidden_plain_file import delete_shadowed
 from rollingfs.segment.commit.operation import Committed
 from rollingfs.segment.commit.uploads import Uploads
@@ -100,7 +100,7 @@ async def _claimed(at: At, path: str) -> Header:
 
 async def _adopt(at: At, path: str, plain: FileInfo, claim: Header) -> None:
     stored = await _copied(at, path, plain)
-    uploads = Uploads(at.chunks, path, [stored] if stored else [])
+    uploads = Uploads(at, path, [stored] if stored else [])
 
     async def step(base: Segment, attempt: Attempt) -> Header | None:
         if base.live:
@@ -131,7 +131,7 @@ async def _copied(at: At, path: str, plain: FileInfo) -> Stored | None:
         if backend.capability.can_copy:
             await backend.copy(path, target, plain.token)
         else:
-            await at.chunks.copy_through(path, target)
+            await copy_through(at, path, target)
     except (RollingError, FileNotFoundError):
         raise
     except OSError as error:

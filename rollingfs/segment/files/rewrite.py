@@ -145,7 +145,7 @@ async def _rewrite_once(at: At, view: Segment, runs: Sequence[Run], swap: Commit
     path, header = view.path, view.header
     assert header is not None
     lines = {alias: await young_line(at, path, header, alias) for alias in sorted({tier for _, tier in runs} - {""})}
-    uploads, passing = Uploads(at.chunks, path), at.runtime.lock(f"{path}: bytes of a rewrite")
+    uploads, passing = Uploads(at, path), at.runtime.lock(f"{path}: bytes of a rewrite")
     calls = [partial(_run, at, view, run, lines.get(tier), uploads, passing, steps) for run, tier in runs]
     try:
         results = await at.runtime.gather(calls, RUNS_AT_ONCE_MAX)

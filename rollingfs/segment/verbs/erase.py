@@ -113,7 +113,7 @@ async def erase(at: At, path: str, offset: int, guard: Guard = NO_GUARD) -> Eras
 
 
 async def _erase(at: At, path: str, offset: int, guard: Guard) -> Erased:
-    run = _Run(path, offset, guard, Uploads(at.chunks, path))
+    run = _Run(path, offset, guard, Uploads(at, path))
     base, header = await run.uploads.settle(_commit(at, run))
     try:
         with if_interrupted(path, "committed"):

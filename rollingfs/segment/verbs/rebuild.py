@@ -28,7 +28,7 @@ from rollingfs.runtime.meters import Progress, Steps
 from rollingfs.runtime.values import value_class
 from rollingfs.segment.at import At
 from rollingfs.segment.commit.attempt import Attempt
-from rollingfs.segment.commit.chunk_files import Stored, read_checksum
+from rollingfs.segment.commit.chunk_files import Stored, copy_file, read_checksum
 from rollingfs.segment.commit.index_pages import LOOKS_MAX
 from rollingfs.segment.commit.uploads import Uploads
 from rollingfs.segment.files.adopt import new_header
@@ -289,7 +289,7 @@ async def _file(at: At, info: FileInfo, steps: Steps) -> ChunkFile | None:
 
 async def _make(at: At, to: str, found: Plan) -> None:
     await at.abilities(to)
-    uploads = Uploads(at.chunks, to)
+    uploads = Uploads(at, to)
     stored: dict[FileRange, Stored] = {}
     calls = [partial(_copied, at, to, piece, uploads, stored) for piece in found.pieces]
     try:
@@ -321,7 +321,7 @@ async def _copied(at: At, to: str, piece: FileRange, uploads: Uploads, stored: d
     new = Stored(target, piece.length, None, piece.file.modified_ms, began)
     uploads.add([new])
     if piece.is_whole:
-        await at.chunks.copy(piece.file.path, target)
+        await copy_file(at, piece.file.path, target)
         wanted = piece.file.crc32c
     else:
         end = piece.offset + piece.length

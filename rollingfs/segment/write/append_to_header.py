@@ -14,7 +14,7 @@ from rollingfs.format.edges import UNKNOWN, Edges, Kinds
 from rollingfs.format.header import Chunk, Entry, Header, changed
 from rollingfs.format.object_metadata import Last
 from rollingfs.format.placement import Item, Spill
-from rollingfs.segment.commit.chunk_files import Stored
+from rollingfs.segment.commit.chunk_files import Stored, write_chunk, write_shared
 from rollingfs.segment.commit.drop_files import check_there
 from rollingfs.segment.commit.store import Store
 from rollingfs.segment.commit.uploads import NewFiles
@@ -129,7 +129,7 @@ async def _joint(spills: Sequence[bytes], size_max: int, files: NewFiles) -> lis
         groups[-1].append(data)
     for nth, group in enumerate(groups):
         data = b"".join(group)
-        stored = await files.once(data, -nth - 1, partial(files.store.chunks.write_shared, files.path, data))
+        stored = await files.once(data, -nth - 1, partial(write_shared, files.store, files.path, data))
         whole, offset = stored.chunk(files.path, 0), 0
         for piece in group:
             entries.append(replace(whole, length=len(piece), offset=offset, size=stored.size))
@@ -152,5 +152,5 @@ async def _written(
     Equal bytes that come twice are two chunks (`nth`): two entries must not name the same file, because a
     truncation of the first entry would delete the bytes of the second.
     """
-    write = partial(files.store.chunks.write, files.path, data, start, incarnation, last)
+    write = partial(write_chunk, files.store, files.path, data, start, incarnation, last)
     return files.entry(await files.once(data, nth, write), start)

@@ -71,7 +71,7 @@ class Intake:
         self.size = 0
         self.is_streaming = False
         """Whether bytes are on their way to the store."""
-        self.uploads = Uploads(store.chunks, path)
+        self.uploads = Uploads(store, path)
         self._store = store
         self._new_writer = new_writer
         self._writer: ChunkWriter | None = None
