@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from types import TracebackType
 
-from rollingfs.fs.append_start import check_absent
 from rollingfs.fs.arguments import WRITE_MODES
-from rollingfs.fs.binding import Binding
+from rollingfs.fs.binding import Binding, check_absent
 from rollingfs.fs.core import Core
 from rollingfs.fs.segment_verbs import touch
 from rollingfs.fs.unclosed import tell_lost

@@ -20,7 +20,7 @@ from rollingfs.policy import RollingPolicy
 from rollingfs.segment.commit.chunk_files import Staged
 from rollingfs.segment.files.intakes import addition, replacement
 from rollingfs.segment.segment import Segment
-from rollingfs.segment.verbs.append import append as append_segment
+from rollingfs.segment.verbs.append import append as append_segment, stage as stage_segment
 from rollingfs.segment.verbs.change import acquire as acquire_segment, release as release_segment, seal as seal_segment
 from rollingfs.segment.verbs.create import create as create_segment, overwrite as overwrite_segment
 from rollingfs.segment.write.ingest import Data, Intake
@@ -123,9 +123,7 @@ async def stage(at: Binding, data: Data) -> Staged:
         A small picklable receipt for this path; any process can give it to `append` or `overwrite`. Each call that
         gets the receipt commits the data, a second call too: `expected_offset` or `expected_attrs` prevents that.
     """
-    from rollingfs.segment.verbs.stage import stage
-
-    return await stage(at.client, at.path, data)
+    return await stage_segment(at.client, at.path, data)
 
 
 async def truncate(at: Binding, offset: int, erase: bool = False, as_bytes: bool = False) -> Any:

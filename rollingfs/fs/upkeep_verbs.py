@@ -27,7 +27,7 @@ from rollingfs.policy import (
 )
 from rollingfs.segment.at import At
 from rollingfs.segment.segment import Segment
-from rollingfs.segment.verbs.change import change as change_segment
+from rollingfs.segment.verbs.change import change as change_segment, roll as roll_segment
 
 if TYPE_CHECKING:
     from rollingfs.format.policies import PolicyChange
@@ -142,14 +142,12 @@ async def roll(at: Binding) -> int:
     CommitTimeoutError
         It was not rolled. No byte is lost; roll again.
     """
-    from rollingfs.segment.verbs.roll import roll
-
     try:
-        return await roll(at.client, at.path, at.segment)
+        return await roll_segment(at.client, at.path, at.segment)
     except FileNotFoundError:
         view = await at.client.headers.view(at.path, fresh=True)
         if view.header is not None:  # adopted or made meanwhile, or another than the one that is meant
-            return await roll(at.client, at.path, at.segment)
+            return await roll_segment(at.client, at.path, at.segment)
         if at.segment is not None and at.segment not in view.incarnations:
             raise
         return view.length  # a plain file has nothing inline

@@ -13,9 +13,8 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from rollingfs.errors import COMMITTED, FencedError, if_interrupted
 from rollingfs.format import names, transitions
 from rollingfs.format.transitions import Guard
-from rollingfs.fs.append_start import Start, check_absent, find_end
 from rollingfs.fs.arguments import WRITE_MODES
-from rollingfs.fs.binding import Binding
+from rollingfs.fs.binding import Binding, Start, check_absent, find_end
 from rollingfs.fs.commit_on import NEVER, CommitOnGiven, Due, parse_commit_on
 from rollingfs.fs.core import Core
 from rollingfs.fs.unclosed import CommitsByClose, is_unwinding, tell_lost, watch

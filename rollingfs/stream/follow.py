@@ -23,8 +23,8 @@ from rollingfs.segment.commit.index_pages import read_map
 from rollingfs.segment.files.replace_chunks import window_of
 from rollingfs.segment.files.rewrite_plan import Asked
 from rollingfs.segment.segment import Segment
+from rollingfs.segment.verbs.change import roll
 from rollingfs.segment.verbs.offload import DamagedBlocksError, Offloaded, check_may_move, offload
-from rollingfs.segment.verbs.roll import roll
 from rollingfs.stream import blocks
 from rollingfs.stream.blocks import MAX_DELAY_S, RETRY_S_MAX, SLOW_S, BlockRule, Hot, Move, OffloadStatus, Wait
 from rollingfs.stream.ledger import Ledgers

@@ -17,11 +17,10 @@ from rollingfs.runtime.values import added, value_class
 from rollingfs.segment.at import At
 from rollingfs.segment.files.collected import Collected
 from rollingfs.segment.segment import Segment
-from rollingfs.segment.verbs.change import change
+from rollingfs.segment.verbs.change import change, roll
 from rollingfs.segment.verbs.collect import collect
 from rollingfs.segment.verbs.consolidate import Consolidated, consolidate_by_policy
 from rollingfs.segment.verbs.offload import Offloaded
-from rollingfs.segment.verbs.roll import roll
 from rollingfs.segment.write.append_to_header import is_aged
 from rollingfs.segment.write.parquet_footers import is_worn
 from rollingfs.stream.ledger import Ledgers

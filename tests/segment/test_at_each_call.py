@@ -17,8 +17,7 @@ from rollingfs.format import erasing, names
 from rollingfs.format.header import AGE_S_MAX, GRACE_S, Page
 from rollingfs.format.transitions import Guard
 from rollingfs.runtime.concurrency import drive
-from rollingfs.segment.verbs.change import acquire
-from rollingfs.segment.verbs.roll import roll
+from rollingfs.segment.verbs.change import acquire, roll
 from rollingfs.stream.blocks import BlockRule
 from tests.support.examples import MANY, slowly
 from tests.support.faults import Crashed, Fault, Store, TieredStore

@@ -14,7 +14,8 @@ from rollingfs.format.transitions import Guard
 from rollingfs.fs import reading
 from rollingfs.segment.at import At
 from rollingfs.segment.files.rewrite_plan import Asked, Chosen
-from rollingfs.segment.verbs.change import acquire, release, seal
+from rollingfs.segment.verbs.append import stage
+from rollingfs.segment.verbs.change import acquire, release, roll, seal
 from rollingfs.segment.verbs.collect import collect
 from rollingfs.segment.verbs.concat import concat
 from rollingfs.segment.verbs.consolidate import consolidate
@@ -24,8 +25,6 @@ from rollingfs.segment.verbs.erase import erase
 from rollingfs.segment.verbs.export import export
 from rollingfs.segment.verbs.offload import offload, onload
 from rollingfs.segment.verbs.rename import rename
-from rollingfs.segment.verbs.roll import roll
-from rollingfs.segment.verbs.stage import stage
 from rollingfs.segment.verbs.truncate import truncate
 from tests.simulation import checks, model
 from tests.simulation.draw import TOKENS_MAX, TOKENS_OF_LARGE_MAX, Handle, Op, core_of

@@ -18,6 +18,7 @@ from rollingfs.segment.commit.chunk_files import Staged
 from rollingfs.segment.files.collected import Collected
 from rollingfs.segment.files.erased import Erased
 from rollingfs.segment.files.rewrite_plan import Asked, Chosen
+from rollingfs.segment.verbs.append import stage
 from rollingfs.segment.verbs.change import seal
 from rollingfs.segment.verbs.collect import collect
 from rollingfs.segment.verbs.concat import concat
@@ -27,7 +28,6 @@ from rollingfs.segment.verbs.delete import delete
 from rollingfs.segment.verbs.erase import erase
 from rollingfs.segment.verbs.offload import Offloaded, offload, onload
 from rollingfs.segment.verbs.rename import rename
-from rollingfs.segment.verbs.stage import stage
 from rollingfs.segment.verbs.truncate import truncate
 from rollingfs.segment.verbs.verify import Verified, verify
 from rollingfs.stream.cut import StreamCut

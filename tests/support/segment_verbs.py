@@ -4,10 +4,10 @@ from typing import Any
 
 from rollingfs.segment.at import At
 from rollingfs.segment.verbs import append as append_module
+from rollingfs.segment.verbs.append import stage
 from rollingfs.segment.verbs.change import acquire, release, seal
 from rollingfs.segment.verbs.create import create, overwrite
 from rollingfs.segment.verbs.delete import delete
-from rollingfs.segment.verbs.stage import stage
 from rollingfs.segment.verbs.truncate import truncate
 
 

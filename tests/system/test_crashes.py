@@ -19,11 +19,11 @@ from rollingfs.backend.contract import Over
 from rollingfs.format.transitions import Guard
 from rollingfs.policy import RollingPolicy
 from rollingfs.segment.at import At
+from rollingfs.segment.verbs.append import stage as stage_segment
 from rollingfs.segment.verbs.change import acquire as acquire_segment
 from rollingfs.segment.verbs.collect import collect as collect_folder
 from rollingfs.segment.verbs.concat import concat as concat_segment
 from rollingfs.segment.verbs.rename import rename as rename_segment
-from rollingfs.segment.verbs.stage import stage as stage_segment
 from tests.simulation import model
 from tests.simulation.draw import Handle, Op
 from tests.simulation.history import TOKEN, Doing, tokens_of

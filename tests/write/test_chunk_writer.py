@@ -12,7 +12,7 @@ from fastcrc.crc32 import iscsi
 
 from rollingfs import RollingPolicy
 from rollingfs.format import names
-from rollingfs.segment.verbs.stage import stage as stage_segment
+from rollingfs.segment.verbs.append import stage as stage_segment
 from rollingfs.segment.write import chunk_writer, ingest
 from rollingfs.segment.write.chunk_writer import ChunkWriter
 from rollingfs.segment.write.ingest import PIECE_BYTES, SMALL_BYTES_MAX

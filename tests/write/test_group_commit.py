@@ -11,9 +11,8 @@ import pytest
 from rollingfs import errors
 from rollingfs.format.transitions import Guard
 from rollingfs.runtime.concurrency import drive
-from rollingfs.segment.verbs.append import append as extend
+from rollingfs.segment.verbs.append import append as extend, stage
 from rollingfs.segment.verbs.delete import delete
-from rollingfs.segment.verbs.stage import stage
 from rollingfs.segment.write.ingest import SMALL_BYTES_MAX
 from tests.support.backends import fail, raises
 from tests.support.schedules import in_threads

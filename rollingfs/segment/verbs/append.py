@@ -1,17 +1,19 @@
-"""Append: data at the end of a segment, in a single commit."""
+"""Append data at the end of a segment in a single commit, or stage data for a later append."""
 
 from __future__ import annotations
 
+import uuid
 from functools import partial
 
 from rollingfs.errors import ConflictError, if_interrupted
-from rollingfs.format import transitions
+from rollingfs.format import names, transitions
 from rollingfs.format.transitions import NO_GUARD, Attrs, Guard
 from rollingfs.runtime.meters import APPEND
 from rollingfs.segment.at import At
+from rollingfs.segment.commit.chunk_files import Staged, Stored
 from rollingfs.segment.commit.uploads import Uploads
 from rollingfs.segment.files.adopt import ADOPTIONS_MAX, adopt
-from rollingfs.segment.files.intakes import addition
+from rollingfs.segment.files.intakes import addition, new_intake
 from rollingfs.segment.segment import Segment
 from rollingfs.segment.verbs.create import replace_content
 from rollingfs.segment.write import ingest
@@ -81,3 +83,18 @@ async def _append(
             continue  # another client has created it just now
         return Written(header.start, Segment(path, header))
     raise ConflictError(f"{path}: it is created and deleted too often to be appended to; nothing was written")
+
+
+async def stage(at: At, path: str, data: Data) -> Staged:
+    """Upload chunks for a segment, which need not be there yet, without committing them.
+
+    Returns
+    -------
+    Staged
+        The receipt, for `append` or `overwrite`. Collection deletes the files of a receipt that is never committed.
+    """
+    names.check_segment_name(path)
+    intake = new_intake(at, path, None, staged=True)
+    await intake.take(data)
+    stored = [chunk for chunk in await intake.finish() if isinstance(chunk, Stored)]  # it keeps none in memory
+    return Staged(path, tuple(stored), uuid.uuid4().hex)

@@ -18,7 +18,7 @@ from rollingfs.fs.core import core
 from rollingfs.fs.filesystem import RollingFileSystem
 from rollingfs.parquet.encoding import ParquetEncoder
 from rollingfs.runtime.values import value_class
-from rollingfs.segment.verbs.stage import stage
+from rollingfs.segment.verbs.append import stage
 from rollingfs.spark.source import loops, places, rows
 from rollingfs.spark.source.formats import compression
 from rollingfs.spark.source.loops import QUERY_ID
