@@ -236,9 +236,13 @@ class RollingFileSystem(opening.Closing, AsyncFileSystem, ChainedFileSystem, met
     set_policy, _set_policy = both(upkeep_verbs.set_policy, of="_at", path="path", commits=True)
     create, _create = both(segment_verbs.create, of="_at", path="path", commits=True)
     overwrite, _overwrite = both(segment_verbs.overwrite, of="_at", path="path", takes=segment_verbs.take_overwrite)
-    _touch_now, _touch = both(segment_verbs.touch, of="_at", path="path", commits=True)
-    _pipe_file_now, _pipe_file = both(
-        segment_verbs.pipe_file, of="_at", path="path", takes=segment_verbs.take_pipe_file, data="value"
+    touch, _touch = in_transaction.waiting(
+        both(segment_verbs.touch, of="_at", path="path", commits=True), in_transaction.touch
+    )
+    pipe = in_transaction.pipe
+    pipe_file, _pipe_file = in_transaction.waiting(
+        both(segment_verbs.pipe_file, of="_at", path="path", takes=segment_verbs.take_pipe_file, data="value"),
+        in_transaction.pipe_file,
     )
     rebuild, _rebuild = both(export_verb.rebuild, of="_core")
     export, _export = both(export_verb.export, of="_core")
@@ -253,19 +257,17 @@ class RollingFileSystem(opening.Closing, AsyncFileSystem, ChainedFileSystem, met
     mv, _mv = in_transaction.outside(*both(folder_operations.mv, of="_core"))
 
     cp_file, _cp_file = in_transaction.outside(*both(transfers.cp_file, of="_core"))
-    _put_file_now, _put_file = both(transfers.put_file, of="_core")
+    put_file, _put_file = in_transaction.waiting(both(transfers.put_file, of="_core"), in_transaction.put_file)
     copy, _copy = in_transaction.outside(*both(transfers.copy, of="_core", passes=(transfers.cp_file,)))
     get, _get = both(transfers.get, of="_core", passes=(reading.get_file,))
-    _put_now, _put = both(transfers.put, of="_core", passes=(transfers.put_file,))
+    put, _put = in_transaction.waiting(
+        both(transfers.put, of="_core", passes=(transfers.put_file,)), in_transaction.put
+    )
     # fsspec orders the arguments of these differently
     _copy = in_order(_copy, "path1", "path2", "recursive", "on_error", "maxdepth", "batch_size")
     _put = in_order(_put, "lpath", "rpath", "recursive", "callback", "batch_size", "maxdepth")
 
     transaction_type, start_transaction = in_transaction.Transaction, in_transaction.start_transaction
-    # the blocking forms wait for the end of a transaction; what takes place at once refuses within it
-    pipe, pipe_file, touch = in_transaction.pipe, in_transaction.pipe_file, in_transaction.touch
-    put_file, put = in_transaction.put_file, in_transaction.put
-    _pipe_file, _touch, _put_file, _put = in_transaction.outside(_pipe_file, _touch, _put_file, _put)
 
     @classmethod
     def _strip_protocol(cls, path: Any) -> Any:

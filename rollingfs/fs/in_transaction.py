@@ -7,15 +7,18 @@ import inspect
 import os
 import shutil
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import fsspec.transaction
 from fsspec import AbstractFileSystem
 from fsspec.callbacks import DEFAULT_CALLBACK, Callback
 
-from rollingfs.fs import arguments, segment_verbs, transfers
-from rollingfs.fs.patterns import Paths
+from rollingfs.fs import arguments, transfers
+from rollingfs.fs.patterns import Path, Paths
 from rollingfs.fs.sync_async import PASSED_OVER
+
+F = TypeVar("F", bound=Callable[..., Any])
+G = TypeVar("G", bound=Callable[..., Any])
 
 
 class Transaction(fsspec.transaction.Transaction):
@@ -109,6 +112,18 @@ def _outside(method: Callable[..., Any]) -> Callable[..., Any]:
     return awaited if inspect.iscoroutinefunction(method) else blocking
 
 
+def waiting(forms: tuple[F, G], held: Callable[..., Any]) -> tuple[F, G]:
+    """The forms of a verb that writes: within a transaction `held` is called, and the awaited form refuses."""
+    now: Callable[..., Any]
+    now, awaited = forms
+
+    @functools.wraps(now)
+    def blocking(self: Any, /, *args: Any, **kwargs: Any) -> Any:
+        return (held if self._intrans else now)(self, *args, **kwargs)
+
+    return cast("tuple[F, G]", (blocking, _outside(awaited)))
+
+
 def open_to_write(self: Any, path: str, mode: str, compression: str | None, options: dict[str, Any]) -> Any:
     """Open a file for writing; a transaction holds it, with what wraps it for text and compression."""
     from rollingfs.fs.text_file import open_to_write  # not before a file is written
@@ -128,41 +143,31 @@ def pipe(self: Any, path: str | Mapping[str, Any], value: Any = None, **kwargs: 
         AbstractFileSystem.pipe(self, path, value, **kwargs)
 
 
-def pipe_file(self: Any, path: str, value: Any, mode: str = arguments.OVERWRITE, **kwargs: Any) -> None:
-    if not self._intrans:
-        self._pipe_file_now(path, value, mode, **kwargs)
-        return
-    with self.open(path, "xb" if arguments.creates_only(mode, path) else "wb", **_meant(kwargs)) as file:
-        file.write(value)
-
-
 def _meant(options: dict[str, Any]) -> dict[str, Any]:
     """The options that `open` is to see, or to refuse."""
     return {name: value for name, value in options.items() if name not in PASSED_OVER}
 
 
+# -- within a transaction ----------------------------------------------------------------------------------------
+
+
+def pipe_file(self: Any, path: str, value: Any, mode: str = arguments.OVERWRITE, **kwargs: Any) -> None:
+    with self.open(path, "xb" if arguments.creates_only(mode, path) else "wb", **_meant(kwargs)) as file:
+        file.write(value)
+
+
 def touch(self: Any, path: str, truncate: bool = True, **kwargs: Any) -> None:
-    if not self._intrans:
-        self._touch_now(path, truncate, **kwargs)
-        return
     self.open(path, "wb" if truncate else "ab", **_meant(kwargs)).close()
 
 
 def put_file(
-    self: Any,
-    lpath: str | os.PathLike[str],
-    rpath: str,
-    callback: Callback = DEFAULT_CALLBACK,
-    mode: str = arguments.OVERWRITE,
-    **kwargs: Any,
+    self: Any, lpath: Path, rpath: str, callback: Any = None, mode: str = arguments.OVERWRITE, **kwargs: Any
 ) -> None:
-    if not self._intrans or os.path.isdir(lpath):
-        self._put_file_now(lpath, rpath, callback, mode, **kwargs)
+    write_mode = "xb" if arguments.creates_only(mode, rpath) else "wb"
+    if os.path.isdir(lpath):
+        self.makedirs(rpath, exist_ok=True, **_meant(kwargs))
         return
-    with (
-        self.open(rpath, "xb" if arguments.creates_only(mode, rpath) else "wb", **_meant(kwargs)) as target,
-        open(lpath, "rb") as source,
-    ):
+    with self.open(rpath, write_mode, **_meant(kwargs)) as target, open(lpath, "rb") as source:
         shutil.copyfileobj(source, target)
 
 
@@ -175,9 +180,6 @@ def put(
     maxdepth: int | None = None,
     **kwargs: Any,
 ) -> None:
-    if not self._intrans:
-        self._put_now(lpath, rpath, recursive, callback, maxdepth, **kwargs)
-        return
     files, folders = self._bridge.run(transfers.to_put(self._core, lpath, rpath, recursive, maxdepth))
     for folder in folders:
         self.makedirs(folder, exist_ok=True)
@@ -185,9 +187,3 @@ def put(
     for source, target in callback.wrap(files):
         with callback.branched(source, target) as child:
             self.put_file(source, target, callback=child, **kwargs)
-
-
-pipe_file.__doc__ = segment_verbs.pipe_file.__doc__
-touch.__doc__ = segment_verbs.touch.__doc__
-put_file.__doc__ = transfers.put_file.__doc__
-put.__doc__ = transfers.put.__doc__
