@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import platform
 import time
 from collections.abc import Callable, Iterator
@@ -22,7 +23,7 @@ LEAVE_S = 2.0
 GONE_S = 1.0
 """Seconds without a look that finds a file until it is gone: a rotation may rename it between two looks."""
 IDLE_S = 5.0
-"""Seconds without a change of files after which a look reads only the status of the file."""
+"""Seconds without a change of files after which looks read only the status of the file, except one in so long."""
 LINE_FEED = b"\n"
 HOST = f"{crc32c(platform.node().encode()) & 0xFFFF:04x}"
 START = Position(0, 0, "", 0, 0, HOST)
@@ -100,8 +101,10 @@ class Lineage:
         """The end of the file at the last look."""
         self._waiting: Piece | None = None
         self._current: Generation | None = None
+        self._rest: tuple[int, int, int] | None = None
+        """Inode, size and time of the file that has the name of the log and all of it in the segment; else None."""
         self._status: tuple[int, int] | None = None
-        self._changed_s = self._written_s = 0.0
+        self._changed_s = self._written_s = self._looked_s = 0.0
         self._missing_s: float | None = None
 
     def close(self) -> None:
@@ -140,6 +143,16 @@ class Lineage:
 
     # -- looks ---------------------------------------------------------------------------------------------
 
+    def rests(self, now_s: float) -> bool:
+        """Return whether a look finds nothing, by a single call of the system."""
+        if now_s > self._looked_s + IDLE_S or self._rest is None:
+            return False
+        try:
+            status = os.stat(self.log.path)
+        except OSError:  # the look reports it
+            return False
+        return (status.st_ino, status.st_size, status.st_mtime_ns) == self._rest
+
     def look(self) -> Piece | None:
         """Return what waits, or None.
 
@@ -148,7 +161,10 @@ class Lineage:
         OSError
             A file cannot be read, or another host has set the position.
         """
-        if not self._has_changed() and time.monotonic() - self._changed_s > IDLE_S and not self.is_pending:
+        self._looked_s, self._rest = time.monotonic(), None
+        if not self._has_changed() and self._looked_s - self._changed_s > IDLE_S and not self.is_pending:
+            if self._waiting is None and self.file is not None and self._current is not None:
+                self._rest = self.file.inode, self._current.size, self._current.mtime_ns
             return self._waiting
         self.is_pending, self._waiting = False, None
         try:

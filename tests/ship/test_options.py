@@ -95,5 +95,34 @@ def test_a_new_file_is_found_within_a_second(tmp_path: Path, fs: RollingFileSyst
     clock.sleep(shipping.FIND_S)
     shipper.step()
     shipper.close()
-    assert shipping.FIND_S + shipping.POLL_S <= 1.1
+    assert shipping.FIND_S + shipping.REST_S <= 1.0
     assert fs.cat_file("/logs/new.log") == b"one\n"
+
+
+def test_a_file_that_rests_is_looked_at_seldom(tmp_path: Path, fs, clock: VirtualTime, monkeypatch) -> None:
+    looks, look, log = [], lineage.Lineage.look, tmp_path / "app.log"
+    monkeypatch.setattr(lineage.Lineage, "look", lambda self: (looks.append(1), look(self))[1])
+    shipper = Shipper(fs, [str(log)], "/app", commit_on="1s")
+    write(log, b"one\n")
+    counts = []
+    for data, steps in ((b"", 9), (b"", 100), (b"two\n", 1), (b"", 1)):
+        looks.clear()
+        write(log, data) if data else None
+        for _ in range(steps):
+            clock.sleep(1)
+            shipper.step()
+        counts.append(len(looks))
+    assert counts[1] <= 100 / lineage.IDLE_S + 1
+    assert counts[2:] == [1, 1]
+    assert fs.cat_file("/app") == b"one\ntwo\n"
+
+
+def test_a_line_is_as_old_as_the_look_before(tmp_path: Path, fs: RollingFileSystem, clock: VirtualTime) -> None:
+    log = tmp_path / "app.log"
+    write(log, b"one\n")
+    shipper = Shipper(fs, [str(log)], "/app", commit_on="5s")
+    shipper.step()
+    write(log, b"two\n")
+    clock.sleep(5)  # a step that waits for the store of another log
+    shipper.step()
+    assert fs.cat_file("/app") == b"one\ntwo\n"
