@@ -54,6 +54,11 @@ class Generation:
         """Return whether it has the name of the log, so that a program writes to it."""
         return self.age == CURRENT
 
+    @property
+    def is_packed(self) -> bool:
+        """Return whether it is a compressed file, which is read as what it was before."""
+        return os.path.splitext(self.path)[1] in PACKERS
+
     def may_be_after(self, mtime_ns: int) -> bool:
         """Return whether it was perhaps written after a time; disks and programs may keep only whole seconds of it."""
         unit_ns = 1 if self.mtime_ns % 10**9 else 10**9
@@ -235,5 +240,4 @@ def opened(generation: Generation) -> File:
     FileNotFoundError
         Another file has its name now.
     """
-    is_packed = os.path.splitext(generation.path)[1] in PACKERS
-    return PackedFile(generation) if is_packed else File(generation)
+    return PackedFile(generation) if generation.is_packed else File(generation)

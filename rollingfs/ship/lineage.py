@@ -144,7 +144,7 @@ class Lineage:
     # -- looks ---------------------------------------------------------------------------------------------
 
     def rests(self, now_s: float) -> bool:
-        """Return whether a look finds nothing, by a single call of the system."""
+        """Return whether the log is as the look before saw it, by a single call of the system."""
         if now_s > self._looked_s + IDLE_S or self._rest is None:
             return False
         try:
@@ -264,7 +264,8 @@ class Lineage:
     def _after(self, there: list[Generation]) -> list[Generation]:
         """Return the files with bytes after the position's file: by the file before it, or else by their times.
 
-        A file of the same time counts as later, because a doubt must not skip lines.
+        A file of the same time counts as later, because a doubt must not skip lines. The position's inode may have come
+        back in a compressed file.
         """
         position = self.position
         before = next((at for at, one in enumerate(there) if _read(one, position.follows)), None)
@@ -274,7 +275,12 @@ class Lineage:
         return [
             one
             for one in later
-            if one.size and (one.is_current or one.inode == position.inode or not _read(one, position.exceeds))
+            if one.size
+            and (
+                one.is_current
+                or (one.inode == position.inode and not one.is_packed)
+                or not _read(one, position.exceeds)
+            )
         ]
 
     def _open_own(self, there: list[Generation]) -> bool:

@@ -175,6 +175,22 @@ def test_a_log_is_cut_after_a_look(commit_on: str, tmp_path: Path, monkeypatch: 
     assert fs.cat_file(f"{tmp_path}/segment") == b"one\nthree\n"
 
 
+def test_a_copy_that_gets_the_inode_stays_shipped(tmp_path: Path, monkeypatch) -> None:
+    """A log was copied, written to and deleted; its inode comes back in the copy, as that is compressed."""
+    monkeypatch.setattr(lineage, "GONE_S", 0.0)
+    monkeypatch.setattr(lineage, "LEAVE_S", 0.0)
+    log, packed, fs = tmp_path / "app.log", tmp_path / "app.log.1.gz", RollingFileSystem("file")
+    log.write_bytes(b"one\ntwo\n")
+    Shipper(fs, [str(log)], f"{tmp_path}/segment").once()
+    times = log.stat().st_atime_ns, log.stat().st_mtime_ns
+    log.rename(packed)
+    packed.write_bytes(gzip.compress(b"one\n"))
+    os.utime(packed, ns=times)
+    log.write_bytes(b"three\n")
+    Shipper(fs, [str(log)], f"{tmp_path}/segment").once()
+    assert fs.cat_file(f"{tmp_path}/segment") == b"one\ntwo\nthree\n"
+
+
 @pytest.mark.parametrize("number", [0, 2**64 - 1])
 def test_positions_fit_into_attributes(number: int) -> None:
     mark, begin = f"{2**40:x}.{2**32 - 1:x}", "ffff" * (LINES_MAX + 1)
