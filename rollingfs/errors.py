@@ -12,6 +12,9 @@ import logging
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+UNSUPPORTED = frozenset((errno.ENOTSUP, errno.EOPNOTSUPP))
+"""Numbers of "not supported": two on macOS, the same one elsewhere."""
+
 
 def visible(text: str) -> str:
     """Return the text with control characters escaped, for terminals."""

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
-import errno
 import logging
 import multiprocessing
 import os
@@ -21,7 +20,7 @@ from typing import Any
 
 from fsspec.core import url_to_fs
 
-from rollingfs.errors import AppendOutcomeUnknown, SegmentSealedError, UnsafeBackendError
+from rollingfs.errors import UNSUPPORTED, AppendOutcomeUnknown, SegmentSealedError, UnsafeBackendError
 from rollingfs.fs.core import core
 from rollingfs.fs.filesystem import RollingFileSystem
 from rollingfs.policy import parse_bytes, parse_seconds
@@ -36,7 +35,7 @@ RETRY_S_MAX = 30.0
 """Pauses between failed commits double, up to this."""
 
 FINAL = (SegmentSealedError, UnsafeBackendError)
-"""Refusals that no wait mends: what they refuse is lost at once. So is what gives ENOTSUP (`_is_final`)."""
+"""Refusals that no wait mends: what they refuse is lost at once. So is what is not supported (`_is_final`)."""
 
 _is_committing: ContextVar[bool] = ContextVar("rollingfs_handler_is_committing", default=False)
 
@@ -391,7 +390,7 @@ class RollingHandler(logging.Handler):
 
 def _is_final(error: Exception) -> bool:
     """Return whether a repetition is in vain; no byte was written."""
-    return isinstance(error, FINAL) or (isinstance(error, OSError) and error.errno == errno.ENOTSUP)
+    return isinstance(error, FINAL) or (isinstance(error, OSError) and error.errno in UNSUPPORTED)
 
 
 def _records(count: int) -> str:

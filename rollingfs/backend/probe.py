@@ -15,7 +15,7 @@ from rollingfs.backend import shared_errors
 from rollingfs.backend.contract import Backend, Blob
 from rollingfs.backend.patience import wanted_s
 from rollingfs.backend.race import BrokenPromise, Write, let_rest, race_in_rounds, race_to_create
-from rollingfs.errors import ConflictError, UnsafeBackendError
+from rollingfs.errors import UNSUPPORTED, ConflictError, UnsafeBackendError
 from rollingfs.format import names
 from rollingfs.runtime.concurrency import Runtime, backoff_s
 from rollingfs.runtime.values import value_class
@@ -29,7 +29,7 @@ _MENDABLE = {errno.EBUSY, errno.ETIMEDOUT}
 """A busy store, a slow answer, a race without a verdict."""
 _STAYS = {errno.ENOENT, errno.ENOTEMPTY, errno.EEXIST}
 """Not every backend makes a folder for a lock; and a disk may keep a file in it for a while that has no name."""
-_NOT_IMPLEMENTED = {errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS}
+_NOT_IMPLEMENTED = {errno.ENOSYS} | UNSUPPORTED
 
 
 @value_class

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-import errno
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from rollingfs.errors import AppendOutcomeUnknown, AttributeMismatchError, CommitTimeoutError, LockedError, RollingError
+from rollingfs.errors import (
+    UNSUPPORTED,
+    AppendOutcomeUnknown,
+    AttributeMismatchError,
+    CommitTimeoutError,
+    LockedError,
+    RollingError,
+)
 from rollingfs.format import transitions
 from rollingfs.format.header import Header
 from rollingfs.format.transitions import Guard
@@ -35,7 +41,7 @@ class Stopped(Exception):
 
 def is_passing(error: OSError) -> bool:
     """Return whether a repetition may succeed."""
-    return isinstance(error, PASSING) or not (isinstance(error, FINAL) or error.errno == errno.ENOTSUP)
+    return isinstance(error, PASSING) or not (isinstance(error, FINAL) or error.errno in UNSUPPORTED)
 
 
 class Sender:

@@ -4,17 +4,18 @@ import ast
 import errno
 import importlib.util
 import os
+import runpy
 import struct
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
+from rollingfs import errors
 from rollingfs.backend.local import system
 from tests.support.backends import raises
 
 pytest.importorskip("fcntl")
-from rollingfs.backend.local import linux, macos
+from rollingfs.backend.local import linux, macos, posix
 
 F_WRLCK = 3
 
@@ -81,7 +82,23 @@ def test_macos_is_asked_for_the_name_of_a_path(monkeypatch):
         answer[12 : 12 + len(name)] = name
         return 0
 
-    monkeypatch.setattr(macos.ctypes, "CDLL", lambda _: SimpleNamespace(getattrlist=getattrlist))
+    monkeypatch.setattr(posix, "library_function", {"getattrlist": getattrlist}.get)
     assert macos.true_name("/a/log") == "Café"
-    monkeypatch.setattr(macos.ctypes, "CDLL", lambda _: SimpleNamespace())
+    monkeypatch.setattr(posix, "library_function", lambda _: None)
     assert macos.true_name("/a/log") == ""
+
+
+def test_what_is_not_supported_has_two_numbers_on_macos(monkeypatch):
+    """A program that compares one of them takes the other for a fault of the store."""
+    monkeypatch.setattr(errno, "ENOTSUP", 45)
+    monkeypatch.setattr(errno, "EOPNOTSUPP", 102)
+    assert runpy.run_path(errors.__file__)["UNSUPPORTED"] == {45, 102}
+    package = Path(errors.__file__).parent
+    told = [path.name for path in package.rglob("*.py") if compares_one_number(ast.parse(path.read_text()))]
+    assert told == ["errors.py"]
+
+
+def compares_one_number(tree: ast.Module) -> bool:
+    numbers = {"ENOTSUP", "EOPNOTSUPP"}
+    asked = [node for node in ast.walk(tree) if isinstance(node, ast.Compare | ast.Set | ast.Tuple)]
+    return any(isinstance(node, ast.Attribute) and node.attr in numbers for one in asked for node in ast.walk(one))

@@ -144,7 +144,6 @@ class LocalBackend(Backend):
 
     async def create(self, path: str, data: Buffer) -> str:
         _check_conditional("create", path)
-        system.check_name(names.segment_of_header(path))
         if os.path.lexists(path):
             raise shared_errors.name_taken(path)
         temporary = names.temporary_path(path)
@@ -278,8 +277,6 @@ class LocalBackend(Backend):
 
     @gives_locks_back
     async def move_whole(self, headers: Sequence[tuple[str, str, str]]) -> Sequence[bool]:
-        for _, _, target in headers:
-            system.check_name(names.segment_of_header(target))
         for folder in {os.path.dirname(target) for _, _, target in headers}:
             disk.make_folders(folder, self.sync)
 

@@ -17,6 +17,7 @@ from rollingfs.backend.local import system
 from rollingfs.backend.local.nofollow import Opened, open_file
 from rollingfs.backend.local.reserve import drop_alone
 from rollingfs.backend.local.system import flush as flush, is_local
+from rollingfs.errors import UNSUPPORTED
 
 FOLDERS_FLUSHED_MAX = 4096
 """This process remembers of this many folders that they survive a loss of power."""
@@ -26,7 +27,7 @@ DATE_TICK_S = 0.02
 COPY_STEP_BYTES = 64 * 1024 * 1024
 READ_STEP_BYTES = 1024 * 1024
 NEW_FILE_MODE = 0o666
-NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK, errno.ENOSYS, errno.EXDEV, errno.ERANGE}
+NO_LINKS = {errno.EPERM, errno.EMLINK, errno.ENOSYS, errno.EXDEV, errno.ERANGE} | UNSUPPORTED
 """Errors of a filesystem without hard links (FAT, FUSE; ERANGE: cryfs), and of one that joins several disks."""
 CLOSE_PAUSES_S = (0.0005, 0.002, 0.01)
 """Pauses before a folder is tried again: a FUSE filesystem frees a file some time after `close` has returned."""
@@ -47,7 +48,7 @@ _flushed: set[str] = set()
 _NAMELESS = re.compile(r"\.(fuse_hidden[0-9a-f]{16}|nfs[0-9a-f]{8,32})")
 _NOT_EMPTY = (errno.ENOTEMPTY, errno.EEXIST)
 # the errors of a system, or of a pair of disks, that cannot copy within the kernel
-_NO_KERNEL_COPY = {errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EBADF, errno.EPERM}
+_NO_KERNEL_COPY = {errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EBADF, errno.EPERM} | UNSUPPORTED
 
 
 class opened(Opened):  # noqa: N801 - used as a function

@@ -5,7 +5,6 @@ import fcntl
 import functools
 import os
 import struct
-import sys
 from functools import partial
 from typing import Any
 
@@ -15,22 +14,11 @@ _OFD_SETLK: int = getattr(fcntl, "F_OFD_SETLK", 37)
 """Linux has these locks since 3.15, also where an interpreter (uv's) has no name for them."""
 DESCRIPTORS = "/proc/self/fd"
 rename_free = posix.free_rename("renameat2", -100, 1)
-_STATFS_LONGS = 64
-"""Room for its answer, which has 120 bytes and begins with the number of the filesystem."""
-_LOCAL = {
-    0xEF53: "ext4",
-    0x58465342: "XFS",
-    0x9123683E: "Btrfs",
-    0x2FC12FC1: "ZFS",
-    0xF2F52010: "F2FS",
-    0xCA451A4E: "bcachefs",
-    0x794C7630: "overlay",
-    0x01021994: "tmpfs",
-    0x858458F6: "ramfs",
-}
+_LOCAL = {0xEF53, 0x58465342, 0x9123683E, 0x2FC12FC1, 0xF2F52010, 0xCA451A4E, 0x794C7630, 0x01021994, 0x858458F6}
 """The filesystems, by the number that `statfs` gives, whose files only this kernel reads and writes.
 
-On the others (NFS, SMB, FUSE, clusters), another machine may see a file's new size late, or before its bytes.
+They are ext4, XFS, Btrfs, ZFS, F2FS, bcachefs, overlay, tmpfs and ramfs. On the others (NFS, SMB, FUSE, clusters),
+another machine may see a file's new size late, or before its bytes.
 """
 
 
@@ -56,18 +44,8 @@ unlock = partial(posix.unlock, _OFD_SETLK, lock_request)
 
 def is_local(path: str) -> bool:
     """Return whether this kernel alone reads and writes the files of a disk."""
-    return _kind(path) in _LOCAL
-
-
-def _kind(path: str) -> int:
-    """Return the number that `statfs` gives a filesystem; 0 if it gives none."""
-    answer, statfs = (ctypes.c_long * _STATFS_LONGS)(), _statfs()
-    return 0 if statfs is None or statfs(os.fsencode(path), answer) else answer[0] & 0xFFFFFFFF
-
-
-@functools.cache
-def _statfs() -> Any:
-    return getattr(ctypes.CDLL(None), "statfs", None) if sys.platform == "linux" else None
+    (kind,) = struct.unpack_from("l", posix.statfs(path))
+    return kind & 0xFFFFFFFF in _LOCAL
 
 
 def true_name(_path: str) -> str:

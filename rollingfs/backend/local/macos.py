@@ -6,13 +6,12 @@ XNU has locks of open file descriptions since macOS 10.11, also where the interp
 import ctypes
 import errno
 import fcntl
-import functools
 import os
 import struct
 from functools import partial
-from typing import Any
 
 from rollingfs.backend.local import posix
+from rollingfs.errors import UNSUPPORTED
 
 _OFD_SETLK = 90
 DESCRIPTORS = "/dev/fd"
@@ -24,10 +23,8 @@ _NAME_BYTES = 2048
 """Room for its answer: its length, the offset of the name from here, the size of the name, the name."""
 _FULLFSYNC = 51
 _PATH_BYTES = 1024
-_NO_FULLFSYNC = {errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOTTY, errno.EINVAL, errno.ENODEV}
+_NO_FULLFSYNC = {errno.ENOTTY, errno.EINVAL, errno.ENODEV} | UNSUPPORTED
 """The errors of SMB, exFAT and FUSE."""
-_STATFS_BYTES = 4096
-"""Room for its answer, which has 2,168 bytes: the flags at 64, the kind of the filesystem at 72."""
 _MNT_LOCAL = 0x1000
 _LOCAL = (b"apfs", b"hfs")
 
@@ -58,22 +55,14 @@ unlock = partial(posix.unlock, _OFD_SETLK, lock_request)
 
 def is_local(path: str) -> bool:
     """Return whether this kernel alone reads and writes the files of a disk."""
-    answer, statfs = ctypes.create_string_buffer(_STATFS_BYTES), _statfs()
-    if statfs is None or statfs(os.fsencode(path), answer):
-        return False
+    answer = posix.statfs(path)  # the flags are at 64, the kind of the filesystem at 72
     (flags,) = struct.unpack_from("I", answer, 64)
-    return bool(flags & _MNT_LOCAL) and answer.raw[72:88].partition(b"\0")[0] in _LOCAL
-
-
-@functools.cache
-def _statfs() -> Any:
-    library = ctypes.CDLL(None)
-    return getattr(library, "statfs$INODE64", None) or getattr(library, "statfs", None)  # the first: Macs with Intel
+    return bool(flags & _MNT_LOCAL) and answer[72:88].partition(b"\0")[0] in _LOCAL
 
 
 def true_name(path: str) -> str:
     """Return the last part of a path as the disk writes it; "" if there is no answer."""
-    call: Any = getattr(ctypes.CDLL(None), "getattrlist", None)
+    call = posix.library_function("getattrlist")
     answer = ctypes.create_string_buffer(_NAME_BYTES)
     if call is None or call(os.fsencode(path), _ASK_NAME, answer, ctypes.c_size_t(_NAME_BYTES), ctypes.c_ulong(1)):
         return ""

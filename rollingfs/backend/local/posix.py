@@ -3,6 +3,7 @@
 import ctypes
 import errno
 import fcntl
+import functools
 import os
 from collections.abc import Callable
 from typing import Any
@@ -17,14 +18,13 @@ _NO_LOCKS = (
     "other's data; nothing was written: write to another disk, or to an object store"
 )
 
+_STATFS_BYTES = 4096
+"""Room for its answer: 120 bytes on Linux, 2,168 on macOS."""
+
 open_file, unlink, mkdir, link, rename = os.open, os.unlink, os.mkdir, os.link, os.rename
 read_at, write_at, set_mode, number_of_disk = os.pread, os.pwrite, os.fchmod, os.major
 read_into = getattr(os, "preadv", None)  # macOS 11 has it
 copy_in_kernel = getattr(os, "copy_file_range", None)
-
-
-def check_name(path: str) -> None:
-    """Do nothing: the disk refuses by itself what it cannot take."""
 
 
 def look_up(path: str) -> None:
@@ -71,6 +71,21 @@ def unlock(setlk: int, request: Callable[[int], bytes], descriptor: int) -> None
     fcntl.fcntl(descriptor, setlk, request(fcntl.F_UNLCK))
 
 
+@functools.cache
+def library_function(name: str) -> Any:
+    """Return a function of the C library, or None."""
+    return getattr(ctypes.CDLL(None, use_errno=True), name, None)
+
+
+def statfs(path: str) -> bytes:
+    """Return what the kernel says of the filesystem of a path; only zeros if it says nothing."""
+    answer = ctypes.create_string_buffer(_STATFS_BYTES)
+    function = library_function("statfs$INODE64") or library_function("statfs")  # the first: Macs with Intel
+    if function is not None:
+        function(os.fsencode(path), answer)
+    return answer.raw
+
+
 def free_rename(name: str, here: int, flag: int) -> Callable[..., int] | None:
     """Return a rename to a free name by a function of the C library; None where the library has no such function.
 
@@ -83,8 +98,7 @@ def free_rename(name: str, here: int, flag: int) -> Callable[..., int] | None:
     flag
         Its flag that spares a taken name.
     """
-    library: Any = ctypes.CDLL(None, use_errno=True)
-    function = getattr(library, name, None)
+    function = library_function(name)
     if function is None:
         return None
 

@@ -15,7 +15,7 @@ from rollingfs.backend.local import disk, extending, system
 from rollingfs.backend.local.nofollow import place_of, unlink
 from rollingfs.backend.local.record_lock import Close, close_locks, hold, record_lock
 from rollingfs.backend.local.reserve import goes_along
-from rollingfs.errors import ConflictError
+from rollingfs.errors import UNSUPPORTED, ConflictError
 from rollingfs.format import names
 from rollingfs.runtime.concurrency import until_s
 
@@ -25,15 +25,7 @@ CLOSERS_MAX = 4
 """Threads that close files which have no name any more."""
 CLOSED_AT_ONCE = 4
 """Files that such a thread is given at once; at most six times as many are open: macOS may allow 256 in all."""
-_CANNOT_RENAME = {
-    errno.EEXIST,
-    errno.EINVAL,
-    errno.ENAMETOOLONG,
-    errno.ENOSYS,
-    errno.ENOTSUP,
-    errno.EOPNOTSUPP,
-    errno.EXDEV,
-}
+_CANNOT_RENAME = {errno.EEXIST, errno.EINVAL, errno.ENAMETOOLONG, errno.ENOSYS, errno.EXDEV} | UNSUPPORTED
 
 
 def take_away(path: str, token: str, sync: bool) -> None:

@@ -4,9 +4,8 @@ Flags of `open_file`
     `NO_FOLLOW` refuses a symbolic link, `NO_WAIT` does not wait for the writer of a named pipe, `FLUSHABLE` is needed
     for `flush`, and `PLACE` opens a folder for ``dir_fd`` (0: no call takes one).
 `open_file`, `mkdir`, `link`, `unlink`, `rename`
-    As in `os`. An open file may be renamed and removed, and be replaced by a rename.
-`check_name`
-    Refuses a new file or folder that the system would give another name.
+    As in `os`. An open file may be renamed and removed, and be replaced by a rename. A new file or folder that the
+    system would give another name is refused.
 `look_up`
     Drops the file that a mount knows by a name which another machine has given to another file.
 `rename_free`
@@ -48,13 +47,8 @@ NO_FOLLOW, NO_WAIT, PLACE, FLUSHABLE = _shared.NO_FOLLOW, _shared.NO_WAIT, _shar
 GONE, DESCRIPTORS = _shared.GONE, _calls.DESCRIPTORS
 open_file, unlink, mkdir, link, rename = _shared.open_file, _shared.unlink, _shared.mkdir, _shared.link, _shared.rename
 read_at, write_at, read_into = _shared.read_at, _shared.write_at, _shared.read_into
-copy_in_kernel, set_mode, set_date, arrived_s = (
-    _shared.copy_in_kernel,
-    _shared.set_mode,
-    _shared.set_date,
-    _shared.arrived_s,
-)
-check_name, look_up = _shared.check_name, _shared.look_up
+copy_in_kernel, look_up = _shared.copy_in_kernel, _shared.look_up
+set_mode, set_date, arrived_s = _shared.set_mode, _shared.set_date, _shared.arrived_s
 room, open_folder, number_of_disk = _shared.room, _shared.open_folder, _shared.number_of_disk
 lock, unlock, rename_free = _calls.lock, _calls.unlock, _calls.rename_free
 allocate, flush, is_local = _calls.allocate, _calls.flush, _calls.is_local

@@ -12,6 +12,7 @@ import os
 import shutil
 import stat
 import sys
+from collections.abc import Iterator
 from ctypes import wintypes
 from typing import Any
 
@@ -87,6 +88,25 @@ def _handle(path: str, access: int, disposition: int = _OPEN_EXISTING, flags: in
     return int(handle)
 
 
+@contextlib.contextmanager
+def _opened(path: str, access: int, flags: int) -> Iterator[int]:
+    handle = _handle(path, access, flags=flags)
+    try:
+        yield handle
+    finally:
+        _kernel.CloseHandle(handle)
+
+
+def _sets(handle: int, kind: int, value: Any, path: str, target: str | None = None) -> bool:
+    """Change an open file; False if its disk does not know what it is asked for."""
+    if _kernel.SetFileInformationByHandle(handle, kind, ctypes.byref(value), ctypes.sizeof(value)):
+        return True
+    error = _error(path, target)
+    if error.winerror not in _UNKNOWN:
+        raise error
+    return False
+
+
 def check_name(path: str, characters_max: int = PATH_CHARACTERS_MAX) -> None:
     """Refuse a new file that Windows would give another name, or no name."""
     windows_rules.check_name(path, sys.maxsize if _TAKES_LONG_PATHS else characters_max)
@@ -145,17 +165,10 @@ def _rename(path: str, target: str) -> None:
     class Rename(ctypes.Structure):
         _fields_ = [("f", _DWORD), ("root", _HANDLE), ("size", _DWORD), ("name", ctypes.c_wchar * (len(name) + 1))]
 
-    handle = _handle(path, _DELETE | _SYNCHRONIZE, flags=_LINK_ITSELF | _FOLDER | _WRITE_THROUGH)
-    try:
-        new = Rename(_REPLACE | _POSIX, None, 2 * len(name), name)
-        if _kernel.SetFileInformationByHandle(handle, _RENAME_EX, ctypes.byref(new), ctypes.sizeof(new)):
-            return
-        error = _error(path, target)
-    finally:
-        _kernel.CloseHandle(handle)
-    if error.winerror not in _UNKNOWN:
-        raise error
-    _move(path, target, _MOVE_REPLACE | _MOVE_FLUSHED)
+    with _opened(path, _DELETE | _SYNCHRONIZE, _LINK_ITSELF | _FOLDER | _WRITE_THROUGH) as handle:
+        is_done = _sets(handle, _RENAME_EX, Rename(_REPLACE | _POSIX, None, 2 * len(name), name), path, target)
+    if not is_done:
+        _move(path, target, _MOVE_REPLACE | _MOVE_FLUSHED)
 
 
 def _move(path: str, target: str, how: int) -> None:
@@ -179,20 +192,13 @@ def unlink(path: str, *, dir_fd: int | None = None) -> None:
 
 
 def _unlink(path: str) -> None:
-    handle = _handle(path, _DELETE | _ATTRIBUTES, flags=_LINK_ITSELF | _FOLDER)
-    try:
+    with _opened(path, _DELETE | _ATTRIBUTES, _LINK_ITSELF | _FOLDER) as handle:
         attributes = _basic(handle).attributes
         if attributes & stat.FILE_ATTRIBUTE_DIRECTORY and not attributes & stat.FILE_ATTRIBUTE_REPARSE_POINT:
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
-        how = _DWORD(_REMOVE | _POSIX | _READONLY)
-        if _kernel.SetFileInformationByHandle(handle, _REMOVE_EX, ctypes.byref(how), ctypes.sizeof(how)):
-            return
-        error = _error(path)
-    finally:
-        _kernel.CloseHandle(handle)
-    if error.winerror not in _UNKNOWN:
-        raise error
-    os.unlink(path)
+        is_done = _sets(handle, _REMOVE_EX, _DWORD(_REMOVE | _POSIX | _READONLY), path)
+    if not is_done:
+        os.unlink(path)
 
 
 def true_name(path: str) -> str:
@@ -267,8 +273,7 @@ def set_date(descriptor: int, date_ns: int) -> None:
     """Date an open file by the handle that wrote it: else closing that handle dates the file again."""
     date = date_ns // 100 + _TICKS_TO_1970
     new = _Basic(made=0, read=date, written=date, changed=0, attributes=0)
-    handle = msvcrt.get_osfhandle(descriptor)
-    if not _kernel.SetFileInformationByHandle(handle, _BASIC, ctypes.byref(new), ctypes.sizeof(new)):
+    if not _sets(msvcrt.get_osfhandle(descriptor), _BASIC, new, str(descriptor)):
         raise _error(str(descriptor))
 
 
@@ -278,12 +283,8 @@ def set_mode(descriptor: int, mode: int) -> None:
 
 def arrived_s(path: str, status: os.stat_result) -> float:
     """Return the time when a file got its name, or was changed."""
-    with contextlib.suppress(FileNotFoundError):
-        handle = _handle(path, _ATTRIBUTES, flags=_FOLDER)
-        try:
-            return float(_basic(handle).changed - _TICKS_TO_1970) / 1e7
-        finally:
-            _kernel.CloseHandle(handle)
+    with contextlib.suppress(FileNotFoundError), _opened(path, _ATTRIBUTES, _FOLDER) as handle:
+        return float(_basic(handle).changed - _TICKS_TO_1970) / 1e7
     return status.st_mtime
 
 

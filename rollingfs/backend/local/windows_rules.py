@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Collection
 from typing import TypeVar
 
+from rollingfs.format import names
 from rollingfs.runtime.concurrency import until_s
 
 T = TypeVar("T")
@@ -42,8 +43,10 @@ def check_name(path: str, characters_max: int) -> None:
     """Refuse a new file whose name Windows would change, or has for a device, or does not take."""
     _, rest = ntpath.splitdrive(path)
     for part in rest.replace("\\", "/").split("/"):
-        if why := _why_no_name(part):
-            raise OSError(errno.EILSEQ, f"no file was made: {part!r} {why}; choose another name", path)
+        # before a chunk is written into a folder of its name, a segment that can have no header is refused
+        name = part.removesuffix(names.HEADER_SUFFIX).removesuffix(names.CHUNKS_SUFFIX)
+        if why := _why_no_name(name) or ("is too long" if len(part) > NAME_CHARACTERS_MAX else ""):
+            raise OSError(errno.EILSEQ, f"no file was made: {name!r} {why}; choose another name", path)
     if len(path) > characters_max:
         raise OSError(
             errno.ENAMETOOLONG,
@@ -61,4 +64,4 @@ def _why_no_name(part: str) -> str:
         return "ends in a dot or a blank, which Windows leaves out"
     if found := _FORBIDDEN.search(part):
         return f"has {found[0]!r}, which no name on Windows may have"
-    return f"has more than {NAME_CHARACTERS_MAX} characters" if len(part) > NAME_CHARACTERS_MAX else ""
+    return ""

@@ -10,6 +10,7 @@ import itertools
 import logging
 
 from rollingfs.errors import (
+    UNSUPPORTED,
     AppendInterrupted,
     ConflictError,
     LockedError,
@@ -29,7 +30,7 @@ logger = logging.getLogger("rollingfs")
 
 REFUSALS_MAX = 2
 _REFUSED = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.ENAMETOOLONG, errno.ENOTDIR}
-_REFUSED |= {errno.EILSEQ, errno.EFBIG, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS}
+_REFUSED |= {errno.EILSEQ, errno.EFBIG, errno.ENOSYS} | UNSUPPORTED
 """Errors that resending the same bytes will not mend."""
 _DEFINITE = (ConflictError, FileExistsError, LockedError)
 """Whether conflicts are final: the request wrote no byte."""
