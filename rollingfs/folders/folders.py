@@ -260,23 +260,33 @@ class Folders:
         files = [*seen, *(file for scan in scans.values() for file in scan.unreadable)]
         calls = [partial(self._bury_gone, file, damaged, seen.get(file)) for file in files if file not in gone]
         await bury_all(self.client, calls)
-        if depth_max is None:
-            await self.remove_all(scans, path)
+        full = await self.remove_all(scans, path) if depth_max is None else list(scans)
+        if self.backend.capability.has_folders:
+            listed = [entry for folder in full for entry in (await self.backend.list(folder)).entries]
+            if left := seen.keys() & {entry.path for entry in listed if not entry.is_folder}:
+                why = "this system refuses the name, or another program has made the file again"
+                said = f"{len(left)} of {len(files)} files are still there, as {min(left)!r}: {why}"
+                raise OSError(errno.ENOTEMPTY, said, path)
 
     async def take_link(self, path: str, target: str | None = None) -> bool:
         return self.backend.capability.has_folders and await self.backend.take_link(path, target)
 
-    async def remove_all(self, scans: Mapping[str, Scan], top: str) -> None:
-        """Remove the emptied folders of a tree, the lowest first."""
-        for folder in reversed(list(scans)):
-            if not self.listings.is_top(folder):
-                await self._remove(folder, scans[folder].stays)
+    async def remove_all(self, scans: Mapping[str, Scan], top: str) -> list[str]:
+        """Remove the emptied folders of a tree, the lowest first; return the full folders."""
+        folders = [folder for folder in reversed(list(scans)) if not self.listings.is_top(folder)]
+        full = [folder for folder in folders if not await self._remove(folder, scans[folder].stays)]
         await self.unmark(self.above(top))
+        return full
 
     async def _bury_gone(self, path: str, damaged: bool, seen: Segment | None) -> Buried | None:
-        with contextlib.suppress(FileNotFoundError):  # somebody else deleted it meanwhile
+        try:
             return await self._bury(path, damaged, seen)
-        return None
+        except FileNotFoundError:  # somebody else deleted it meanwhile
+            return None
+        except OSError as error:
+            if error.errno != errno.EILSEQ:  # no name of this system; `_delete_tree` reports what is still there
+                raise
+            return None
 
     async def _delete_damaged(self, path: str) -> None:
         """Delete an unreadable header, and the plain file of its name; collection takes the chunks.

@@ -1,15 +1,18 @@
 """Names that differ in case or Unicode form only: a single segment where the disk takes them for one, else two."""
 
+import copy
 import os
+import threading
 import unicodedata
 
 import pytest
 
-from rollingfs import RollingFileSystem
-from rollingfs.backend.local import spelling, system
+from rollingfs import RollingFileSystem, RollingPolicy
+from rollingfs.backend.local import extending, spelling, system
 from rollingfs.backend.local.spelling import Spellings
 from tests.support.backends import raises
 from tests.support.disks import mounted
+from tests.support.schedules import beside
 
 NFC, NFD = (unicodedata.normalize(form, "café") for form in ("NFC", "NFD"))
 
@@ -79,6 +82,39 @@ def test_a_move_changes_the_spelling(root, kind):
     fs.rm(path, recursive=True)
     fs.collect(root, recursive=True, grace=0)
     assert listed(root) == []
+
+
+@pytest.mark.slow
+def test_a_client_with_a_stale_spelling_keeps_the_new(root, monkeypatch):
+    monkeypatch.setattr(extending, "is_local", lambda _: True)
+    one = new()
+    one.create(f"{root}/Log", RollingPolicy(inline_bytes=0))
+    other = new().segment(f"{root}/Log")
+    other.append(b"1")
+    known = copy.copy(spelling.spellings)
+    one.mv(f"{root}/Log", f"{root}/log")
+    vars(spelling.spellings).update(vars(known))  # as in another process
+    other.append(b"2")
+    assert listed(root) == ["log$chunks", "log$header"]
+    assert (one.cat_file(f"{root}/log"), one.info(f"{root}/Log")["name"]) == (b"12", f"{root}/log")
+
+
+@pytest.mark.slow
+def test_a_writer_beside_a_move_gives_no_name_back(root, monkeypatch):
+    one = new()
+    one.pipe_file(f"{root}/Log", b"1")
+    other = new().segment(f"{root}/Log")
+    writer = threading.Thread(target=other.append, args=[b"2"])
+
+    def write(path: str, *_: str) -> None:
+        if path == f"{root}/Log$header":
+            writer.start()
+            writer.join(0.5)
+
+    beside(monkeypatch, system, "rename", after=write)
+    one.mv(f"{root}/Log", f"{root}/log")
+    writer.join()
+    assert one.cat_file(f"{root}/log") == b"12"
 
 
 @pytest.mark.slow

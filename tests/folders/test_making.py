@@ -13,7 +13,7 @@ from rollingfs.folders.folders import Folders
 from rollingfs.folders.listing import Listings
 from rollingfs.folders.moving import move
 from rollingfs.runtime.concurrency import drive
-from tests.support.backends import Objects, Scripted, private_memory
+from tests.support.backends import Objects, Scripted, private_memory, raises
 from tests.support.life import CHUNKS, World
 
 
@@ -136,3 +136,19 @@ def test_a_file_that_comes_into_a_folder_whose_name_a_segment_takes_is_read_and_
     assert other.find(path) == [f"{path}/new"]
     with pytest.raises(IsADirectoryError):
         fs.pipe_file(path, b"segment")
+
+
+@pytest.mark.parametrize("refused", ["unlink", "open"])
+def test_rm_goes_on_after_a_name_of_no_file(tmp_path: Path, refused: str) -> None:
+    """As Windows has none for ``a:b``, and for ``nul``, which it does not even open."""
+    (tmp_path / "x").mkdir()
+    for name in ("a:b", "first", "last"):
+        (tmp_path / "x" / name).write_bytes(b"data")
+    backend = Scripted(LocalBackend(sync=False))
+    fs = RollingFileSystem(backend=backend, skip_instance_cache=True)
+    fs.pipe_file(f"{tmp_path}/x/y/segment", b"data")
+    error = OSError(errno.EILSEQ, "refused") if refused == "unlink" else FileNotFoundError(errno.ENOENT, "refused")
+    backend.plan("delete_if", f"{tmp_path}/x/a:b", before=raises(error), times=None)
+    with pytest.raises(OSError, match=r"1 of 4 files are still there, as '.*/a:b': this system refuses the name"):
+        fs.rm(f"{tmp_path}/x", recursive=True)
+    assert [path.name for path in tmp_path.rglob("*") if not path.name.startswith("$")] == ["x", "a:b"]

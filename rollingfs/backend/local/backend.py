@@ -354,10 +354,11 @@ class LocalBackend(Backend):
         self._flush_folder_of(path)
         return True
 
+    @gives_locks_back
     async def respell(self, path: str, given: str) -> None:
         name = canonical(given).rpartition("/")[2]
         if name != path.rpartition("/")[2]:
-            respell(path, name)
+            respell(path, name, self._locked)
             self._flush_folder_of(path)
 
     # -- names and processes -------------------------------------------------------------------------------

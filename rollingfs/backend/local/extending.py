@@ -13,6 +13,7 @@ from rollingfs.backend.contract import Adapt, Buffer
 from rollingfs.backend.local import disk, system
 from rollingfs.backend.local.nofollow import refusing_links
 from rollingfs.backend.local.record_lock import record_lock
+from rollingfs.backend.local.spelling import spellings
 from rollingfs.format import names, records
 from rollingfs.format.header import HEADER_BYTES_MAX
 from rollingfs.format.records import Mark
@@ -194,6 +195,8 @@ def renew(path: str, data: Buffer, old: os.stat_result, sync: bool, lock: record
     if not (_is_known(lock.path) and lock.is_held):
         disk.remove_if_there(temporary)
         raise shared_errors.unlocked(path)
+    if is_local(os.path.dirname(path)):  # elsewhere, to ask may be to list a large folder each time
+        path = names.header_path(spellings.settle(names.segment_of_header(path), fresh=True))
     disk.take_name(temporary, path)
     return token
 

@@ -78,7 +78,7 @@ def library_function(name: str) -> Any:
 
 
 def statfs(path: str) -> bytes:
-    """Return what the kernel says of the filesystem of a path; only zeros if it says nothing."""
+    """Return the kernel's answer for the filesystem of a path; only zeros if it has none."""
     answer = ctypes.create_string_buffer(_STATFS_BYTES)
     function = library_function("statfs$INODE64") or library_function("statfs")  # the first: Macs with Intel
     if function is not None:

@@ -10,6 +10,8 @@ import contextlib
 import errno
 import os
 import unicodedata
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 
 from rollingfs.backend.local import system
 from rollingfs.format import names
@@ -33,8 +35,14 @@ class Spellings:
         self._known: dict[tuple[str, str], str] = {}
         self._listed: tuple[str, int, dict[str, list[str]]] = ("", -1, {})
 
-    def settle(self, path: str) -> str:
-        """Return a path as the disk writes what is there; else as it is given."""
+    def settle(self, path: str, *, fresh: bool = False) -> str:
+        """Return a path as the disk writes what is there; else as it is given.
+
+        Parameters
+        ----------
+        fresh
+            Ask the disk for the last name: another client may have changed it.
+        """
         folder, slash, name = path.rpartition("/")
         if (self._folders.get(folder) is False and name.isascii()) or not name:
             return path
@@ -44,7 +52,7 @@ class Spellings:
             return path
         key = folder, names.folded(name)
         known = self._known.get(key)
-        if known is None or (known != name and not _is_one(f"{folder}/{known}", f"{folder}/{name}")):
+        if fresh or known is None or (known != name and not _is_one(f"{folder}/{known}", f"{folder}/{name}")):
             if len(self._known) >= NAMES_MAX:
                 self.forget()
             known = self._known[key] = self._true_name(folder, name)
@@ -101,10 +109,16 @@ class Spellings:
         return self._listed[2]
 
 
-def respell(path: str, name: str) -> None:
+def respell(path: str, name: str, locked: Callable[[str], AbstractContextManager[object]]) -> None:
     """Let the disk write the last part of a path, which is a segment, file or folder, as `name`.
 
-    Both names lead to the same file all the time, so that each moment between the two renames is right.
+    Both names lead to the same file all the time, so that each moment between the renames is right. The header's lock
+    keeps a writer from giving the header its old name before the disk was asked.
+
+    Parameters
+    ----------
+    locked
+        Holds the lock of a header.
 
     Raises
     ------
@@ -112,13 +126,17 @@ def respell(path: str, name: str) -> None:
         The disk keeps the old name.
     """
     other = f"{path.rpartition('/')[0]}/{name}"
-    for suffix in (names.CHUNKS_SUFFIX, names.HEADER_SUFFIX, ""):
-        if os.path.lexists(path + suffix):
-            system.rename(path + suffix, other + suffix)
-    spellings.forget()
-    if spellings.settle(other) != other:
-        text = f"this disk did not change the name to {name!r}, so the old name is still there: move it twice"
-        raise OSError(errno.ENOTSUP, text, path)
+    header, chunks = names.header_path(path), names.chunks_folder(path)
+    with locked(header) if os.path.lexists(header) else contextlib.nullcontext():
+        for suffix in _FILES:
+            if os.path.lexists(path + suffix):
+                system.rename(path + suffix, other + suffix)
+        spellings.forget()
+        if spellings.settle(other) != other:
+            text = f"this disk did not change the name to {name!r}, which stays as it was: move it to a third first"
+            raise OSError(errno.ENOTSUP, text, path)
+    with contextlib.suppress(OSError):  # missing; or a file in it is open, so that Windows leaves the name, as we can
+        system.rename(chunks, names.chunks_folder(other))
 
 
 def _has_forms(name: str) -> bool:

@@ -13,7 +13,7 @@ Flags of `open_file`
 `read_at`, `write_at`, `read_into`
     `os.pread`, `os.pwrite` and `os.preadv`; the last may be None.
 `copy_in_kernel`
-    `os.copy_file_range`, or None.
+    `os.copy_file_range`, or None: `fcopyfile` of macOS reads and writes as we do, and Python has no `clonefile`.
 `set_date`, `set_mode`, `arrived_s`
     The dates and the mode of a file.
 `room`, `allocate`
