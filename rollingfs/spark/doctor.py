@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from rollingfs.spark import jar
-from rollingfs.spark.job import is_classic
+from rollingfs.spark.storage_options import is_classic
 
 _SET_PYTHON = "set PYSPARK_PYTHON (or spark.pyspark.python) to a Python of the driver's version that every worker has"
 

@@ -5,7 +5,7 @@ Operations on whole folders (`StreamOperations`) come first: a stream's ledger r
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from functools import partial
@@ -18,7 +18,6 @@ from rollingfs.fs.core import core
 from rollingfs.fs.filesystem import RollingFileSystem
 from rollingfs.policy import READERS_GRACE_S, parse_bytes, parse_seconds
 from rollingfs.segment.files.rewrite_plan import Asked
-from rollingfs.spark import job
 from rollingfs.spark.segment_operations import (
     EXPORT,
     OPERATIONS,
@@ -34,6 +33,7 @@ from rollingfs.spark.segment_operations import (
 )
 from rollingfs.spark.source import patterns, places, segments
 from rollingfs.spark.source.options import Options, parse_url
+from rollingfs.spark.storage_options import is_classic
 from rollingfs.stream.cut import StreamCut
 from rollingfs.stream.ledger import Ledgers
 from rollingfs.stream.segment_upkeep import OFFLOAD, RETAIN
@@ -249,11 +249,36 @@ def _done(spark: Any, options: Options, settings: Chores, streams: StreamOperati
         earlier = {path: before.get(path) or before.get(names.parent(path), {}) for path in paths}
         left = [path for path in paths if not any(one.error for one in earlier[path].values())]
         name = f"rollingfs: {', '.join(settings.operations)} of {len(left)} segments"
-        found = pool.map(work, left) if spark is None else job.run(spark, name, left, work, ROW_SCHEMA)
+        found = pool.map(work, left) if spark is None else _by_job(spark, name, left, work)
         by_path = {row["path"]: OutcomeRow(**row) for row in found if row.get("path") is not None}
     rows = [row for path in paths if (row := merged(path, earlier[path], by_path.get(path))) is not None]
     # of rows, so that looking at it starts no job again
     return rows if spark is None else spark.createDataFrame([tuple(asdict(row).values()) for row in rows], ROW_SCHEMA)
+
+
+TASKS_MIN = 64
+"""Tasks of a job with at least as many paths."""
+PATHS_PER_TASK = 64
+"""Paths of a task, where more tasks than `TASKS_MIN` are needed."""
+
+
+def tasks(paths: int) -> int:
+    """Return the number of tasks for a number of paths."""
+    return max(1, min(paths, TASKS_MIN), -(-paths // PATHS_PER_TASK))
+
+
+def _by_job(spark: Any, name: str, paths: Sequence[str], work: Callable[[str], dict[str, Any]]) -> list[dict[str, Any]]:
+    """Do the work to all paths in a job, whose progress Spark shows and which it cancels after an interrupt."""
+    from pyspark.sql import functions
+
+    spread = spark.createDataFrame([(path,) for path in paths], "path string").repartition(tasks(len(paths)))
+    rows = spread.select(functions.udf(work, ROW_SCHEMA, useArrow=False)("path"))  # with Arrow, it would ask for pandas
+    describe = spark.sparkContext.setJobDescription if is_classic(spark) else lambda text: None
+    describe(name)
+    try:
+        return [row[0].asDict() for row in rows.collect()]
+    finally:
+        describe(None)
 
 
 def _operations(operations: str | Sequence[str], given: Mapping[str, object]) -> tuple[str, ...]:

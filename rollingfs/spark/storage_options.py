@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from rollingfs.spark import job
 from rollingfs.spark.source.options import parse_url
 
 __all__ = ["storage_options"]
@@ -66,7 +65,7 @@ def storage_options(spark: Any, url: str) -> dict[str, Any]:
     if place.protocol != "s3":
         return {}
     bucket = place.path.removeprefix("s3://").partition("/")[0]
-    setting = _hadoop(spark) if job.is_classic(spark) else _connect(spark)
+    setting = _hadoop(spark) if is_classic(spark) else _connect(spark)
 
     def get(name: str) -> str | None:
         return setting(f"fs.s3a.bucket.{bucket}.{name}") or setting(f"fs.s3a.{name}") or None
@@ -206,3 +205,11 @@ def _connect(spark: Any) -> Get:
         return value or spark.conf.get(f"spark.hadoop.{key}", None) or None
 
     return get
+
+
+def is_classic(spark: Any) -> bool:
+    """Return whether the driver runs in this process.
+
+    A session of Spark Connect has no `sparkContext`.
+    """
+    return hasattr(spark, "_jvm")

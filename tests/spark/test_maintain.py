@@ -8,8 +8,7 @@ import pytest
 
 from rollingfs import OffloadPolicy, RetentionPolicy, RollingFileSystem, RollingPolicy
 from rollingfs.parquet import append
-from rollingfs.spark import job
-from rollingfs.spark.maintain import maintain
+from rollingfs.spark.maintain import maintain, tasks
 from rollingfs.spark.segment_operations import OutcomeRow
 
 SMALL = RollingPolicy(max_bytes=100, inline_bytes=10)
@@ -218,7 +217,7 @@ def test_places_on_two_backends_are_refused(tmp_path):
 
 @pytest.mark.parametrize(("paths", "expected"), [(0, 1), (5, 5), (100, 64), (6400, 100)])
 def test_a_job_has_many_tasks_and_no_more_paths_a_task_than_the_limit(paths, expected):
-    assert job.tasks(paths) == expected
+    assert tasks(paths) == expected
 
 
 # -- streams and tiers ---------------------------------------------------------------------------------------------

@@ -14,8 +14,8 @@ from pyspark.sql import types
 from pyspark.sql.types import ArrayType, IntegerType, StructType
 
 from rollingfs.spark.source.datasource import RollingDataSource
-from rollingfs.spark.source.formats import compression, lines
-from rollingfs.spark.source.formats.compression import CompressedError
+from rollingfs.spark.source.formats import lines
+from rollingfs.spark.source.formats.lines import CompressedError
 from rollingfs.spark.source.formats.strict_json import RefusedLineError
 from rollingfs.spark.source.options import parse_options
 from rollingfs.spark.source.segments import SegmentReader, extent_of
@@ -130,7 +130,7 @@ def compressed(codec: str, data: bytes) -> bytes:
 ENDINGS = {"gzip": "gz", "bz2": "bz2", "xz": "xz", "zstd": "zst", "lz4": "lz4"}
 
 
-@pytest.mark.parametrize("codec", list(compression.READABLE))
+@pytest.mark.parametrize("codec", list(lines.READABLE))
 def test_a_compressed_segment_is_read_by_its_name_and_refused_if_its_bytes_are_others(fs, tmp_path, monkeypatch, codec):
     monkeypatch.setattr(lines, "LOCAL_BLOCK_BYTES", 1000)
     data = compressed(codec, PLAIN)

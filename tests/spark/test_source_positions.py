@@ -17,7 +17,7 @@ from pyspark.sql.types import StructType
 from rollingfs import RollingFileSystem, RollingPolicy, StreamCut
 from rollingfs.format.header import Page
 from rollingfs.spark.source.formats import lines
-from rollingfs.spark.source.formats.compression import CompressedError
+from rollingfs.spark.source.formats.lines import CompressedError
 from rollingfs.spark.source.options import DataLossError
 from rollingfs.spark.source.rows import added_to
 from rollingfs.spark.source.stream.offsets import ReadPosition, parse_position

@@ -13,8 +13,7 @@ from hypothesis import given, strategies as st
 
 from rollingfs.spark.source import partitions
 from rollingfs.spark.source.formats import arrow_streams, lines, parquet, text
-from rollingfs.spark.source.option import BATCH, WRITE
-from rollingfs.spark.source.options import Location, parse_options, parse_url
+from rollingfs.spark.source.options import BATCH, WRITE, Location, parse_options, parse_url
 from rollingfs.spark.source.partitions import Extent, Range
 from rollingfs.spark.source.stream import batch_limit, offsets
 from rollingfs.spark.source.stream.batch_limit import Run

@@ -19,13 +19,12 @@ from rollingfs.segment.commit.chunk_files import Staged
 from rollingfs.segment.write import parquet_footers
 from rollingfs.spark.source import places, segments
 from rollingfs.spark.source.datasource import RollingDataSource
-from rollingfs.spark.source.formats.compression import CompressedError
+from rollingfs.spark.source.formats.lines import CompressedError
 from rollingfs.spark.source.places import worker_folder
 from rollingfs.spark.source.sink import commits
 from rollingfs.spark.source.sink.commits import PartlyCommittedError
-from rollingfs.spark.source.sink.routing import NAME_BYTES_MAX, BadSegmentNameError
 from rollingfs.spark.source.sink.segment_commit import SegmentCommit
-from rollingfs.spark.source.sink.task_writer import task_bytes_max
+from rollingfs.spark.source.sink.task_writer import NAME_BYTES_MAX, BadSegmentNameError, task_bytes_max
 from tests.support.backends import Counting, Scripted, private_memory
 from tests.support.faults import CRASHES, Crashed, Fault, Faulty, Store, hurry
 from tests.support.schedules import beside

@@ -12,7 +12,7 @@ from pyspark.sql.datasource import InputPartition
 
 from rollingfs import RollingFileSystem
 from rollingfs.spark import to_json
-from rollingfs.spark.source import rows, versions
+from rollingfs.spark.source import rows
 from rollingfs.spark.source.datasource import RollingDataSource
 from tests.support.spark import run_query
 
@@ -21,7 +21,7 @@ BATCHES = 3
 
 def test_times_of_a_schema_are_in_utc():
     schema = types.StructType().add("at", types.TimestampType())
-    assert versions.to_arrow_schema(schema).field("at").type == pa.timestamp("us", tz="UTC")
+    assert rows.arrow_schema(schema).field("at").type == pa.timestamp("us", tz="UTC")
 
 
 def test_a_schema_is_converted_by_a_pyspark_that_takes_no_time_zone(monkeypatch):
@@ -29,7 +29,7 @@ def test_a_schema_is_converted_by_a_pyspark_that_takes_no_time_zone(monkeypatch)
         return schema
 
     monkeypatch.setattr("pyspark.sql.pandas.types.to_arrow_schema", convert)
-    assert versions.to_arrow_schema("schema") == "schema"
+    assert rows.arrow_schema(schema := types.StructType()) is schema
 
 
 def test_reading_a_stream_with_a_pyspark_that_cannot_is_refused_in_one_sentence(monkeypatch):

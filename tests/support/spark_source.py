@@ -21,7 +21,7 @@ from rollingfs.folders.listing import Listings
 from rollingfs.spark.source import places
 from rollingfs.spark.source.batch_reader import RollingReader
 from rollingfs.spark.source.datasource import RollingDataSource
-from rollingfs.spark.source.inference import infer_schema
+from rollingfs.spark.source.folder_columns import infer_schema
 from rollingfs.spark.source.options import parse_options
 from rollingfs.spark.source.stream.stream_reader import RollingStreamReader
 

@@ -18,8 +18,7 @@ from rollingfs.spark.source import folder_columns, loops, partitions, places, ro
 from rollingfs.spark.source.boundaries import Boundaries
 from rollingfs.spark.source.formats.contract import CORRUPT
 from rollingfs.spark.source.loops import QUERY_ID
-from rollingfs.spark.source.option import BATCH
-from rollingfs.spark.source.options import Options
+from rollingfs.spark.source.options import BATCH, Options
 from rollingfs.spark.source.partitions import Extent, Range
 from rollingfs.spark.source.plain_errors import plainly, plainly_each
 from rollingfs.spark.source.segments import SegmentReader, prefetched
@@ -168,7 +167,7 @@ class RowReader:
             own = type(self.schema)([field for field in self.schema if named[field.name] is None])
             inner = RowReader(options, own, is_batch=self.is_batch)
             there = {
-                one.name: rows.constant(values[name], one, group[0].extent.path)
+                one.name: folder_columns.constant(values[name], one, group[0].extent.path)
                 for one in self.schema
                 if (name := named[one.name]) is not None
             }

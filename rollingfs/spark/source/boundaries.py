@@ -12,7 +12,7 @@ from rollingfs.fs.core import core
 from rollingfs.fs.filesystem import RollingFileSystem
 from rollingfs.segment.segment import Segment
 from rollingfs.spark.source import places, segments
-from rollingfs.spark.source.formats import compression
+from rollingfs.spark.source.formats import lines
 from rollingfs.spark.source.options import Options
 from rollingfs.spark.source.partitions import Extent
 from rollingfs.spark.source.segments import SegmentReader, extent_of
@@ -146,7 +146,7 @@ class Boundaries:
             return offset
         if self.options.codec(view.path) is not None:
             if offset < view.length:
-                raise compression.refused(view.path, f"but offset {offset} of {view.extent} is a position within it")
+                raise lines.refused_part(view.path, f"but offset {offset} of {view.extent} is a position within it")
             return offset
         read = SegmentReader(self.fs, view).read
         return self.options.form.end_behind(read, extent_of(view, view.start, offset), offset, is_last=False)

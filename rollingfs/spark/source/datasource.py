@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
 from typing import TYPE_CHECKING, Any
 
+import pyspark
 from pyspark.sql.datasource import DataSource
 
 from rollingfs.spark.source.plain_errors import plainly
@@ -47,7 +49,7 @@ class RollingDataSource(DataSource):
         ValueError
             There are no segments to infer them from.
         """
-        from rollingfs.spark.source.inference import infer_schema
+        from rollingfs.spark.source.folder_columns import infer_schema
 
         schema: StructType | str = infer_schema(self._parsed())
         return schema
@@ -83,9 +85,12 @@ class RollingDataSource(DataSource):
         NotImplementedError
             PySpark is older than 4.2.
         """
-        from rollingfs.spark.source.versions import check_stream_reads
-
-        check_stream_reads()
+        if importlib.util.find_spec("pyspark.sql.streaming.datasource") is None:
+            raise NotImplementedError(
+                f"format('rolling') reads streams with PySpark 4.2 or later, and this is {pyspark.__version__}, which "
+                "does not tell a data source how far the query has read: install pyspark>=4.2. Batches are read, and "
+                "streams are written, with this version too"
+            )
         from rollingfs.spark.source.stream.stream_reader import RollingStreamReader
 
         return RollingStreamReader(self._parsed(), schema)

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import groupby
+from typing import Any
 from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.types as pt
 
+from rollingfs.errors import CorruptHeaderError
+from rollingfs.segment.segment import Segment
+from rollingfs.spark.source import folder_columns, places, rows
+from rollingfs.spark.source.formats.contract import CORRUPT
+from rollingfs.spark.source.options import Options
 from rollingfs.spark.source.partitions import Range
+from rollingfs.spark.source.segments import SegmentReader
 
 Values = Mapping[str, str | None]
 """The columns of a path, by name, as text; None is null."""
@@ -121,8 +129,101 @@ def scalar_of(text: str | None, kind: pa.DataType) -> pa.Scalar:
     return pa.scalar(text).cast(kind)
 
 
+def constant(text: str | None, field: Any, path: str) -> pa.Scalar:
+    """Return the value of a column that is the same in all rows of a segment.
+
+    Parameters
+    ----------
+    field
+        The Spark field of the column.
+
+    Raises
+    ------
+    ValueError
+        The text is not a value of the column's type.
+    """
+    from pyspark.sql.types import StructType
+
+    try:
+        return scalar_of(text, rows.arrow_schema(StructType([field])).field(0).type)
+    except (ValueError, pa.ArrowNotImplementedError, OverflowError) as error:
+        raise ValueError(
+            f"{path}: its folder says {field.name}={text}, which is no {field.dataType.simpleString()}: give the "
+            "column another type in .schema(...), or read with option partitionColumns=false"
+        ) from error
+
+
 def by_values(ranges: Sequence[Range], bases: Sequence[str]) -> Iterator[tuple[Values, tuple[Range, ...]]]:
     """Neighbouring ranges with the same columns, together."""
     # by lists: equal dicts may have their columns in another order
     for columns, group in groupby(ranges, lambda one: list(values_of(one.extent.path, bases).items())):
         yield dict(columns), tuple(group)
+
+
+logger = logging.getLogger("pyspark_rollingfs")
+NOT_SEEN = "%d other segments, and what lies behind, were not looked at. If they have other columns, give .schema(...)"
+
+
+def infer_schema(options: Options) -> Any:
+    """Return the columns of the segments.
+
+    Raises
+    ------
+    ValueError
+        No segment has its columns.
+    """
+    found = _found(options)
+    schema = _inferred(options, [view for view in found.views.values() if view.size])
+    if options.has_folder_columns:
+        columns = folder_columns.columns_of([*found.views, *found.corrupt], places.bases(options))
+        schema = with_folder_columns(schema, columns)
+    return rows.added_to(schema) if options.has_metadata else schema
+
+
+def _found(options: Options) -> places.FoundSegments:
+    """Return the segments that have the columns, by a single look.
+
+    It is empty if the format has the same columns everywhere.
+    """
+    is_known = options.form.columns is not None
+    if is_known and not options.has_folder_columns:
+        return places.FoundSegments({}, {})
+    try:
+        return places.find(places.filesystem(options), options)
+    except (FileNotFoundError, CorruptHeaderError):
+        if not is_known:
+            raise
+        return places.FoundSegments({}, {})  # the read that follows names it
+
+
+def with_folder_columns(schema: Any, columns: dict[str, pa.DataType]) -> Any:
+    """Return a Spark schema with the columns of folders.
+
+    They come at its end, or in place of a column of the same name in any case.
+    """
+    added = {one.name.lower(): one for one in rows.spark_schema(pa.schema(list(columns.items())))}
+    fields = [added.get(one.name.lower(), one) for one in schema]
+    there = {one.name.lower() for one in schema}
+    return type(schema)(fields + [one for name, one in added.items() if name not in there])
+
+
+def _inferred(options: Options, found: Sequence[Segment]) -> Any:
+    """Return the columns of the format, or of the first segment with columns."""
+    form = options.form
+    if form.columns is not None:
+        return rows.spark_schema(form.columns)
+    fs = places.filesystem(options)
+    for view in found:
+        try:
+            schema = form.infer(SegmentReader(fs, view))
+        except CORRUPT:
+            if not options.skips_corrupt:
+                raise
+            continue  # the read that follows names it
+        except pa.ArrowInvalid as error:
+            raise ValueError(f"{view.path}: its bytes are no {options.format}: {error}") from error
+        if schema is not None:
+            if len(found) > 1 or form.grows:
+                logger.warning("%s: the columns are those of its beginning; %s", view.path, NOT_SEEN % (len(found) - 1))
+            return rows.spark_schema(schema)
+    raise ValueError(f"there is no {options.format} to infer the columns from: give .schema(...)")

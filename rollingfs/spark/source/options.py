@@ -1,22 +1,90 @@
-"""The options of ``format("rolling")``, and the URLs of segments. Pure."""
+"""The options of ``format("rolling")``, each a field with its parser, and the URLs of segments. Pure."""
 
 from __future__ import annotations
 
 import json
 import logging
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import field, fields
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from rollingfs.errors import SegmentTruncatedError
-from rollingfs.policy import RollingPolicy
+from rollingfs.policy import RollingPolicy, parse_bytes, parse_seconds
 from rollingfs.runtime.values import value_class
-from rollingfs.spark.source import formats, option as of
-from rollingfs.spark.source.formats import compression
-from rollingfs.spark.source.option import BATCH, BOTH, READ, STREAM, WRITE, option
+from rollingfs.spark.source import formats
+from rollingfs.spark.source.formats import lines
 from rollingfs.spark.source.stream.offsets import EARLIEST, LATEST, ReadPosition, parse_position
+
+Parse = Callable[[str, str], Any]
+"""Makes a value of an option's name and text, or raises a `ValueError` that names the option."""
+
+
+BOTH, READ, BATCH, STREAM, WRITE = "both", "reads", "batch reads", "streams", "writes"
+"""Use of an option."""
+
+
+def option(name: str, parse: Parse, default: Any = None, use: str = READ) -> Any:
+    """Return a field of a dataclass that takes the value of an option."""
+    return field(default=default, metadata={"name": name, "parse": parse, "use": use})
+
+
+def uses(kind: type) -> dict[str, str]:
+    """Return what a class's options are for, by name."""
+    return {one.metadata["name"]: one.metadata["use"] for one in fields(kind) if one.metadata}
+
+
+def values(kind: type, given: Mapping[str, str]) -> dict[str, Any]:
+    """Return the values of the options that are given, by field.
+
+    Raises
+    ------
+    ValueError
+        A value is impossible; the message names the option.
+    """
+    found = [(one.name, one.metadata) for one in fields(kind) if one.metadata]
+    texts = [(name, of_one, given.get(of_one["name"].lower())) for name, of_one in found]
+    return {name: of_one["parse"](of_one["name"], text) for name, of_one, text in texts if text is not None}
+
+
+def by(parse: Callable[[str], Any], least: float | None = None, unit: str = "") -> Parse:
+    """Return a value as a function parses it, perhaps of a least size."""
+
+    def checked(name: str, text: str) -> Any:
+        try:
+            value = parse(text)
+        except ValueError as error:
+            raise ValueError(f"option {name}: {error}") from error
+        if least is not None and value < least:
+            raise ValueError(f"option {name} is {text!r}: it must be at least {least}{unit}")
+        return value
+
+    return checked
+
+
+def one_of(choices: Mapping[str, Any]) -> Parse:
+    """Return the value of a word of a list, in any case."""
+
+    def chosen(name: str, text: str) -> Any:
+        if text.lower() not in choices:
+            raise ValueError(f"option {name} is {text.lower()!r}: it must be one of {', '.join(choices)}")
+        return choices[text.lower()]
+
+    return chosen
+
+
+def word(name: str, text: str) -> str:
+    """Return a text that is not empty."""
+    if not text:
+        raise ValueError(f"option {name} is empty: it must be a name")
+    return text
+
+
+truth = one_of({"true": True, "false": False})
+size, time_s, count = by(parse_bytes), by(parse_seconds), by(int, 1)
+some_bytes = by(parse_bytes, 1, " byte")
+
 
 logger = logging.getLogger("pyspark_rollingfs")
 
@@ -64,14 +132,14 @@ class Location:
     """With the protocol, as the backend understands it."""
 
 
-def _policy(name: str) -> of.Parse:
+def _policy(name: str) -> Parse:
     """Take a part of a policy as it is, after a look at it."""
 
     def checked(text: str) -> str:
         RollingPolicy(**{name: text})  # type: ignore[arg-type]
         return text
 
-    return of.by(checked)
+    return by(checked)
 
 
 @value_class
@@ -85,33 +153,33 @@ class Options:
     """The names of what the user gave, in lower case."""
     transaction: tuple[str, int] | None = None
     """Of a write that takes effect once, however often it is repeated: who counts, and the growing number of it."""
-    format: str = option("format", of.one_of({name: name for name in formats.MODULES}), formats.TEXT, BOTH)
-    compression: str = option("compression", of.one_of({name: name for name in compression.CHOICES}), "auto", BOTH)
-    partition_bytes: int = option("partitionBytes", of.some_bytes, PARTITION_BYTES_DEFAULT)
-    fails_on_data_loss: bool = option("failOnDataLoss", of.truth, True)
-    skips_corrupt: bool = option("onCorrupt", of.one_of({"fail": False, "skip": True}), False)
+    format: str = option("format", one_of({name: name for name in formats.MODULES}), formats.TEXT, BOTH)
+    compression: str = option("compression", one_of({name: name for name in lines.CHOICES}), "auto", BOTH)
+    partition_bytes: int = option("partitionBytes", some_bytes, PARTITION_BYTES_DEFAULT)
+    fails_on_data_loss: bool = option("failOnDataLoss", truth, True)
+    skips_corrupt: bool = option("onCorrupt", one_of({"fail": False, "skip": True}), False)
     starting: ReadPosition = option("startingOffsets", parse_position, ReadPosition(EARLIEST))
     ending: ReadPosition | None = option("endingOffsets", parse_position, None, BATCH)
     """End of a batch; None: the present ends."""
-    has_metadata: bool = option("includeMetadata", of.truth, False)
+    has_metadata: bool = option("includeMetadata", truth, False)
     """Whether rows have the columns `_offset`, `_segment` and `_commit_time`."""
-    has_folder_columns: bool = option("partitionColumns", of.truth, True)
+    has_folder_columns: bool = option("partitionColumns", truth, True)
     """Whether folders like ``day=2026-11-21`` are columns."""
-    base_path: str | None = option("basePath", of.word)
+    base_path: str | None = option("basePath", word)
     """The URL of the folder below which folders are columns; None: what the query names."""
-    poll_s: float = option("pollInterval", of.time_s, POLL_S)
+    poll_s: float = option("pollInterval", time_s, POLL_S)
     """Seconds between two looks of a stream at the store."""
-    subscriber: str | None = option("subscriber", of.word, None, STREAM)
+    subscriber: str | None = option("subscriber", word, None, STREAM)
     """The name under which a stream publishes how far it has read."""
-    trigger_bytes_max: int | None = option("maxBytesPerTrigger", of.some_bytes)
-    trigger_records_max: int | None = option("maxRecordsPerTrigger", of.count)
+    trigger_bytes_max: int | None = option("maxBytesPerTrigger", some_bytes)
+    trigger_records_max: int | None = option("maxRecordsPerTrigger", count)
     """Maximum number of records of a batch of a stream."""
-    trigger_bytes_min: int | None = option("minBytesPerTrigger", of.size)
+    trigger_bytes_min: int | None = option("minBytesPerTrigger", size)
     """Bytes that a stream waits for, at most `delay_s`, before it makes a batch."""
-    delay_s: float = option("maxTriggerDelay", of.time_s, DELAY_S_DEFAULT)
-    task_message_bytes: int = option("taskMessageBytes", of.size, TASK_MESSAGE_BYTES, WRITE)
-    batch_message_bytes: int = option("batchMessageBytes", of.size, BATCH_MESSAGE_BYTES, WRITE)
-    segment_by: str | None = option("segmentBy", of.word, None, WRITE)
+    delay_s: float = option("maxTriggerDelay", time_s, DELAY_S_DEFAULT)
+    task_message_bytes: int = option("taskMessageBytes", size, TASK_MESSAGE_BYTES, WRITE)
+    batch_message_bytes: int = option("batchMessageBytes", size, BATCH_MESSAGE_BYTES, WRITE)
+    segment_by: str | None = option("segmentBy", word, None, WRITE)
     """The column that names the segment of a row."""
     max_bytes: str | None = option("maxBytes", _policy("max_bytes"), None, WRITE)
     inline_bytes: str | None = option("inlineBytes", _policy("inline_bytes"), None, WRITE)
@@ -184,7 +252,7 @@ class Options:
         CompressedError
             Its name has a compression that cannot be read.
         """
-        return compression.codec_of(path, self.compression) if self.form.has_lines else None
+        return lines.codec_of(path, self.compression) if self.form.has_lines else None
 
     def has_lines(self, path: str) -> bool:
         """Return whether the segment at a path is read by lines from anywhere, as it is."""
@@ -210,7 +278,7 @@ class Options:
 
 
 _OWN = {
-    **of.uses(Options),
+    **uses(Options),
     **dict.fromkeys(("storage_options", "tiers"), BOTH),
     **dict.fromkeys(("txnAppId", "txnVersion"), WRITE),
 }
@@ -250,7 +318,7 @@ def parse_options(options: Mapping[str, str]) -> Options:
         storage_options=_storage_options(given),
         given=frozenset(given),
         transaction=_transaction(given),
-        **of.values(Options, given),
+        **values(Options, given),
     )
     if "compression" in given and not found.form.has_lines:
         raise ValueError(f"option compression is for lines, and format {found.format!r} has none")

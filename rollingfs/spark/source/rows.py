@@ -5,6 +5,7 @@ The columns `_offset`, `_segment` and `_commit_time` show where a row is, and wh
 
 from __future__ import annotations
 
+import inspect
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -17,7 +18,6 @@ from rollingfs.format.header import Chunk
 from rollingfs.runtime.values import value_class
 from rollingfs.segment.at import At
 from rollingfs.segment.segment import Segment
-from rollingfs.spark.source import folder_columns
 
 _VARIANT = re.compile(r'"(type|elementType|valueType)":"variant"')
 
@@ -30,7 +30,7 @@ def arrow_schema(schema: Any) -> pa.Schema:
     ValueError
         A column has variants; the message names it.
     """
-    from rollingfs.spark.source import versions
+    from pyspark.sql.pandas import types
 
     for field in schema:
         if _VARIANT.search(field.json()):
@@ -38,7 +38,10 @@ def arrow_schema(schema: Any) -> pa.Schema:
                 f"column {field.name} is {field.dataType.simpleString()}: variants are neither read nor written; read "
                 "text and use parse_json(value), or write to_json(column)"
             )
-    found: pa.Schema = versions.to_arrow_schema(schema)
+    convert: Any = types.to_arrow_schema
+    # before PySpark 4.2 it takes no time zone, and means UTC
+    zone = {"timezone": "UTC"} if "timezone" in inspect.signature(convert).parameters else {}
+    found: pa.Schema = convert(schema, **zone)
     return found
 
 
@@ -90,30 +93,6 @@ def spelled(name: str, names: Iterable[str], *, ignores_case: bool) -> str | Non
         hint = "; spark.sql.caseSensitive=true tells names apart by case" if len(set(found)) > 1 else ""
         raise pa.ArrowInvalid(f"column {name!r} is ambiguous: the data has the columns {', '.join(found)}{hint}")
     return found[0] if found else None
-
-
-def constant(text: str | None, field: Any, path: str) -> pa.Scalar:
-    """Return the value of a column that is the same in all rows of a segment.
-
-    Parameters
-    ----------
-    field
-        The Spark field of the column.
-
-    Raises
-    ------
-    ValueError
-        The text is not a value of the column's type.
-    """
-    from pyspark.sql.types import StructType
-
-    try:
-        return folder_columns.scalar_of(text, arrow_schema(StructType([field])).field(0).type)
-    except (ValueError, pa.ArrowNotImplementedError, OverflowError) as error:
-        raise ValueError(
-            f"{path}: its folder says {field.name}={text}, which is no {field.dataType.simpleString()}: give the "
-            "column another type in .schema(...), or read with option partitionColumns=false"
-        ) from error
 
 
 def arranged(batch: pa.RecordBatch, more: Mapping[str, pa.Array], schema: pa.Schema) -> pa.RecordBatch:

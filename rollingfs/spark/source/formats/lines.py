@@ -1,13 +1,19 @@
 """Lines of byte ranges: a line belongs to the range that holds its first byte. Pure: a callback gives the bytes.
 
-As in Spark's own readers, a line ends with a line feed, a carriage return, or both.
+As in Spark's own readers, a line ends with a line feed, a carriage return, or both. A compressed segment of lines is
+recognised by its name, and read as a whole: ranges and offsets are positions in the compressed bytes, so a single task
+reads it from its start to its end, and a stream cannot read a part of it.
 """
 
 from __future__ import annotations
 
+import io
+import lzma
 import re
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
+
+from rollingfs.fs.read_file import ReadFile
 
 BLOCK_BYTES = 8 * 1024 * 1024
 LOCAL_BLOCK_BYTES = 3 * 1024 * 1024
@@ -166,3 +172,102 @@ def _last_break(data: bytes) -> int:
     """Size of all whole lines. A return at the end of the data does not count: its line feed may come next."""
     feed = data.rfind(FEED)
     return max(feed, data.rfind(RETURN, feed + 1, len(data) - 1)) + 1
+
+
+AUTO, NONE = "auto", "none"
+READABLE = ("gzip", "bz2", "xz", "zstd", "lz4")
+CHOICES = (AUTO, NONE, *READABLE)
+COMPRESSED_BYTES = 1024 * 1024
+"""Compressed bytes that are read at a time."""
+_CODECS = {"gz": "gzip", "zst": "zstd", "z": "compress", "br": "brotli"}
+"""Endings of names that are not the codec's own name."""
+_ENDINGS = frozenset({*READABLE, *_CODECS, "snappy", "deflate", "lzo", "zip", "7z"})
+
+
+class CompressedError(ValueError):
+    """A segment is compressed, or should be, and its name or the options do not fit."""
+
+
+def codec_by_name(path: str) -> str | None:
+    """Return the compression by the ending of a name, or None."""
+    _, dot, ending = path.rpartition("/")[2].lower().rpartition(".")
+    return _CODECS.get(ending, ending) if dot and ending in _ENDINGS else None
+
+
+def codec_of(path: str, choice: str) -> str | None:
+    """Return the compression with which a segment is read; None: as it is.
+
+    Raises
+    ------
+    CompressedError
+        Its name has a compression that cannot be read.
+    """
+    if choice != AUTO:
+        return None if choice == NONE else choice
+    codec = codec_by_name(path)
+    if codec is not None and codec not in READABLE:
+        raise CompressedError(
+            f"{path}: its name says that it is compressed ({codec}), which cannot be read; {', '.join(READABLE)} can. "
+            "If it is plain text, give option compression=none"
+        )
+    return codec
+
+
+def refused_part(path: str, why: str) -> CompressedError:
+    """Return the error for what cannot be done to a part of a compressed segment."""
+    return CompressedError(
+        f"{path}: by its name or by option compression it is compressed, so only the whole can be read, {why}; nothing "
+        "of it was read. Decompress it, or give option compression=none if it is plain text"
+    )
+
+
+def check_uncompressed(path: str, choice: str = AUTO) -> None:
+    """Refuse to write lines under a name or option of a compression.
+
+    Raises
+    ------
+    CompressedError
+        The name or the option has a compression.
+    """
+    codec = codec_by_name(path) if choice == AUTO else choice
+    if codec not in (None, NONE):
+        named, given = f"its name says that it is compressed ({codec})", f"option compression is {codec!r}"
+        what = named if choice == AUTO else given
+        raise CompressedError(
+            f"{path}: {what}, but rows are written as plain lines; nothing was written. Choose another name, or leave "
+            "the option out"
+        )
+
+
+def decompressed_blocks(file: ReadFile, codec: str, block_bytes: int) -> Iterator[Lines]:
+    """Yield the lines of a compressed segment, many to a block, each ended by a line feed.
+
+    Raises
+    ------
+    CompressedError
+        The bytes are not of this compression, damaged, or cut off.
+    """
+    held = b""
+    try:
+        stream = _decompressed(file, codec) if file.size else file
+        while data := stream.read(block_bytes):
+            held += data
+            at = max(held.rfind(b"\n"), held.rfind(b"\r", 0, len(held) - 1)) + 1
+            if at:
+                yield normalized(held, at)
+                held = held[at:]
+    except (OSError, EOFError, ValueError, lzma.LZMAError) as error:
+        raise CompressedError(
+            f"{file.path}: its bytes are not a whole {codec}: {error}. compression=none reads them as they are"
+        ) from error
+    if held:
+        yield normalized(held, len(held))
+
+
+def _decompressed(source: ReadFile, codec: str) -> Any:
+    buffered = io.BufferedReader(source, COMPRESSED_BYTES)
+    if codec == "xz":
+        return lzma.open(buffered)
+    import pyarrow as pa
+
+    return pa.CompressedInputStream(pa.PythonFile(buffered, "r"), codec)

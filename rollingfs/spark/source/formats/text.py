@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rollingfs.spark.source import partitions
-from rollingfs.spark.source.formats import compression, lines
+from rollingfs.spark.source.formats import lines
 from rollingfs.spark.source.formats.contract import Format, Located, ReadOptions
 from rollingfs.spark.source.formats.lines import FEED, Lines, Read
 from rollingfs.spark.source.partitions import Extent, Range
@@ -64,7 +64,7 @@ class Text(Format):
         if options.has_metadata:
             raise ValueError(f"{extent.path} is compressed, so its rows have no offsets: includeMetadata is not for it")
         if extent.size != opened.view.size:
-            raise compression.refused(extent.path, f"and not bytes {extent.start} to {extent.end} of it")
+            raise lines.refused_part(extent.path, f"and not bytes {extent.start} to {extent.end} of it")
         return partitions.whole(extent)
 
     def end_behind(self, read: Read, extent: Extent, upto: int, *, is_last: bool) -> int:
@@ -84,7 +84,7 @@ class Text(Format):
         size = lines.BLOCK_BYTES if is_remote(opened.fs) else lines.LOCAL_BLOCK_BYTES
         codec = options.codec(one.extent.path)
         if codec is not None:
-            for block in compression.blocks(opened.file(), codec, size):
+            for block in lines.decompressed_blocks(opened.file(), codec, size):
                 yield Block(block.data, block.end, None)
             return
         for position, data, end in lines.raw_blocks(

@@ -11,23 +11,29 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark import TaskContext
+from pyspark.sql import datasource
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from rollingfs.format.header import Header
 from rollingfs.spark.source import rows
-from rollingfs.spark.source.formats import compression
+from rollingfs.spark.source.formats import lines
 from rollingfs.spark.source.loops import ATTRIBUTE_PREFIX, QUERY_ID
-from rollingfs.spark.source.option import WRITE
-from rollingfs.spark.source.options import Options
+from rollingfs.spark.source.options import WRITE, Options
 from rollingfs.spark.source.plain_errors import plainly
-from rollingfs.spark.source.sink import commits, routing
+from rollingfs.spark.source.sink import commits, task_writer
 from rollingfs.spark.source.sink.commits import Marker
 from rollingfs.spark.source.sink.segment_commit import SegmentCommit
 from rollingfs.spark.source.sink.task_writer import Receipt, TaskData, TaskWriter, by_segment, received
-from rollingfs.spark.source.versions import StreamArrowWriter
 
 if TYPE_CHECKING:
+    from pyspark.sql.datasource import DataSourceStreamArrowWriter as StreamArrowWriter
     from pyspark.sql.types import StructType
+elif hasattr(datasource, "DataSourceStreamArrowWriter"):
+    StreamArrowWriter = datasource.DataSourceStreamArrowWriter
+else:
+
+    class StreamArrowWriter(datasource.DataSourceStreamWriter, DataSourceArrowWriter):
+        """A writer of streams that takes record batches: PySpark 4.0 gives them to every `DataSourceArrowWriter`."""
 
 
 logger = logging.getLogger("pyspark_rollingfs")
@@ -57,10 +63,10 @@ class JobCommit:
                     f"{self.url}: option segmentBy appends; an overwrite, or complete mode, would leave the segments "
                     "as they are that get no rows. Nothing was written"
                 )
-            self.schema = routing.without(self.schema, self.column)
+            self.schema = task_writer.without(self.schema, self.column)
         options.form.check_write(self.schema)
         if options.form.has_lines:
-            compression.check_write("" if self.column else self.url, options.compression)
+            lines.check_uncompressed("" if self.column else self.url, options.compression)
 
     @property
     def column(self) -> str | None:

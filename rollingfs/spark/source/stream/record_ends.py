@@ -11,7 +11,7 @@ from rollingfs.runtime.values import value_class
 from rollingfs.segment.segment import Segment
 from rollingfs.spark.source import places, segments
 from rollingfs.spark.source.batch_reader import RowReader
-from rollingfs.spark.source.formats import compression, lines
+from rollingfs.spark.source.formats import lines
 from rollingfs.spark.source.formats.contract import CORRUPT
 from rollingfs.spark.source.options import Options
 from rollingfs.spark.source.segments import PLAIN, SegmentReader, extent_of
@@ -180,7 +180,7 @@ class RecordEnds:
         form = self.options.form
         if self.options.codec(view.path) is not None:
             if not view.sealed:
-                raise compression.refused(view.path, "and a stream cannot follow it while it may grow: seal it")
+                raise lines.refused_part(view.path, "and a stream cannot follow it while it may grow: seal it")
             return limit if limit == view.length else begin
         extent = extent_of(view, begin, limit)
         end = form.end_behind(read, extent, upto, is_last=is_last)

@@ -25,8 +25,7 @@ from rollingfs.segment.segment import Segment
 from rollingfs.spark.source import formats, partitions, places, segments
 from rollingfs.spark.source.batch_reader import RowReader
 from rollingfs.spark.source.boundaries import Boundaries
-from rollingfs.spark.source.option import STREAM
-from rollingfs.spark.source.options import Options
+from rollingfs.spark.source.options import STREAM, Options
 from rollingfs.spark.source.partitions import Extent, Range
 from rollingfs.spark.source.plain_errors import plainly
 from rollingfs.spark.source.segments import SegmentReader, each
