@@ -8,21 +8,8 @@ from typing import Annotated
 
 import typer
 
-from rollingfs.cli import (
-    change,
-    doctor,
-    policy,
-    read,
-    run as run_command,
-    serve,
-    ship,
-    show,
-    streams,
-    tiers,
-    top,
-    upkeep,
-)
-from rollingfs.cli.command import Commands, Groups
+from rollingfs.cli import change, doctor, policy, read, run as run_command, serve, show, streams, tiers, top, upkeep
+from rollingfs.cli.command import Groups, add_commands
 
 EPILOG = (
     "Exit codes: 0 done, 1 an error, 2 wrong usage, 3 verify found damage or doctor an unsafe store, 130 interrupted."
@@ -56,9 +43,17 @@ def _common(
     """Accept the options before the command."""
 
 
-for _module in (show, top, read, change, ship, streams, upkeep, policy, run_command, tiers, serve, doctor):
-    _commands: Commands = _module.commands
-    _commands.add_to(app)
+add_commands(app, "Look at segments", show.ls, show.info, show.map_, top.top)
+add_commands(app, "Read", read.cat, read.head, read.tail)
+add_commands(
+    app, "Write", change.append, change.truncate, change.seal, change.concat, change.mv, change.rm, change.ship
+)
+add_commands(app, "Streams", streams.cut, streams.trim, streams.retain)
+add_commands(app, "Upkeep", upkeep.consolidate, upkeep.export, upkeep.rebuild, upkeep.collect, upkeep.verify)
+add_commands(app, "Upkeep", policy.policy, run_command.run)
+add_commands(app, "Tiers", tiers.offload, tiers.onload, tiers.roll)
+add_commands(app, "Serve", serve.serve)
+add_commands(app, "Stores and Spark", doctor.doctor, doctor.spark_jars)
 
 
 def run() -> None:

@@ -1,4 +1,4 @@
-"""Commands that change segments: ``append``, ``truncate``, ``seal``, ``concat``, ``mv``, ``rm``."""
+"""Commands that change segments: ``append``, ``truncate``, ``seal``, ``concat``, ``mv``, ``rm``, ``ship``."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 import stat
 import sys
 from datetime import UTC, datetime
+from importlib.util import find_spec
 from io import BufferedReader
 from typing import Annotated, cast
 
@@ -14,7 +15,8 @@ import typer
 from fsspec.callbacks import Callback
 
 from rollingfs import Erased
-from rollingfs.cli.command import Commands, OffsetOf, PathOf, PathsOf, parse_when
+from rollingfs.cli import output
+from rollingfs.cli.command import OffsetOf, PathOf, PathsOf, Time, parse_when
 from rollingfs.cli.errors import WrongUsage, value_of
 from rollingfs.cli.piped import Pipe
 from rollingfs.cli.running import stopping
@@ -26,14 +28,12 @@ from rollingfs.fs.core import core
 from rollingfs.segment.files.intakes import addition
 from rollingfs.segment.verbs.append import append as append_segment
 from rollingfs.segment.write.ingest import PIECE_BYTES, Intake
+from rollingfs.ship import Shipper, observe
 from rollingfs.show.readable import count_text
-
-commands = Commands("Write")
 
 UNCHANGED = "interrupted; finished paths are done, the others are unchanged"
 
 
-@commands("append")
 def append(
     session: Session,
     path: PathOf,
@@ -118,7 +118,6 @@ def _append(place: StorePath, source: BufferedReader, guard: Guard, create: bool
     return written.offset, size
 
 
-@commands("truncate")
 def truncate(
     session: Session,
     path: PathOf,
@@ -173,7 +172,6 @@ def _report_erased(session: Session, text: str, place: StorePath, did: Erased) -
             session.say(f"{text}: {store} {how} former versions of files, which may have erased bytes")
 
 
-@commands("seal")
 def seal(session: Session, path: PathsOf) -> None:
     """Let segments take no more bytes.
 
@@ -185,7 +183,6 @@ def seal(session: Session, path: PathsOf) -> None:
         session.report({"name": place.name, "length": length}, f"{text}: sealed at length {length:,}")
 
 
-@commands("concat")
 def concat(
     session: Session,
     target: str,
@@ -224,7 +221,6 @@ def concat(
     )
 
 
-@commands("mv")
 def mv(session: Session, source: PathsOf, target: str, overwrite: bool = False) -> None:
     """Give segments or folders another name; no bytes are moved.
 
@@ -248,7 +244,6 @@ def mv(session: Session, source: PathsOf, target: str, overwrite: bool = False) 
     session.report({"sources": strip(sources), "target": strip(to)}, f"{moved} → {target}")
 
 
-@commands("rm")
 def rm(session: Session, path: PathsOf, recursive: bool = False, damaged: bool = False) -> None:
     """Delete segments and plain files.
 
@@ -274,3 +269,77 @@ def _remove(place: StorePath, recursive: bool, damaged: bool) -> None:
         raise IsADirectoryError(
             error.errno, "It is a folder: give -r to delete it with all in it", place.path
         ) from error
+
+
+FilesOf = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="FILE... TARGET", show_default=False, help="Local files or patterns in quotes; then where they go."
+    ),
+]
+
+
+def ship(
+    session: Session,
+    files: FilesOf,
+    once: bool = False,
+    into: bool = False,
+    commit_on: str = "1s,8MiB",
+    prefix: str = "",
+    partial_after: Time = None,
+    source: str | None = None,
+    seal_on_rotate: bool = False,
+    delete_after: bool = False,
+) -> None:
+    """Follow local files, and append their new lines to segments, each line exactly once.
+
+    The commit that appends lines also sets the position in the file, so a shipper may be killed, or started twice.
+    Files that are rotated, compressed or cut are followed. TARGET is a segment; or a folder with a segment for each
+    file, if it ends with a slash, or there are several files. With --json: name, size and commits.
+
+    Parameters
+    ----------
+    once
+        Ship the lines that are there, and end.
+    into
+        TARGET is one segment for all files.
+    commit_on : WHEN
+        Commit by time, bytes or lines.
+    prefix : TEXT
+        Put a text before each line, with {host}, {file} or {path} in it.
+    partial_after : TIME
+        Ship a line without its end after this time; by default it waits for its end.
+    source : NAME
+        A name for this host's positions. Hosts that ship files of equal names into one segment need it.
+    seal_on_rotate
+        Make TARGET a folder with a segment for each rotated file, which is sealed when the next file begins.
+    delete_after
+        Delete a rotated file once it is committed, and sealed with --seal-on-rotate. Linux only.
+    """
+    *paths, target = files
+    if not paths:
+        raise WrongUsage("give the files, and then a segment or a folder that they go to")
+    place = session.place(target)
+    when = value_of("--commit-on", commit_on, parse_when)
+    try:
+        shipper = Shipper(
+            place.fs,
+            paths,
+            place.path,
+            into=into,
+            commit_on=when,
+            prefix=prefix,
+            partial_after_s=partial_after,
+            source=source,
+            seal_on_rotate=seal_on_rotate,
+            delete_after=delete_after,
+            say=output.complain,
+        )
+    except (KeyError, ValueError) as error:
+        raise WrongUsage(str(error)) from error
+    if find_spec("opentelemetry") is not None:  # without a provider of metrics it has no effect
+        observe(shipper)
+    with stopping() as stop:
+        (shipper.once if once else shipper.follow)(stop)
+    said = f"{target}: {shipper.bytes:,} bytes in {count_text(shipper.commits, 'commit')}"
+    session.report({"name": place.name, "size": shipper.bytes, "commits": shipper.commits}, said)

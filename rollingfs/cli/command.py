@@ -1,4 +1,4 @@
-"""`Commands` makes functions into commands, and adds the options that all commands have."""
+"""Make functions into commands, and add the options that all commands have."""
 
 from __future__ import annotations
 
@@ -97,38 +97,17 @@ class Groups(TyperGroup):
                 formatter.write_dl(rows)
 
 
-class Commands:
-    """A group of commands: functions of the session and of what the user gives.
+def add_commands(app: typer.Typer, title: str, *bodies: Body) -> None:
+    """Add functions of the session and of what the user gives as the commands of a group.
 
-    Parameters
-    ----------
-    title
-        The group's name in the help.
+    A function's docstring is the help. A parameter without a default is an argument, others are options. After a
+    parameter's name, the docstring may name flags and the kind of value: ``lines : -n COUNT``. TIME and SIZE are parsed
+    before the command begins.
     """
-
-    def __init__(self, title: str) -> None:
-        self.title = title
-        self._bodies: dict[str, Body] = {}
-
-    def __call__(self, name: str) -> Callable[[Body], Body]:
-        """Make a function the command of this name; its docstring is the help.
-
-        A parameter without a default is an argument, others are options. After a parameter's name, its docstring may
-        name flags and the kind of value: ``lines : -n COUNT``. TIME and SIZE are parsed before the command begins.
-        """
-
-        def keep(body: Body) -> Body:
-            self._bodies[name] = body
-            return body
-
-        return keep
-
-    def add_to(self, app: typer.Typer) -> None:
-        """Add the commands to an app."""
-        for name, body in self._bodies.items():
-            about, _, listed = (inspect.getdoc(body) or "").partition(_PARAMETERS)
-            run = _with_session(body, listed)
-            app.command(name, cls=Command, help=about, rich_help_panel=self.title)(run)
+    for body in bodies:
+        about, _, listed = (inspect.getdoc(body) or "").partition(_PARAMETERS)
+        name = body.__name__.rstrip("_").replace("_", "-")
+        app.command(name, cls=Command, help=about, rich_help_panel=title)(_with_session(body, listed))
 
 
 def _with_session(body: Body, listed: str) -> Callable[..., None]:

@@ -23,7 +23,6 @@ from rollingfs.backend.checkup import NO, RACES, UNKNOWN, YES, Checkup, Finding,
 from rollingfs.backend.local import disk, system
 from rollingfs.backend.local.record_lock import record_lock
 from rollingfs.cli import errors, output
-from rollingfs.cli.command import Commands
 from rollingfs.cli.errors import WrongUsage
 from rollingfs.cli.session import Session
 from rollingfs.errors import LockedError, visible
@@ -165,14 +164,11 @@ def _races(place: str, rounds: int) -> tuple[str, str]:
     )
 
 
-commands = Commands("Stores and Spark")
-
 ROUNDS_A_RACE = 10
 """Appends to a segment on a disk, of each of four processes, for a race of other stores."""
 STYLES = {YES: "green", NO: "red"}
 
 
-@commands("doctor")
 def doctor(session: Session, url: str, races: int = RACES, seconds: float = 0.0) -> None:
     """Find out what a store can do, and whether segments are safe there; ends with exit code 3 if they are not.
 
@@ -229,7 +225,6 @@ def _table(found: Checkup) -> Table:
     return table
 
 
-@commands("spark-jars")
 def spark_jars(session: Session, to: Path, s3: bool = True) -> None:
     """Gather the jars that Spark needs for rolling+s3:// and rolling+file://, for machines without Maven.
 

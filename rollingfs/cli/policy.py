@@ -6,19 +6,16 @@ from functools import partial
 from typing import Any
 
 from rollingfs.cli import output
-from rollingfs.cli.command import Commands, PathOf, Size, Time, parse_duration
+from rollingfs.cli.command import PathOf, Size, Time, parse_duration
 from rollingfs.cli.errors import WrongUsage, value_of
 from rollingfs.cli.output import picked
 from rollingfs.cli.session import Session
 from rollingfs.format.policies import PolicyChange
 from rollingfs.policy import FOREVER, KEEP, MAX_AGE_S_MAX, OffloadPolicy, RollingPolicy
 
-commands = Commands("Upkeep")
-
 NEVER = "never"
 
 
-@commands("policy")
 def policy(
     session: Session,
     path: PathOf,

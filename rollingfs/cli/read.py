@@ -10,13 +10,11 @@ from typing import Annotated
 import typer
 
 from rollingfs.cli import output
-from rollingfs.cli.command import Commands, PathOf, PathsOf
+from rollingfs.cli.command import PathOf, PathsOf
 from rollingfs.cli.errors import WrongUsage, value_of
 from rollingfs.cli.session import Session
 from rollingfs.fs.segment_handle import SegmentHandle
 from rollingfs.segment.read.spot import Spot
-
-commands = Commands("Read")
 
 PIECE_BYTES = 4 * 1024 * 1024
 PEEK_BYTES = 64 * 1024
@@ -36,7 +34,6 @@ def _put(session: Session, name: str, offset: int, data: bytes, **more: str) -> 
         output.write(data)
 
 
-@commands("cat")
 def cat(session: Session, path: PathsOf) -> None:
     """Write the retained bytes of segments to standard output.
 
@@ -57,7 +54,6 @@ def cat(session: Session, path: PathsOf) -> None:
                 advance.relative_update(len(data))
 
 
-@commands("head")
 def head(session: Session, path: PathOf, lines: Lines = None, bytes_: Bytes = None) -> None:
     """Write the first retained lines, or bytes, to standard output.
 
@@ -80,7 +76,6 @@ def head(session: Session, path: PathOf, lines: Lines = None, bytes_: Bytes = No
             return
 
 
-@commands("tail")
 def tail(
     session: Session,
     path: PathOf,

@@ -13,7 +13,7 @@ from types import FrameType
 
 from rollingfs import parquet
 from rollingfs.cli import errors, output
-from rollingfs.cli.command import Commands, FolderOf, Size, Time
+from rollingfs.cli.command import FolderOf, Size, Time
 from rollingfs.cli.errors import WrongUsage
 from rollingfs.cli.running import SIGNALS, ExpectMark, check_mark, handling, stopping
 from rollingfs.cli.session import Session, StorePath
@@ -67,10 +67,6 @@ def _ended_by_signals(follower: Follower) -> contextlib.AbstractContextManager[N
     return handling(stop)
 
 
-commands = Commands("Upkeep")
-
-
-@commands("run")
 def run(
     session: Session,
     root: FolderOf,

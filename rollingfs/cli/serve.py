@@ -14,21 +14,18 @@ from urllib.parse import quote
 import typer
 
 from rollingfs.cli import output
-from rollingfs.cli.command import Commands, FolderOf, Size, Time
+from rollingfs.cli.command import FolderOf, Size, Time
 from rollingfs.cli.errors import WrongUsage
 from rollingfs.cli.running import ExpectMark, check_mark, guarded
 from rollingfs.cli.session import Session
 from rollingfs.errors import in_python, worded_by
 from rollingfs.runtime.system import allow_files
 
-commands = Commands("Serve")
-
 TOKEN = "ROLLINGFS_SERVER_TOKEN"
 """A token that may do everything, in the environment."""
 READ_BYTES = 4096
 
 
-@commands("serve")
 def serve(
     session: Session,
     root: FolderOf,
@@ -83,7 +80,7 @@ def serve(
     try:
         from rollingfs.server import make_app, serve as run
         from rollingfs.server.access import loopback_hosts
-        from rollingfs.server.limits import Limits
+        from rollingfs.server.run import Limits
     except ImportError as error:
         raise WrongUsage(
             f"serve needs Starlette, uvicorn, Pydantic and Jinja: pip install 'rollingfs[server]' ({error})"

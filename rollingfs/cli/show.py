@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rollingfs.cli import errors, output
-from rollingfs.cli.command import Commands, PathOf, PathsOf
+from rollingfs.cli.command import PathOf, PathsOf
 from rollingfs.cli.errors import WrongUsage
 from rollingfs.cli.output import date_text
 from rollingfs.cli.policy import policy_text
@@ -24,13 +24,10 @@ from rollingfs.fs.segment_handle import SegmentHandle
 from rollingfs.show.readable import prices_of, size_text, upkeep_texts
 from rollingfs.show.segment_map import Leftovers, outline
 
-commands = Commands("Look at segments")
-
 MAP_COLUMNS_MAX = 120
 MAP_MARGIN_COLUMNS = 3
 
 
-@commands("ls")
 def ls(
     session: Session, path: Annotated[list[str] | None, typer.Argument(show_default=False)] = None, long: bool = False
 ) -> None:
@@ -89,7 +86,6 @@ def _listing(infos: Iterable[dict[str, Any]], names: Sequence[str]) -> Table:
     return table
 
 
-@commands("info")
 def info(session: Session, path: PathsOf) -> None:
     """Show what is known of segments, plain files or folders.
 
@@ -144,8 +140,7 @@ def _details(segment: SegmentHandle) -> list[tuple[str, str]]:
     return rows + [(f"attr {name}", value) for name, value in sorted(segment.attrs.items())]
 
 
-@commands("map")
-def show_map(session: Session, path: PathOf, file: Path | None = None) -> None:
+def map_(session: Session, path: PathOf, file: Path | None = None) -> None:
     """Draw a segment: its truncated bytes, its chunks by size and age, the tail, garbage; the next upkeep.
 
     The height of a chunk is its size, its colour its age. With --json: all of it as an object.

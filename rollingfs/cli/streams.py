@@ -11,22 +11,18 @@ from typing import Annotated, Any
 import typer
 
 from rollingfs.cli import errors, output
-from rollingfs.cli.command import Commands, Size, Time, parse_duration
+from rollingfs.cli.command import Size, Time, parse_duration
 from rollingfs.cli.errors import WrongUsage, value_of
 from rollingfs.cli.output import picked
 from rollingfs.cli.session import Session
 from rollingfs.stream.cut import StreamCut
 from rollingfs.stream.retention import RetentionPolicy
-from rollingfs.stream.retention_run import Retained
-from rollingfs.stream.trim import Trimmed
-
-commands = Commands("Streams")
+from rollingfs.stream.trim import Retained, Trimmed
 
 StreamPath = Annotated[str, typer.Argument(metavar="STREAM", show_default=False, help="A folder of segments.")]
 Align = Annotated[str | None, typer.Option(metavar="TEXT", help=r"Cut only behind this delimiter, for example '\n'.")]
 
 
-@commands("cut")
 def cut(session: Session, stream: StreamPath, at: str | None = None, align: Align = None, kept: bool = False) -> None:
     """Write the ends of the segments of a stream, as a line of JSON that trim takes.
 
@@ -66,7 +62,6 @@ def _delimiter(text: str | None) -> bytes | None:
         raise WrongUsage(f"--align {text}: {error}") from error
 
 
-@commands("trim")
 def trim(
     session: Session, stream: StreamPath, cut: Annotated[str, typer.Argument()] = "-", as_bytes: bool = False
 ) -> None:
@@ -111,7 +106,6 @@ def _cut_text(given: str) -> str:
     return text
 
 
-@commands("retain")
 def retain(
     session: Session,
     stream: StreamPath,

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from rollingfs.cli.command import Commands, PathsOf, Size, Time
+from rollingfs.cli.command import PathsOf, Size, Time
 from rollingfs.cli.errors import WrongUsage
 from rollingfs.cli.run import follow_all, offload_by_policies
 from rollingfs.cli.session import Session
@@ -16,12 +16,9 @@ from rollingfs.policy import BLOCK_BYTES, DELETION_LAG_S, TIER_DEFAULT
 from rollingfs.segment.verbs.offload import Offloaded
 from rollingfs.show.readable import count_text
 
-commands = Commands("Tiers")
-
 Upto = Annotated[int | None, typer.Option(metavar="OFFSET", help="Only chunks that end at or before this offset.")]
 
 
-@commands("offload")
 def offload(
     session: Session,
     path: PathsOf,
@@ -80,7 +77,6 @@ def offload(
         _report(session, text, place.name, did, f"moved to {alias!r}")
 
 
-@commands("onload")
 def onload(session: Session, path: PathsOf, tier: str | None = None, upto: Upto = None, lag: Time = "4h") -> None:
     """Move chunks of segments back from tiers.
 
@@ -100,7 +96,6 @@ def onload(session: Session, path: PathsOf, tier: str | None = None, upto: Upto 
         _report(session, text, place.name, did, "moved back")
 
 
-@commands("roll")
 def roll(session: Session, path: PathsOf) -> None:
     """Make the inline bytes of segments chunks now, so that an offload moves them too.
 

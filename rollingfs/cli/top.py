@@ -18,7 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rollingfs.cli import errors, output
-from rollingfs.cli.command import Commands, FolderOf, Size, Time
+from rollingfs.cli.command import FolderOf, Size, Time
 from rollingfs.cli.errors import WrongUsage
 from rollingfs.cli.session import Session, StorePath
 from rollingfs.cli.stores import split
@@ -60,8 +60,6 @@ def keyboard() -> Iterator[int | None]:
     finally:
         termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
 
-
-commands = Commands("Look at segments")
 
 EVERY_DEFAULT = "2s"
 EVERY_S_MIN = 0.1
@@ -108,7 +106,6 @@ _BY: dict[Sort, Callable[[SegmentState], Any]] = {
 }
 
 
-@commands("top")
 def top(
     session: Session,
     root: FolderOf,

@@ -11,7 +11,7 @@ from fsspec.callbacks import Callback
 
 from rollingfs import Collected
 from rollingfs.cli import errors, output
-from rollingfs.cli.command import Commands, PathOf, PathsOf, Time
+from rollingfs.cli.command import PathOf, PathsOf, Time
 from rollingfs.cli.output import picked
 from rollingfs.cli.session import Session, StorePath
 from rollingfs.errors import CorruptHeaderError
@@ -24,12 +24,9 @@ from rollingfs.show.readable import count_text
 if TYPE_CHECKING:
     from rollingfs.fs.filesystem import RollingFileSystem
 
-commands = Commands("Upkeep")
-
 Recursive = Annotated[bool, typer.Option("-r", "--recursive", help="All segments at or below the path.")]
 
 
-@commands("consolidate")
 def consolidate(session: Session, path: PathsOf, grace: Time = "10min") -> None:
     """Join small neighbouring chunks into chunks of the segment's max_bytes.
 
@@ -52,7 +49,6 @@ def consolidate(session: Session, path: PathsOf, grace: Time = "10min") -> None:
         )
 
 
-@commands("export")
 def export(session: Session, segment: str, target: str, overwrite: bool = False) -> None:
     """Write the bytes of a segment as a plain file under another name, for other tools.
 
@@ -81,7 +77,6 @@ def export(session: Session, segment: str, target: str, overwrite: bool = False)
     session.report(dataclasses.asdict(did), f"{segment}: {did.size:,} bytes written to {target}; {moved}")
 
 
-@commands("rebuild")
 def rebuild(
     session: Session,
     path: PathOf,
@@ -140,7 +135,6 @@ def _report_rebuilt(session: Session, text: str, to: str, named: dict[str, str],
         session.say(f"lost: {lost}")
 
 
-@commands("collect")
 def collect(
     session: Session, path: PathsOf, recursive: Recursive = False, grace: Time = None, dry_run: bool = False
 ) -> None:
@@ -178,7 +172,6 @@ def _report_collected(session: Session, text: str, name: str, did: Collected, dr
         output.complain(f"{failure.path} is not collected: {failure.reason}")
 
 
-@commands("verify")
 def verify(session: Session, path: PathsOf, recursive: Recursive = False) -> None:
     """Read every chunk and report damage; exit code 3: damage was found.
 
