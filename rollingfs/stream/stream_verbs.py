@@ -19,7 +19,7 @@ from rollingfs.segment.at import At
 from rollingfs.segment.files.rewrite_plan import Asked
 from rollingfs.segment.segment import Segment
 from rollingfs.segment.verbs.delete import delete
-from rollingfs.stream import retention_run
+from rollingfs.stream import trim
 from rollingfs.stream.cut import StreamCut
 from rollingfs.stream.cut_finder import take_cut
 from rollingfs.stream.ledger_codec import Ledger, Published, Trim
@@ -27,8 +27,7 @@ from rollingfs.stream.members import LOOKS_MAX, Members, Outline, View
 from rollingfs.stream.offload import StreamOffloaded, offload_stream
 from rollingfs.stream.offload_policy import check_policy, policies_of
 from rollingfs.stream.retention import RetentionPolicy
-from rollingfs.stream.retention_run import Retained
-from rollingfs.stream.trim import Trimmed, expected_trim, finish_trim, goals_of
+from rollingfs.stream.trim import Retained, Trimmed, expected_trim, finish_trim, goals_of
 
 
 class _TrimUnderWayError(Exception):
@@ -352,7 +351,7 @@ class StreamVerbs:
             raise ValueError(
                 f"{self.path}: only a dry run tries a policy; nothing was changed: assign it to `retention`"
             )
-        run = partial(retention_run.retain, self.members, dry_run, policy, as_bytes)
+        run = partial(trim.retain, self.members, dry_run, policy, as_bytes)
         return await self.client.with_room(names.ledger_path(self.path), run)
 
     async def offload(

@@ -23,9 +23,9 @@ from rollingfs.segment.files.rewrite_plan import Asked
 from rollingfs.stream.ledger import Ledgers
 from rollingfs.stream.ledger_codec import Ledger
 from rollingfs.stream.offload_policy import policies_of
-from rollingfs.stream.retention_run import NoRetentionError
 from rollingfs.stream.segment_upkeep import COLLECT, RETAIN, STEPS, How, SegmentUpkeep, Upkept, attempt, failure
 from rollingfs.stream.stream_verbs import StreamVerbs
+from rollingfs.stream.trim import NoRetentionError
 
 logger = logging.getLogger("rollingfs")
 

@@ -24,8 +24,8 @@ for _name in ("starlette", "uvicorn", "pydantic", "jinja2", "httpx"):
 import httpx
 
 from rollingfs.server import make_app
-from rollingfs.server.limits import Limited
 from rollingfs.server.operations import OPERATIONS
+from rollingfs.server.run import Limited
 
 OPERATIONS_OF_DOCS = [rf"{verb}\b" for url in OPERATIONS for verb in re.findall(":[a-z]+$", url) if verb != ":publish"]
 """Patterns of the verbs that docs/server.md must show."""

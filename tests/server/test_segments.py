@@ -18,7 +18,7 @@ from rollingfs.backend.values import FileInfo
 from rollingfs.format.append_keys import ATTRIBUTE, KEYS_MAX
 from rollingfs.segment.segment import Segment
 from rollingfs.server import make_app, store as store_module
-from rollingfs.server.limits import Limits
+from rollingfs.server.run import Limits
 from rollingfs.server.store import ServedStore, etag
 from tests.server.conftest import Client, talk
 from tests.support.backends import Counting, private_memory

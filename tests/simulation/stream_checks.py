@@ -10,8 +10,7 @@ from rollingfs.format import names
 from rollingfs.stream.cut import StreamCut
 from rollingfs.stream.ledger_codec import Ledger
 from rollingfs.stream.retention import RetentionPolicy
-from rollingfs.stream.retention_run import Retained
-from rollingfs.stream.trim import Trimmed
+from rollingfs.stream.trim import Retained, Trimmed
 from tests.simulation.history import TOKENS, Doing, Violation, running, token_at
 from tests.simulation.model import Seg, State
 
