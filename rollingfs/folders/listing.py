@@ -286,6 +286,7 @@ class Listings:
         on_error: OnError = RAISE,
         with_rows: bool = False,
         wanted: Wanted | None = None,
+        into: Wanted = bool,
     ) -> dict[str, Scan]:
         """List a folder and the folders below it, from the top.
 
@@ -298,6 +299,8 @@ class Listings:
             changes what it finds.
         with_rows, wanted
             The same as in `scan`.
+        into
+            Predicate of the folders below that are listed; by default all.
         """
         scans: dict[str, Scan] = {}
         level = [folder]
@@ -305,7 +308,7 @@ class Listings:
             calls = [partial(self._scan, path, on_error, path == folder, with_rows, wanted) for path in level]
             found = [scan for scan in await self.gather(calls) if scan]
             scans.update({scan.path: scan for scan in found})
-            level = [inner for scan in found for inner in (scan.unlinked if hidden else scan.shown)]
+            level = [inner for scan in found for inner in (scan.unlinked if hidden else scan.shown) if into(inner)]
             depth_max = None if depth_max is None else depth_max - 1
         return scans
 

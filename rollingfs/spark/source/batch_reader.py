@@ -12,6 +12,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from rollingfs.errors import CorruptChunkError, CorruptHeaderError, SegmentTruncatedError
+from rollingfs.format import names
 from rollingfs.fs.core import core
 from rollingfs.fs.filesystem import RollingFileSystem
 from rollingfs.spark.source import folder_columns, loops, partitions, places, rows, segments
@@ -239,7 +240,8 @@ class RowReader:
             return False
         if isinstance(error, segments.StartMovedError):
             return self.options.has_lines(one.extent.path)
-        return isinstance(error, segments.GoneError) and segments.is_retained(fs, one.extent.path)
+        # in a stream whose retention deletes segments
+        return isinstance(error, segments.GoneError) and fs.stream(names.parent(one.extent.path)).retention is not None
 
     def _explained(self, error: OSError) -> OSError:
         """Return the error, for a batch with what to do about it."""

@@ -42,6 +42,11 @@ def has_prefix(names: Sequence[str], parts: Sequence[Part]) -> bool:
     return len(names) >= len(parts) and all(map(matches, parts, names))
 
 
+def leads(names: Sequence[str], parts: Sequence[Part]) -> bool:
+    """Return whether a path of some names may hold a match, or lies below a match."""
+    return all(map(matches, parts, names))
+
+
 def matches(part: Part, name: str) -> bool:
     """Return whether a part of a pattern matches a name."""
     return part == name if isinstance(part, str) else part.fullmatch(name) is not None

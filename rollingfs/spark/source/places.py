@@ -8,9 +8,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
-from itertools import takewhile
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import fsspec
 
@@ -26,7 +24,6 @@ from rollingfs.runtime.values import value_class
 from rollingfs.segment.segment import Segment
 from rollingfs.spark.source import patterns, segments
 from rollingfs.spark.source.options import Options, parse_url
-from rollingfs.spark.source.patterns import Part
 
 BEING_COPIED = "._COPYING_"
 """So ends the name of a file that Hadoop's shell has not finished."""
@@ -56,8 +53,6 @@ SHOWN_MAX = 5
 
 Looks = dict[str, Segment | CorruptHeaderError]
 """By path: the segment, or why its header cannot be read."""
-Scans = Mapping[str, Scan]
-"""Folders as they were listed, by path, from the top."""
 
 
 def filesystem(options: Options) -> RollingFileSystem:
@@ -217,38 +212,17 @@ def bases(options: Options) -> tuple[str, ...]:
 
 
 def _matching(fs: RollingFileSystem, pattern: str) -> Looks | None:
-    """Return the segments that a pattern matches, or None.
+    """Return the segments that a pattern matches, and those below folders that it matches; None without a match.
 
-    They are also the segments below folders that it matches.
-
-    Each folder of a choice is listed once.
+    Folders that lead to no match are not listed.
     """
-    found = [_matched(fs, parts, is_absolute=pattern.startswith("/")) for parts in patterns.alternatives(pattern)]
-    matched = [looks for looks in found if looks is not None]
-    return {path: look for looks in matched for path, look in looks.items()} if matched else None
-
-
-def _matched(fs: RollingFileSystem, parts: Sequence[Part], *, is_absolute: bool) -> Looks | None:
-    """Return the matches of a choice of a pattern, as `_matching`."""
-    names_above = list(takewhile(lambda part: isinstance(part, str), parts[:-1]))
-    level = ["/".join(map(str, names_above)) or ("/" if is_absolute else "")]
-    for part in parts[len(names_above) : -1]:
-        level = [folder for scan in _scans(fs, level, 1).values() for folder in _shown(scan) if _fits(folder, part)]
-    looks: Looks = {}
-    edge = []
-    for scan in _scans(fs, level, 1).values():
-        there = scan.listed | _corrupt(scan)
-        looks |= {path: look for path, look in there.items() if _fits(path, parts[-1])}
-        edge += [folder for folder in _shown(scan) if _fits(folder, parts[-1])]
-    if not looks and not edge:
-        return None
-    shown = {path: look for path, look in looks.items() if not is_skipped_file(path.rpartition("/")[2])}
-    below = _scans(fs, edge)
-    return shown | {path: look for folder in edge for path, look in _below_in(below, folder).items()}
-
-
-def _fits(path: str, part: Part) -> bool:
-    return patterns.matches(part, path.rpartition("/")[2])
+    choices, is_meant = patterns.alternatives(pattern), meaning(pattern, shown=True)
+    top = patterns.above(pattern) or ("/" if pattern.startswith("/") else "")
+    scans = _scans(fs, top, lambda folder: any(patterns.leads(folder.split("/"), choice) for choice in choices))
+    found = _visible(scans, is_meant)
+    paths = [path.split("/") for path in (*found, *scans) if path != top]
+    is_there = any(patterns.has_prefix(path, choice) for path in paths for choice in choices)
+    return {path: look for path, look in found.items() if is_meant(path)} if is_there else None
 
 
 def _at(fs: RollingFileSystem, path: str, *, may_be_missing: bool = False) -> Looks:
@@ -267,40 +241,27 @@ def _at(fs: RollingFileSystem, path: str, *, may_be_missing: bool = False) -> Lo
 
 def _below(fs: RollingFileSystem, folder: str) -> Looks:
     """Return the segments below a folder, if it exists."""
-    return _below_in(_scans(fs, [folder]), folder)
+    found = _visible(_scans(fs, folder)).items()
+    return {path: look for path, look in found if not is_skipped(path[len(folder) :])}
 
 
-def _scans(fs: RollingFileSystem, folders: Sequence[str], depth_max: int | None = None) -> Scans:
-    """Return the folders, and those below them, each listed once."""
-    listings = Listings(core(fs).client)
-    calls = [partial(listings.tree, folder, depth_max, on_error=REPORT) for folder in folders]
-    return {path: scan for tree in core(fs).run(listings.gather(calls)) for path, scan in tree.items()}
+def _scans(fs: RollingFileSystem, top: str, into: Callable[[str], object] = bool) -> Mapping[str, Scan]:
+    """Return a folder and those below it, each listed once."""
+    return core(fs).run(Listings(core(fs).client).tree(top, on_error=REPORT, into=into))
 
 
-def _below_in(scans: Scans, folder: str) -> Looks:
-    looks: Looks = {}
+def _visible(scans: Mapping[str, Scan], is_meant: Callable[[str], object] = bool) -> Looks:
+    """Return the segments of some folders; an error of what is meant is raised, unless its header is corrupt."""
     corrupt: Looks = {}
-    for path, scan in scans.items():
-        if path == folder or path.startswith(f"{folder}/"):
-            looks |= scan.listed
-            corrupt |= _corrupt(scan)
+    for scan in scans.values():
+        for path, error in (scan.errors | ({scan.path: scan.error} if scan.error else {})).items():
+            if isinstance(error, CorruptHeaderError):
+                corrupt[path] = error
+            elif path == scan.path or is_meant(path):
+                raise error
+    looks = corrupt | {path: look for scan in scans.values() for path, look in scan.listed.items()}
     # a segment hides the folder of its name, also when its header cannot be read
-    shown = {path: look for path, look in (looks | corrupt).items() if corrupt.keys().isdisjoint(folders_of(path))}
-    return {path: look for path, look in shown.items() if not is_skipped(path[len(folder) :])}
-
-
-def _corrupt(scan: Scan) -> Looks:
-    """Return the segments of a folder whose headers cannot be read; any other error is raised."""
-    found: Looks = {}
-    for path, error in (scan.errors | ({scan.path: scan.error} if scan.error else {})).items():
-        if not isinstance(error, CorruptHeaderError):
-            raise error
-        found[path] = error
-    return found
-
-
-def _shown(scan: Scan) -> list[str]:
-    return [folder for folder in scan.shown if folder not in scan.unreadable]
+    return {path: look for path, look in looks.items() if corrupt.keys().isdisjoint(folders_of(path))}
 
 
 def meant(fs: RollingFileSystem, options: Options) -> Callable[[str], bool]:

@@ -13,7 +13,6 @@ from typing import TypeVar
 
 from rollingfs.backend.contract import FileInfo
 from rollingfs.errors import CorruptHeaderError, SegmentTruncatedError
-from rollingfs.format import names
 from rollingfs.format.header import Chunk
 from rollingfs.fs.core import core
 from rollingfs.fs.filesystem import RollingFileSystem
@@ -191,11 +190,6 @@ def extent_of(view: Segment, start: int | None = None, end: int | None = None) -
     """Return the bytes ``[start, end)`` of a segment; by default all that it retains."""
     start, end = (view.start if start is None else start), (view.length if end is None else end)
     return Extent(view.path, identity(view), start, end)
-
-
-def is_retained(fs: RollingFileSystem, path: str) -> bool:
-    """Return whether a segment is in a stream whose retention deletes segments."""
-    return fs.stream(names.parent(path)).retention is not None
 
 
 class GoneError(FileNotFoundError):
