@@ -60,6 +60,14 @@ class Row:
     def sealed(self) -> bool:
         return self.state == SEALED
 
+    @property
+    def size(self) -> int:
+        return self.length - self.start
+
+    @property
+    def incarnations(self) -> tuple[str, ...]:
+        return (self.segment, *self.others)
+
 
 _TYPES = tuple({"str": str, "int": int}[str(field.type)] for field in fields(Row)[:-1])
 _STATES = (OPEN, SEALED, DELETED)

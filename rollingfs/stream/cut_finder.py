@@ -8,11 +8,12 @@ from functools import partial
 from rollingfs.errors import SegmentTruncatedError
 from rollingfs.folders.listing import REPORT
 from rollingfs.format.header import Chunk, Header
+from rollingfs.format.listing_codec import Row
 from rollingfs.format.transitions import missing
 from rollingfs.segment.at import At
 from rollingfs.segment.segment import Segment
 from rollingfs.stream.cut import StreamCut
-from rollingfs.stream.members import Members, Outline, View
+from rollingfs.stream.members import Members, View
 
 WINDOW_BYTES_MIN = 64 * 1024
 WINDOW_BYTES_MAX = 16 * 1024 * 1024
@@ -60,19 +61,19 @@ async def _offset_or_error(members: Members, view: View, at: float | None, align
 
 async def _offset(members: Members, view: View, at: float | None, align: bytes | None) -> int:
     end = view.length
-    if isinstance(view, Outline):
-        if align is None and (at is None or view.row.modified_ms <= round(at * 1000)):
+    if isinstance(view, Row):
+        if align is None and (at is None or view.modified_ms <= round(at * 1000)):
             return end
-        view = await _same(members, view)
+        view = await _same(members, members.path_of(view.name), view)
     offset = end if at is None else min(await offset_at(members.client, view, at), end)
     return offset if align is None else min(await _aligned(members, view, offset, align), end)
 
 
-async def _same(members: Members, seen: View) -> Segment:
+async def _same(members: Members, path: str, seen: View) -> Segment:
     """The header, as it is now, of a segment that was seen."""
-    view = await members.client.headers.view(seen.path, fresh=True)
+    view = await members.client.headers.view(path, fresh=True)
     if view.incarnations != seen.incarnations:
-        raise missing(seen.path)
+        raise missing(path)
     return view
 
 
@@ -85,7 +86,7 @@ async def _aligned(members: Members, view: Segment, offset: int, delimiter: byte
         try:
             data = await members.client.fetcher.read(view, first, offset)
         except SegmentTruncatedError:  # somebody has trimmed it since the look
-            view = await _same(members, view)
+            view = await _same(members, view.path, view)
             continue
         found = data.rfind(delimiter)
         if found >= 0:

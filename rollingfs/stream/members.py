@@ -26,43 +26,8 @@ LOOKS_MAX = 16
 """Maximum number of listings of a folder in which others keep moving segments."""
 
 
-@value_class
-class Outline:
-    """A segment by the row of its folder: as a `Segment`, without the header."""
-
-    path: str
-    row: Row
-
-    @property
-    def token(self) -> str:
-        return self.row.token
-
-    @property
-    def start(self) -> int:
-        return self.row.start
-
-    @property
-    def length(self) -> int:
-        return self.row.length
-
-    @property
-    def size(self) -> int:
-        return self.length - self.start
-
-    @property
-    def sealed(self) -> bool:
-        return self.row.sealed
-
-    @property
-    def state(self) -> str:
-        return self.row.state
-
-    @property
-    def incarnations(self) -> tuple[str, ...]:
-        return (self.row.segment, *self.row.others)
-
-
-View = Segment | Outline
+View = Segment | Row
+"""A segment by its header, or by the row of its folder."""
 
 
 @value_class
@@ -179,7 +144,7 @@ class Members:
     def _listed(self, scan: Scan) -> Listed:
         """The segments of a listing, by name."""
         views: dict[str, View] = {self.name_of(path): view for path, view in scan.listed.items()}
-        views |= {row.name: Outline(path, row) for path, row in scan.rows.items()}
+        views |= {row.name: row for row in scan.rows.values()}
         errors = {self.name_of(path): error for path, error in scan.errors.items()}
         for name in list(views):
             try:
@@ -338,13 +303,13 @@ def _sources(found: Listed) -> list[tuple[str, Header]]:
 
 
 def _token(view: View) -> str | None:
-    return view.token if isinstance(view, Outline) or view.header is not None else None
+    return view.token if isinstance(view, Row) or view.header is not None else None
 
 
 def _written_s(view: View) -> float:
     """Return a time by which the newest bytes of a segment were written, by its own dates, in seconds since 1970."""
-    if isinstance(view, Outline):
-        return view.row.modified_ms / 1000
+    if isinstance(view, Row):
+        return view.modified_ms / 1000
     return view.modified.timestamp() if view.header is None else (view.header.written_ms or 0) / 1000
 
 

@@ -6,7 +6,6 @@ to a cut, not to a byte: a stream keeps more than its policy, by up to the bytes
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import fields
 from functools import cached_property
@@ -198,12 +197,8 @@ def positions(cut: StreamCut, extents: Holdings) -> Positions:
 
 
 def _is_end(cut: StreamCut, name: str, extent: Holding) -> bool:
-    return extent.sealed and _says(cut, name, extent) and cut[name] >= extent.end
-
-
-def _says(cut: StreamCut, name: str, extent: Holding) -> bool:
-    """Return whether a cut is about this segment."""
-    return cut.incarnation(name) in extent.incarnations and cut[name] <= extent.end
+    """Return whether a cut is about this segment, and at its end."""
+    return cut.incarnation(name) in extent.incarnations and cut[name] == extent.end
 
 
 def least(several: Sequence[Positions]) -> Positions:
@@ -353,26 +348,15 @@ def _thinned(cuts: Sequence[StreamCut]) -> list[StreamCut]:
 
     So gaps grow with age, and the excess is about the same part of each policy by time.
     """
-    before, after = list(range(-1, len(cuts) - 1)), list(range(1, len(cuts) + 1))
-    count, offsets, kept = len(cuts), sum(len(cut) for cut in cuts), [True] * len(cuts)
+    kept, offsets = list(cuts), sum(map(len, cuts))
 
     def share(index: int) -> float:
-        age = cuts[-1].at - cuts[index].at
-        return (cuts[after[index]].at - cuts[before[index]].at) / age if age else 0.0
+        age = kept[-1].at - kept[index].at
+        return (kept[index + 1].at - kept[index - 1].at) / age if age else 0.0
 
-    waiting = [(share(index), index) for index in range(1, len(cuts) - 1)] if _is_too_much(count, offsets) else []
-    heapq.heapify(waiting)
-    while waiting and _is_too_much(count, offsets):
-        found, index = heapq.heappop(waiting)
-        if not kept[index] or found != share(index):
-            continue  # a neighbour was dropped since
-        kept[index] = False
-        count, offsets = count - 1, offsets - len(cuts[index])
-        after[before[index]], before[after[index]] = after[index], before[index]
-        for neighbour in (before[index], after[index]):
-            if 0 < neighbour < len(cuts) - 1:
-                heapq.heappush(waiting, (share(neighbour), neighbour))
-    return [cut for cut, stays in zip(cuts, kept, strict=True) if stays]
+    while len(kept) > 2 and _is_too_much(len(kept), offsets):
+        offsets -= len(kept.pop(min(range(1, len(kept) - 1), key=share)))
+    return kept
 
 
 def _is_too_much(count: int, offsets: int) -> bool:

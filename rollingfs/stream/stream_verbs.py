@@ -13,6 +13,7 @@ from rollingfs.errors import ConflictError
 from rollingfs.folders.info import Info, info_of_row, info_of_unreadable
 from rollingfs.folders.listing import REPORT, Listings, OnError
 from rollingfs.format import names
+from rollingfs.format.listing_codec import Row
 from rollingfs.format.policies import PolicyChange
 from rollingfs.policy import OffloadPolicy
 from rollingfs.segment.at import At
@@ -23,7 +24,7 @@ from rollingfs.stream import trim
 from rollingfs.stream.cut import StreamCut
 from rollingfs.stream.cut_finder import take_cut
 from rollingfs.stream.ledger_codec import Ledger, Published, Trim
-from rollingfs.stream.members import LOOKS_MAX, Members, Outline, View
+from rollingfs.stream.members import LOOKS_MAX, Members, View
 from rollingfs.stream.offload import StreamOffloaded, offload_stream
 from rollingfs.stream.offload_policy import check_policy, policies_of
 from rollingfs.stream.retention import RetentionPolicy
@@ -74,7 +75,7 @@ class StreamVerbs:
             asked = [self.client.backend.strip(path) for path in paths]
             each = await members.listings.gather([partial(members.look, one) for one in asked])
             looks = dict(zip(asked, each, strict=True))
-        infos = {path: info_of_row(path, seen.row) for path, seen in looks.items() if isinstance(seen, Outline)}
+        infos = {path: info_of_row(path, seen) for path, seen in looks.items() if isinstance(seen, Row)}
         infos |= {path: info_of_unreadable(path, seen) for path, seen in looks.items() if isinstance(seen, OSError)}
         views = [seen for seen in looks.values() if isinstance(seen, Segment)]
         infos |= {view.path: await members.listings.info_of(view) for view in views}
@@ -99,7 +100,7 @@ class StreamVerbs:
             raise found.unreadable[min(found.unreadable)]
         ledger = names.ledger_path(self.path)
         await self.client.headers.load(ledger)  # if it cannot be read, this raises before anything is deleted
-        await self.members.listings.gather([partial(self._delete, view.path) for view in found.views.values()])
+        await self.members.listings.gather([partial(self._delete, self.members.path_of(name)) for name in found.views])
         await self._delete(ledger)
         self.client.inherited.forget()
 
@@ -156,7 +157,7 @@ class StreamVerbs:
         found = await self.members.find_once({name for name, _ in last.columns})
         unread = {name: error for name, error in found.unreadable.items() if name in meant}
         self.members.warn(unread)
-        goals = goals_of(found.views, meant)
+        goals = goals_of(self.members, found.views, meant)
         if dry_run:
             pending = {} if last.trim.done else last.trim.goals
             expected = await expected_trim(self.members, found.views, {**pending, **goals}, as_bytes=as_bytes)

@@ -49,7 +49,7 @@ class Trimmed:
     They go once the cut is after all of them."""
 
 
-def goals_of(views: Mapping[str, View], cut: StreamCut) -> dict[str, Goal]:
+def goals_of(members: Members, views: Mapping[str, View], cut: StreamCut) -> dict[str, Goal]:
     """Return the goals of a trim to a cut.
 
     Segments that are gone, and incarnations that the cut does not name, get no goal.
@@ -76,14 +76,14 @@ def goals_of(views: Mapping[str, View], cut: StreamCut) -> dict[str, Goal]:
         meant = cut.incarnation(name)
         if meant is None and _drops(view, offset):
             raise ValueError(
-                f"{view.path}: the cut does not name the incarnation of the segment, which may have been replaced "
-                "since; nothing was trimmed: take a cut with Stream.cut"
+                f"{members.path_of(name)}: the cut does not name the incarnation of the segment, which may have been "
+                "replaced since; nothing was trimmed: take a cut with Stream.cut"
             )
         if meant not in view.incarnations:
             continue
         if offset > view.length:
             raise BadOffsetError(
-                f"{view.path}: cannot trim to {offset}; it holds bytes {view.start} to {view.length}; "
+                f"{members.path_of(name)}: cannot trim to {offset}; it holds bytes {view.start} to {view.length}; "
                 "nothing was trimmed"
             )
         goals[name] = Goal(offset, view.incarnations[0])
@@ -94,7 +94,7 @@ async def expected_trim(
     members: Members, views: Mapping[str, View], goals: Mapping[str, Goal], *, as_bytes: bool = False
 ) -> Trimmed:
     """Return the report of a trim in advance."""
-    meant = [(views[name].path, goal) for name, goal in goals.items() if name in views]
+    meant = [(members.path_of(name), goal) for name, goal in goals.items() if name in views]
     calls = [partial(_trim_or_report, members, path, goal, as_bytes, is_dry=True) for path, goal in meant]
     return added(Trimmed(), *await members.listings.gather(calls))
 
@@ -292,7 +292,10 @@ async def retain(
         did = await finish_trim(members, await ledgers.update(path, change), as_bytes=as_bytes)
     total = added(before, did)
     done = {name: goal for name, goal in goals.items() if members.path_of(name) not in {**did.failed, **did.left}}
-    size = sum(max(0, view.length - view.start - did.dropped.get(view.path, 0)) for view in found.views.values())
+    size = sum(
+        max(0, view.length - view.start - did.dropped.get(members.path_of(name), 0))
+        for name, view in found.views.items()
+    )
     offsets = {name: goal.offset for name, goal in done.items()}
     incarnations = {name: goal.segment for name, goal in done.items()}
     return Retained(
