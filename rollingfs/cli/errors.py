@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar, overload
-
-T = TypeVar("T")
+from typing import Any
 
 DONE = 0
 FAILED = 1
@@ -41,11 +39,7 @@ class ReaderGone(Exception):
     """The reader of our standard output has closed it. That is not an error."""
 
 
-@overload
-def value_of(option: str, text: str, parse: Callable[[str], T]) -> T: ...
-@overload
-def value_of(option: str, text: str | None, parse: Callable[[str], T]) -> T | None: ...
-def value_of(option: str, text: str | None, parse: Callable[[str], T]) -> T | None:
+def value_of(option: str, text: str | None, parse: Callable[[str], Any]) -> Any:
     """Return the value of an option on a command line; None if it is not given.
 
     Raises

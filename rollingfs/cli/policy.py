@@ -79,10 +79,9 @@ def policy(
     given = {name: value for name, value in fields.items() if value is not None}
     if given and no_offload:
         raise WrongUsage("--no-offload removes the policy: give no --tier and no other option of such a policy with it")
-    value_of("--max-age", None if max_age == NEVER else max_age, parse_duration)
-    value_of("--max-bytes", max_bytes, partial(_rolling_with, "max_bytes"))
-    value_of("--max-age", None if max_age == NEVER else max_age, partial(_rolling_with, "max_age"))
-    value_of("--inline-bytes", inline_bytes, partial(_rolling_with, "inline_bytes"))
+    seconds = value_of("--max-age", None if max_age == NEVER else max_age, parse_duration)
+    for name, value in {"max-bytes": max_bytes, "max-age": seconds, "inline-bytes": inline_bytes}.items():
+        value_of(f"--{name}", value, partial(_rolling_with, name.replace("-", "_")))
     try:
         changes: dict[str, Any] = {
             "offload": OffloadPolicy(**given) if given else (None if no_offload else KEEP),

@@ -9,7 +9,7 @@ import json
 import math
 import os
 from collections import deque
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Mapping
 from typing import Any, cast
 
 from rollingfs import RollingFileSystem, core
@@ -24,7 +24,6 @@ from rollingfs.segment.files.intakes import addition
 from rollingfs.segment.read.revalidate import Current, RevalidatingReads, Span, Trust
 from rollingfs.segment.segment import Segment
 from rollingfs.segment.verbs.append import Written, append
-from rollingfs.segment.verbs.concat import concat
 from rollingfs.stream.cut import StreamCut
 
 PATH_CHARS_MAX = 4096
@@ -286,10 +285,6 @@ class ServedStore:
         """
         await self.run(move(self.core.folders, place, target, into=into, overwrite=overwrite))
 
-    async def join(self, place: str, sources: Sequence[str]) -> None:
-        """Append all segments to another, sealed or not; they are gone afterwards."""
-        await self.run(concat(self.client, place, sources, as_bytes=False, sealed=False))
-
     async def delete(self, place: str, *, recursive: bool) -> None:
         """Delete a segment, a plain file or an empty folder; with `recursive`, a folder with all that is in it.
 
@@ -303,18 +298,6 @@ class ServedStore:
             await self.run(folders.delete(place, recursive=recursive))
         except IsADirectoryError:
             await self.run(folders.remove_empty(place))
-
-    async def replace(self, place: str, body: AsyncIterable[bytes], *, create_only: bool) -> None:
-        """Write a file whole in a single commit.
-
-        Raises
-        ------
-        FileExistsError
-            With `create_only`: a file is there.
-        """
-        async with await self.fs.open_async(place, "xb" if create_only else "wb") as file:
-            async for part in body:
-                await file.write(part)
 
 
 def etag(view: Segment) -> str:

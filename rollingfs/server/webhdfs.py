@@ -17,6 +17,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from rollingfs.format.crc import crc32c
+from rollingfs.segment.verbs.concat import concat
 from rollingfs.server.operations import Call, query_of
 from rollingfs.server.problems import headers_of, status_of, text_of
 from rollingfs.server.segments import streamed
@@ -200,7 +201,9 @@ async def _checked(call: Hdfs) -> Response:
 
 async def _create(call: Hdfs) -> Response:
     overwrites = call.is_on("overwrite") or "OVERWRITE" in call.query.get("createflag", "").upper()
-    await call.store.replace(call.at, call.request.stream(), create_only=not overwrites)
+    async with await call.fs.open_async(call.at, "wb" if overwrites else "xb") as file:
+        async for part in call.request.stream():
+            await file.write(part)
     return answer(None, 201, {"Location": f"webhdfs://{call.request.url.netloc}/{quote(call.path)}"})
 
 
@@ -210,7 +213,8 @@ async def _append(call: Hdfs) -> Response:
 
 
 async def _concat(call: Hdfs) -> Response:
-    await call.store.join(call.at, [call.place(one) for one in call.query.get("sources", "").split(",")])
+    sources = [call.place(one) for one in call.query.get("sources", "").split(",")]
+    await call.store.run(concat(call.store.client, call.at, sources, as_bytes=False, sealed=False))
     return answer()
 
 
