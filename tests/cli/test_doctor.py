@@ -31,7 +31,7 @@ def short_races(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rollingfs.cli.doctor.ROUNDS_A_RACE", 2)
 
 
-@pytest.mark.parametrize("url", ["file://{}", "{}", "rolling::file://{}"])
+@pytest.mark.parametrize("url", ["{}", *slowly("file://{}", "rolling::file://{}")])
 def test_a_folder_of_the_disk_is_safe(tmp_path: Path, url: str) -> None:
     text = done("doctor", url.format(tmp_path)).text
     assert text.startswith(f"file://{tmp_path}: safe to write to\n")
@@ -124,6 +124,7 @@ def test_an_s3_server_that_looks_first_ends_with_code_3_and_says_why(moto: dict[
     assert re.search("of (16|3|2) concurrent writers win", found["refusal"] if words else shown.err)
 
 
+@pytest.mark.slow
 def test_an_s3_server_that_decides_at_once_is_safe(moto: dict[str, Any]) -> None:
     bucket = new_bucket(moto)
     assert (

@@ -15,6 +15,7 @@ from rollingfs.fs.stream_handle import Stream
 from rollingfs.spark.source import places
 from rollingfs.spark.source.stream import stream_reader
 from tests.support.backends import Counting, raises
+from tests.support.examples import slowly
 from tests.support.spark_source import ALL, first_column, read, reader, saved, step
 
 
@@ -240,7 +241,7 @@ def test_each_folder_of_a_query_is_a_stream_of_its_own_also_one_that_comes_later
         assert kept(fs, tmp_path / "f" / folder) == offsets
 
 
-SEEDS = [1, 8, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(9, 47))]
+SEEDS = [8, *slowly(1, *range(9, 47))]
 
 
 @pytest.mark.parametrize("seed", SEEDS)

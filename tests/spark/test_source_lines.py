@@ -19,6 +19,7 @@ from rollingfs.spark.source.formats.lines import CompressedError
 from rollingfs.spark.source.formats.strict_json import RefusedLineError
 from rollingfs.spark.source.options import parse_options
 from rollingfs.spark.source.segments import SegmentReader, extent_of
+from tests.support.examples import slowly
 from tests.support.spark import SMALL
 from tests.support.spark_source import NUMBERS, batch_reader, given, put, read, reader, rows_of, step
 
@@ -32,7 +33,7 @@ def rows(path: Any, schema: StructType, **options: Any) -> list[dict[str, Any]]:
     return rows_of(batch_reader(path, schema, format="json", **options))
 
 
-@pytest.mark.parametrize("block_bytes", [16, 100, 4096])
+@pytest.mark.parametrize("block_bytes", [16, 4096, *slowly(100)])
 def test_sound_lines_are_the_rows_of_their_objects(fs, tmp_path, monkeypatch, block_bytes):
     monkeypatch.setattr(lines, "LOCAL_BLOCK_BYTES", block_bytes)
     objects: list[dict[str, Any]] = [

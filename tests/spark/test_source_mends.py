@@ -4,6 +4,7 @@ import random
 import shutil
 import time
 from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,6 +21,7 @@ from rollingfs.spark.source import rows
 from rollingfs.spark.source.options import DataLossError
 from rollingfs.spark.source.stream import stream_reader
 from tests.support.backends import raises
+from tests.support.examples import slowly
 from tests.support.spark import parquet_file
 from tests.support.spark_source import batch_reader, blinded, drained, first_column, inferred, put, reader, saved, step
 
@@ -222,8 +224,17 @@ def late(batches: list[list[str]], delay: int) -> int:
     return dropped
 
 
-@pytest.mark.parametrize("is_sealed", [True, False])
-@pytest.mark.parametrize("limit", [{"maxBytesPerTrigger": "3000"}, {"maxRecordsPerTrigger": "300"}, {}])
+LIMITS = ({"maxBytesPerTrigger": "3000"}, {"maxRecordsPerTrigger": "300"}, {})
+
+
+@pytest.mark.parametrize(
+    ("limit", "is_sealed"),
+    [
+        (LIMITS[0], True),
+        (LIMITS[1], False),
+        *slowly((LIMITS[0], False), (LIMITS[1], True), *product(LIMITS[2:], (True, False))),
+    ],
+)
 def test_a_catch_up_of_many_segments_drops_no_row_as_late(fs, tmp_path, is_sealed, limit):
     """Names are in no order: the age of the bytes counts."""
     order = random.Random(7).sample(range(60), 60)
