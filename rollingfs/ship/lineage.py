@@ -16,8 +16,8 @@ from rollingfs.ship.position import Position, Read
 
 PART_BYTES = 8 * 1024 * 1024
 """A longer line is shipped in parts."""
-COMMIT_BYTES_MAX = 256 * 1024 * 1024
-"""Maximum bytes of a file in a commit."""
+COMMIT_BYTES_MAX = 1024**3
+"""Maximum bytes of a file in a commit. The store waits between two commits: with 256 MiB, that takes a fifth."""
 LEAVE_S = 2.0
 """Seconds without a write after which a file with a successor is left."""
 GONE_S = 1.0

@@ -118,6 +118,10 @@ class Sender:
 
         return self._patiently(attempt)
 
+    def turn(self, attrs: Attrs) -> bool:
+        """End the segment at the end of a file, on condition of its attributes; False if its segment goes on."""
+        return False
+
     def _look(self) -> dict[str, str]:
         header = self._header()
         return {} if header is None else dict(header.attrs)

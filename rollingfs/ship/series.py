@@ -27,14 +27,15 @@ class Series(Sender):
         self._before: dict[str, str] = {}
         """Attributes of the sealed segment before."""
 
-    def seal(self, attrs: Attrs) -> None:
-        """Seal the segment on condition of its attributes, unless another shipper has gone on."""
+    def turn(self, attrs: Attrs) -> bool:
+        """Seal the segment on condition of its attributes, unless another shipper has gone on; False if it is new."""
 
-        def attempt() -> None:
-            with suppress(AttributeMismatchError):
+        def attempt() -> bool:
+            with suppress(AttributeMismatchError):  # another shipper has gone on
                 self.core.run(seal(self.core.client, self.path, Guard(self.segment, expected_attrs=attrs)))
+            return True
 
-        self._patiently(attempt)
+        return self.segment is not None and self._patiently(attempt)
 
     def _look(self) -> dict[str, str]:
         if not self._number:

@@ -1,13 +1,14 @@
 """Options of `ship`: which files, where their lines go, and when."""
 
 import platform
+import threading
 from pathlib import Path
 
 import pytest
 
 from rollingfs import RollingFileSystem
 from rollingfs.ship import Shipper, lineage, sender, shipper as shipping
-from tests.support.backends import Counting, private_memory
+from tests.support.backends import Counting, Scripted, private_memory
 from tests.support.cli import done
 from tests.support.faults import VirtualTime
 
@@ -126,3 +127,15 @@ def test_a_line_is_as_old_as_the_look_before(tmp_path: Path, fs: RollingFileSyst
     clock.sleep(5)  # a step that waits for the store of another log
     shipper.step()
     assert fs.cat_file("/app") == b"one\ntwo\n"
+
+
+def test_new_files_are_shipped_at_the_same_time(tmp_path: Path) -> None:
+    for number in range(2 * shipping.STEPS_AT_ONCE):
+        write(tmp_path / f"{number}.log", b"one\n")
+    store, meeting = Scripted(private_memory()), threading.Barrier(shipping.STEPS_AT_ONCE)
+    store.plan(("create",), ".log$header", times=None, before=lambda: meeting.wait(timeout=60))
+    fs = RollingFileSystem(backend=store, skip_instance_cache=True)
+    shipper = Shipper(fs, [f"{tmp_path}/*.log"], "/logs/")
+    shipper.once()
+    assert fs.du("/logs") == 2 * shipping.STEPS_AT_ONCE * 4
+    assert (shipper.commits, shipper.bytes) == (2 * shipping.STEPS_AT_ONCE, 8 * shipping.STEPS_AT_ONCE)
