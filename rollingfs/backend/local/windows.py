@@ -32,12 +32,10 @@ _READ_BYTES_MAX = 1 << 30
 
 _DWORD, _HANDLE, _TEXT = ctypes.c_uint32, ctypes.c_void_p, ctypes.c_wchar_p
 _kernel: Any = ctypes.WinDLL("kernel32", use_last_error=True)
-_kernel.CreateFileW.restype = _HANDLE
+_kernel.CreateFileW.restype = _kernel.FindFirstFileW.restype = _HANDLE
 _kernel.CreateFileW.argtypes = [_TEXT, _DWORD, _DWORD, _HANDLE, _DWORD, _DWORD, _HANDLE]
-_kernel.CloseHandle.argtypes = [_HANDLE]
-_kernel.FindFirstFileW.restype = _HANDLE
+_kernel.CloseHandle.argtypes = _kernel.FindClose.argtypes = [_HANDLE]
 _kernel.FindFirstFileW.argtypes = [_TEXT, _HANDLE]
-_kernel.FindClose.argtypes = [_HANDLE]
 _kernel.SetFileInformationByHandle.argtypes = [_HANDLE, ctypes.c_int, _HANDLE, _DWORD]
 _kernel.GetFileInformationByHandleEx.argtypes = [_HANDLE, ctypes.c_int, _HANDLE, _DWORD]
 _kernel.LockFileEx.argtypes = [_HANDLE, _DWORD, _DWORD, _DWORD, _DWORD, _HANDLE]
