@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -261,12 +261,18 @@ class Folders:
         calls = [partial(self._bury_gone, file, damaged, seen.get(file)) for file in files if file not in gone]
         await bury_all(self.client, calls)
         full = await self.remove_all(scans, path) if depth_max is None else list(scans)
-        if self.backend.capability.has_folders:
-            listed = [entry for folder in full for entry in (await self.backend.list(folder)).entries]
-            if left := seen.keys() & {entry.path for entry in listed if not entry.is_folder}:
-                why = "this system refuses the name, or another program has made the file again"
-                said = f"{len(left)} of {len(files)} files are still there, as {min(left)!r}: {why}"
-                raise OSError(errno.ENOTEMPTY, said, path)
+        await self._check_gone(path, full, seen)
+
+    async def _check_gone(self, path: str, folders: Iterable[str], files: Collection[str]) -> None:
+        """Report deleted files that a listing still shows, where no tombstone may hide a plain file."""
+        store, there = self.backend.capability, set[str]()
+        for folder in folders if store.has_folders and store.can_delete_if else ():
+            with contextlib.suppress(FileNotFoundError):  # somebody else has removed it
+                there |= {file.path for file in (await self.backend.list(folder)).entries if not file.is_folder}
+        if left := there & set(files):
+            why = "this system refuses the name, or another program has made the file again"
+            said = f"{len(left)} of {len(files)} files are still there, as {min(left)!r}: {why}"
+            raise OSError(errno.ENOTEMPTY, said, path)
 
     async def take_link(self, path: str, target: str | None = None) -> bool:
         return self.backend.capability.has_folders and await self.backend.take_link(path, target)
@@ -284,7 +290,7 @@ class Folders:
         except FileNotFoundError:  # somebody else deleted it meanwhile
             return None
         except OSError as error:
-            if error.errno != errno.EILSEQ:  # no name of this system; `_delete_tree` reports what is still there
+            if error.errno != errno.EILSEQ:  # no name of this system; `_check_gone` reports what is still there
                 raise
             return None
 

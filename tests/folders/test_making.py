@@ -5,9 +5,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from fsspec.implementations.local import LocalFileSystem
 
 from rollingfs import RollingFileSystem
 from rollingfs.backend.contract import Backend
+from rollingfs.backend.generic import GenericBackend
 from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.folders.folders import Folders
 from rollingfs.folders.listing import Listings
@@ -152,3 +154,13 @@ def test_rm_goes_on_after_a_name_of_no_file(tmp_path: Path, refused: str) -> Non
     with pytest.raises(OSError, match=r"1 of 4 files are still there, as '.*/a:b': this system refuses the name"):
         fs.rm(f"{tmp_path}/x", recursive=True)
     assert [path.name for path in tmp_path.rglob("*") if not path.name.startswith("$")] == ["x", "a:b"]
+
+
+def test_rm_leaves_a_hidden_plain_file_to_collection(tmp_path: Path) -> None:
+    """Where no delete has a condition, as on a filesystem of fsspec."""
+    (tmp_path / "x").mkdir()
+    (tmp_path / "x" / "plain").write_bytes(b"plain" * 100_000)
+    fs = RollingFileSystem(backend=GenericBackend(LocalFileSystem(), single_writer=True), skip_instance_cache=True)
+    fs.append(f"{tmp_path}/x/plain", b" and more")
+    fs.rm(f"{tmp_path}/x", recursive=True)
+    assert not fs.exists(f"{tmp_path}/x")
