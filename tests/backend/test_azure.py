@@ -23,9 +23,8 @@ require_module("azure.storage.blob")
 from azure.storage.blob import ContainerSasPermissions, generate_container_sas
 from fsspec import AbstractFileSystem
 
-from rollingfs.backend.objects import open_azure
-from rollingfs.backend.objects.azure import backend as azure_bucket
-from rollingfs.backend.objects.azure.options import azure_options
+from rollingfs.backend.objects import azure as azure_bucket, open_azure
+from rollingfs.backend.objects.azure_options import azure_options
 from rollingfs.backend.objects.backend import ObjectBackend
 from rollingfs.backend.objects.errors import Refusal, as_os_error, is_conflict, is_transient
 from rollingfs.backend.objects.upload import PART_BYTES

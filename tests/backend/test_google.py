@@ -14,7 +14,7 @@ from gcsfs import GCSFileSystem
 
 from rollingfs.backend.objects import open_google
 from rollingfs.backend.objects.backend import ObjectBackend
-from rollingfs.backend.objects.google.requests import GoogleRequests
+from rollingfs.backend.objects.google_requests import GoogleRequests
 from rollingfs.errors import NoBucketError
 from rollingfs.fs.target import adapt
 from tests.support.clouds import new_google_bucket

@@ -77,13 +77,11 @@ CLOUDS = (
         "Azure",
         frozenset({"az", "abfs", "abfss", "azure", "adl"}),
         "adlfs.spec.AzureBlobFileSystem",
-        "azure.opening.open_filesystem",
+        "azure_opening.open_filesystem",
         "az",
         is_direct=True,
     ),
-    Cloud(
-        "Google's storage", frozenset({"gs", "gcs"}), "gcsfs.core.GCSFileSystem", "google.backend.open_google", "gcs"
-    ),
+    Cloud("Google's storage", frozenset({"gs", "gcs"}), "gcsfs.core.GCSFileSystem", "google.open_google", "gcs"),
 )
 
 

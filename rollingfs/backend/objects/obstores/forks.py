@@ -1,7 +1,8 @@
-"""Rules for a forked child: it uses no connections of its parent, and not obstore, whose threads are gone."""
+"""Connections of one process and one event loop: a forked child uses none of its parent, and not obstore."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import sys
 import threading
@@ -13,6 +14,7 @@ from fsspec import AbstractFileSystem
 from fsspec.asyn import reset_lock
 
 from rollingfs.backend.objects.clouds import options_of
+from rollingfs.backend.objects.errors import LastingError
 from rollingfs.runtime.system import at_fork, thread_names
 
 F = TypeVar("F", bound=AbstractFileSystem)
@@ -46,6 +48,36 @@ def clone_of(fs: F, forked: bool = False, **changes: Any) -> F:
     clone: F = type(fs)(**options)
     keep_from_children(clone)
     return clone
+
+
+class HomeLoop:
+    """The event loop on which a filesystem's connections were made."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._loop: weakref.ref[asyncio.AbstractEventLoop] | None = None
+
+    def is_left(self) -> bool:
+        """Return whether the connections belong to a loop that has ended; the running loop is theirs from now on.
+
+        Raises
+        ------
+        LastingError
+            Their loop still runs, in another thread.
+        """
+        here = asyncio.get_running_loop()
+        with self._lock:
+            before = self._loop
+            loop = None if before is None else before()
+            if loop is here:
+                return False
+            if loop is not None and loop.is_running():
+                raise LastingError(
+                    "this asynchronous filesystem is in use on another event loop, which runs, so nothing was sent: "
+                    "make a filesystem for each loop (skip_instance_cache=True)"
+                )
+            self._loop = weakref.ref(here)
+            return before is not None
 
 
 @contextlib.contextmanager

@@ -45,8 +45,7 @@ from rollingfs.backend.objects.backend import ObjectBackend
 from rollingfs.backend.objects.bucket import RecentBuckets
 from rollingfs.backend.objects.clouds import options_of
 from rollingfs.backend.objects.errors import LastingError, Refusal, errors_of
-from rollingfs.backend.objects.home_loop import HomeLoop
-from rollingfs.backend.objects.obstores.forks import clone_of, obstore_is_lost, without_forks
+from rollingfs.backend.objects.obstores.forks import HomeLoop, clone_of, obstore_is_lost, without_forks
 from rollingfs.backend.objects.obstores.requests import READS_MAX, Places
 from rollingfs.backend.objects.s3.botocore import (
     BotocoreObjects,

@@ -22,9 +22,8 @@ from gcsfs import GCSFileSystem
 
 from rollingfs.backend.objects.bucket import read_up_to
 from rollingfs.backend.objects.errors import Refusal
-from rollingfs.backend.objects.home_loop import HomeLoop
 from rollingfs.backend.objects.obstores import requests
-from rollingfs.backend.objects.obstores.forks import clone_of
+from rollingfs.backend.objects.obstores.forks import HomeLoop, clone_of
 from rollingfs.runtime.values import value_class
 
 _NO_BUCKET = "bucket does not exist"

@@ -19,7 +19,7 @@ from rollingfs.backend.objects.backend import ObjectBackend
 from rollingfs.backend.objects.bucket import Answer, Bucket, Condition, FolderPage, Parts, RecentBuckets, Span
 from rollingfs.backend.objects.clouds import names_of
 from rollingfs.backend.objects.errors import Refusal, date_of, errors_of, retrying, token_of
-from rollingfs.backend.objects.google.requests import GoogleRequests
+from rollingfs.backend.objects.google_requests import GoogleRequests
 from rollingfs.format.sizes import read_bytes_max
 
 DELETES_AT_ONCE_MAX = 32

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import fsspec.asyn
 from fsspec import AbstractFileSystem
 
-from rollingfs.backend.objects.azure.options import OPTIONS, AzureAccount, azure_options
+from rollingfs.backend.objects.azure_options import OPTIONS, AzureAccount, azure_options
 from rollingfs.backend.objects.clouds import FSSPEC_OPTIONS, OBSTORE, cloud_of, is_of, options_of
 
 if TYPE_CHECKING:
@@ -44,11 +44,7 @@ def open_azure(
     ValueError
         An option cannot be expressed.
     """
-    _require()
-    from rollingfs.backend.objects.azure.backend import AzureBackend
-
-    account = azure_options(options, os.environ)
-    return AzureBackend(scheme, account, _finder(asynchronous, loop), max_concurrency)
+    return _opened(scheme, azure_options(options, os.environ), asynchronous, loop, max_concurrency)
 
 
 open_options = open_azure
@@ -80,15 +76,12 @@ def _open_obstore(fs: AbstractFileSystem, max_concurrency: int | None) -> Object
     cloud = cloud_of(scheme)
     if cloud is None or not cloud.is_direct:
         raise ValueError(f"obstore's own filesystem is taken for Azure only: name {scheme} by protocol and options")
-    _require()
-    from rollingfs.backend.objects.azure.backend import AzureBackend
-
     # obstore's filesystem has no public way to its options; a store has
     store: Any = fs._construct_store("rollingfs")
     config = {name: value for name, value in store.config.items() if name != "container_name"}
     url = str(config.get("endpoint") or f"https://{config.get('account_name')}.blob.core.windows.net").rstrip("/")
     account = AzureAccount(url, config, dict(store.client_options or {}), store.credential_provider)
-    return AzureBackend(scheme, account, _finder(fs.asynchronous, fs.loop), max_concurrency)
+    return _opened(scheme, account, fs.asynchronous, fs.loop, max_concurrency)
 
 
 def options_of_url(url: str) -> dict[str, Any]:
@@ -97,20 +90,21 @@ def options_of_url(url: str) -> dict[str, Any]:
     return {"account_name": host.partition(".")[0]} if at else {}
 
 
-def _finder(asynchronous: bool, loop: Loop | None) -> Callable[[], Loop | None]:
-    """Return a finder of the loop: the caller's, the given, or fsspec's own."""
+def _opened(
+    scheme: str, account: AzureAccount, asynchronous: bool, loop: Loop | None, max_concurrency: int | None
+) -> ObjectBackend:
+    for name in _NEEDED:
+        if importlib.util.find_spec(name) is None:
+            raise ImportError(f"this store needs {name}: pip install 'rollingfs[az]'")
+    from rollingfs.backend.objects.azure import AzureBackend
+
     process = os.getpid()
 
-    def find() -> Loop | None:
+    def find_loop() -> Loop | None:
+        """Return the caller's loop, the given, or fsspec's own."""
         if asynchronous:
             return None
         found: Loop = loop if loop is not None and os.getpid() == process else fsspec.asyn.get_loop()
         return found
 
-    return find
-
-
-def _require() -> None:
-    for name in _NEEDED:
-        if importlib.util.find_spec(name) is None:
-            raise ImportError(f"this store needs {name}: pip install 'rollingfs[az]'")
+    return AzureBackend(scheme, account, find_loop, max_concurrency)

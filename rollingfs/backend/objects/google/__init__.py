@@ -1,1 +1,0 @@
-"""Google's storage, with the credentials and the connections of gcsfs."""
