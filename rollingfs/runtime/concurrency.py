@@ -13,9 +13,9 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
 from contextvars import ContextVar, copy_context
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
-from rollingfs.runtime.logs import Keeper, keeper
+from rollingfs.runtime.logs import Held, keeper
 
 T = TypeVar("T")
 
@@ -85,39 +85,10 @@ def backoff_s(attempt: int) -> float:
     return random.uniform(0, min(BACKOFF_S_MAX, BACKOFF_S_MIN * 2.0 ** min(attempt, 16)))
 
 
-class Lock(Protocol):
-    """A mutual exclusion of coroutines of the core.
-
-    It is not a context manager: a context manager in Python keeps the lock if Ctrl-C comes at its end. Records
-    that are logged under the lock reach the handlers after its release.
-    """
-
-    async def run(self, call: Callable[[], Awaitable[T]]) -> T: ...
-
-
-class Runtime(Protocol):
-    """The services that the core's coroutines use to wait."""
-
-    is_async: bool
-
-    def lock(self, name: str) -> Lock: ...
-    async def sleep(self, seconds: float) -> None: ...
-    async def wait(self, gate: threading.Lock, seconds: float) -> None: ...
-    async def gather(self, calls: Iterable[Callable[[], Awaitable[T]]], limit: int) -> list[T]: ...
-    async def shield(self, call: Coroutine[Any, Any, T]) -> T: ...
-    async def limit(self, call: Awaitable[T], seconds: float) -> T: ...
-
-
-class _ThreadLock:
+class _ThreadLock(Held):
     def __init__(self, name: str) -> None:
         self._name = name
         self._lock = threading.Lock()
-        self._holder: Keeper | None = None
-        """The keeper of the last holder."""
-
-    def is_held_by(self, keeper: Keeper) -> bool:
-        """Return whether the holder with this keeper holds the lock."""
-        return self._lock.locked() and self._holder is keeper
 
     async def run(self, call: Callable[[], Awaitable[T]]) -> T:
         logs = keeper()
@@ -132,16 +103,10 @@ class _ThreadLock:
             logs.leave(self)
 
 
-class _TaskLock:
+class _TaskLock(Held):
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._lock = asyncio.Lock()
-        self._holder: Keeper | None = None
-        """The keeper of the last holder."""
-
-    def is_held_by(self, keeper: Keeper) -> bool:
-        """Return whether the holder with this keeper holds the lock."""
-        return self._lock.locked() and self._holder is keeper
 
     async def run(self, call: Callable[[], Awaitable[T]]) -> T:
         logs = keeper()
@@ -157,6 +122,14 @@ class _TaskLock:
                 return await call()
         finally:
             logs.leave(self)
+
+
+Lock = _ThreadLock | _TaskLock
+"""A mutual exclusion of coroutines of the core: `run` awaits a call under it.
+
+It is not a context manager: a context manager in Python keeps the lock if Ctrl-C comes at its end. Records that are
+logged under the lock reach the handlers after its release.
+"""
 
 
 class SyncRuntime:
@@ -235,6 +208,10 @@ class AsyncRuntime:
     async def limit(self, call: Awaitable[T], seconds: float) -> T:
         async with asyncio.timeout(max(seconds, 0.001)):  # `wait_for` would start a task for each request
             return await call
+
+
+Runtime = SyncRuntime | AsyncRuntime
+"""The services that the core's coroutines use to wait."""
 
 
 def _retrieve(task: asyncio.Future[Any]) -> None:

@@ -13,16 +13,21 @@ from __future__ import annotations
 
 import logging
 from contextvars import ContextVar
-from typing import Protocol
+from typing import Any
 
 LOGGER = logging.getLogger("rollingfs")
 LEVELS = (logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR, logging.CRITICAL)
 
 
-class Held(Protocol):
-    """A lock that knows the keeper of its holder."""
+class Held:
+    """A lock that knows the keeper of its last holder."""
 
-    def is_held_by(self, keeper: Keeper) -> bool: ...
+    _lock: Any
+    _holder: Keeper | None = None
+
+    def is_held_by(self, keeper: Keeper) -> bool:
+        """Return whether the holder with this keeper holds the lock."""
+        return bool(self._lock.locked()) and self._holder is keeper
 
 
 class Keeper:

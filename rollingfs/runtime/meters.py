@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Awaitable, Callable
 from time import perf_counter_ns, time
 from typing import TypeVar
@@ -72,12 +72,8 @@ class Tally:
         self.errors += other.errors
 
 
-class _Tallies(dict[str, Tally]):
-    """The tallies of a thread, by name."""
-
-    def __missing__(self, name: str) -> Tally:
-        tally = self[name] = Tally()
-        return tally
+Tallies = defaultdict[str, Tally]
+"""The tallies of a thread, by name."""
 
 
 class _Leaver:
@@ -91,13 +87,6 @@ class _Leaver:
         self._left.append(self._number)
 
 
-class _Mine(threading.local):
-    """Tallies of the present thread."""
-
-    tallies: _Tallies
-    leaver: _Leaver
-
-
 class Meters:
     """The tallies of a client, by name: `REQUEST` and a verb of the backend, or a name of this module."""
 
@@ -107,12 +96,12 @@ class Meters:
     def after_fork(self) -> None:
         """Reset counts and lock in a child process, which is another client."""
         self.since_s = time()
-        self._mine = _Mine()
+        self._mine = threading.local()
         self._numbers = itertools.count()
-        self._threads: dict[int, _Tallies] = {}
+        self._threads: dict[int, Tallies] = {}
         self._left: deque[int] = deque()
         """Threads that have ended."""
-        self._of_ended = _Tallies()
+        self._of_ended: Tallies = defaultdict(Tally)
         """Tallies of threads that count now."""
         self._lock = threading.RLock()  # a signal handler may ask while its thread has it
         self._is_clearing = False
@@ -123,7 +112,7 @@ class Meters:
         """Count a call that has ended, and its bytes; `began_ns` is `perf_counter_ns` before it."""
         ns = perf_counter_ns() - began_ns
         try:
-            tally = self._mine.tallies[name]
+            tally: Tally = self._mine.tallies[name]
         except AttributeError:
             tally = self._join()[name]
         if ns < NS_MIN:
@@ -158,10 +147,10 @@ class Meters:
         self.count(name, began_ns, size)
         return found
 
-    def _join(self) -> _Tallies:
+    def _join(self) -> Tallies:
         """Return the tallies of a thread that counts for the first time."""
-        number, tallies = next(self._numbers), _Tallies()
-        self._threads[number] = tallies
+        number = next(self._numbers)
+        tallies = self._threads[number] = defaultdict(Tally)
         self._mine.tallies, self._mine.leaver = tallies, _Leaver(number, self._left)
         if len(self._left) >= LEFT_MAX and self._lock.acquire(blocking=False):
             try:
@@ -174,7 +163,7 @@ class Meters:
 
     def total(self) -> dict[str, Tally]:
         """Return the sums over all threads, by name."""
-        found = _Tallies()
+        found: Tallies = defaultdict(Tally)
         with self._lock:
             self._clear()
             for tallies in (self._of_ended, *self._threads.copy().values()):
@@ -193,7 +182,7 @@ class Meters:
             self._is_clearing = False
 
 
-def _add(total: _Tallies, tallies: _Tallies) -> None:
+def _add(total: Tallies, tallies: Tallies) -> None:
     for name, tally in tallies.copy().items():
         total[name].add(tally)
 
