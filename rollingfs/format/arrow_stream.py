@@ -13,13 +13,19 @@ from collections.abc import Iterable, Iterator
 from rollingfs.errors import RollingError
 from rollingfs.runtime.values import value_class
 
-_PREFIX_BYTES = 8
-"""Before a message: a mark of 4 bytes, and its size."""
+SCHEMA, DICTIONARY = 1, 2
+END = 0
+"""Kinds of messages. The end mark is no message, but is taken for one."""
+CONTINUATION, PREFIX_BYTES = b"\xff\xff\xff\xff", 8
+"""Each message begins with this mark, and the size of its metadata."""
+END_MARK = CONTINUATION + bytes(4)
 _OFFSET_BYTES = 4
-_MESSAGE_HEADER = 2
-_SCHEMA_FIELDS = 1
-_KIND, _TYPE, _TYPE_CHILDREN = 2, 3, 5
-"""Fields of a field: the number of its type, the type, and the fields inside."""
+_HEADER, _BODY_BYTES = 2, 3
+"""Fields of a message."""
+_ENDIANNESS, _FIELDS = 0, 1
+"""Fields of a schema."""
+_KIND, _TYPE, _DICTIONARY, _CHILDREN = 2, 3, 4, 5
+"""Fields of a field: the number of its type, the type, its dictionary, and the fields inside."""
 _DURATION = 18
 _UNITS = ("s", "ms", "us", "ns")
 _MILLISECONDS = 1
@@ -76,7 +82,7 @@ def duration_units(schema: bytes) -> list[str | None]:
     ValueError, IndexError, struct.error
         The schema is damaged.
     """
-    data = b64decode(schema)[_PREFIX_BYTES:]
+    data = b64decode(schema)[PREFIX_BYTES:]
     message = Table.root(data)
     left = len(data) // _OFFSET_BYTES
 
@@ -85,25 +91,14 @@ def duration_units(schema: bytes) -> list[str | None]:
         left -= 1
         if left < 0:  # each field has an offset of its own; fields that share some could be 2^1000
             raise ValueError("it has more fields than room for them")
-        children = field.tables(_TYPE_CHILDREN)
+        children = field.tables(_CHILDREN)
         for child in children:
             yield from leaves(child)
         if not children:
             is_duration = field.number(_KIND, "<B") == _DURATION
             yield _UNITS[field.table(_TYPE).number(0, "<h", _MILLISECONDS)] if is_duration else None
 
-    return [unit for field in message.table(_MESSAGE_HEADER).tables(_SCHEMA_FIELDS) for unit in leaves(field)]
-
-
-SCHEMA, DICTIONARY = 1, 2
-END = 0
-"""Kinds of messages. The end mark is no message, but is taken for one."""
-CONTINUATION, PREFIX_BYTES = b"\xff\xff\xff\xff", 8
-"""Each message begins with this mark, and the size of its metadata."""
-END_MARK = CONTINUATION + bytes(4)
-_HEADER, _BODY_BYTES = 2, 3
-_ENDIANNESS, _FIELDS = 0, 1
-_DICTIONARY, _CHILDREN = 4, 5
+    return [unit for field in message.table(_HEADER).tables(_FIELDS) for unit in leaves(field)]
 
 
 class MalformedStreamError(RollingError, ValueError):

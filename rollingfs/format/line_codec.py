@@ -88,6 +88,23 @@ _CHUNK_FIELDS: dict[str, Callable[[str], Any]] = {
     "moved": tokens.parse_time,
     "pieces": _pieces,
 }
+_PAGE_FIELDS: dict[str, Callable[[str], Any]] = {
+    **dict.fromkeys(("count", "size", "from", "foreign"), tokens.number),
+    "crc32c": tokens.crc,
+}
+_DROP_FIELDS: dict[str, Callable[[str], Any]] = {
+    **dict.fromkeys(("from", "to", "bytes"), tokens.number),
+    "whole": lambda word: bool(tokens.number(word)),
+    **dict.fromkeys(("at", "after"), tokens.parse_time),
+    "tier": tokens.alias,
+}
+_ENTRY_NAMES = {"at": "at_ms", "from": "offset", "moved": "moved_ms"}
+_DROP_NAMES = {"at": "at_ms", "from": "start", "to": "end", "bytes": "size", "after": "after_ms"}
+"""The fields of values whose words have other names."""
+
+
+def _named(found: dict[str, Any], names: dict[str, str]) -> dict[str, Any]:
+    return {names.get(key, key): value for key, value in found.items()}
 
 
 def parse_chunk(parts: Sequence[str]) -> Chunk:
@@ -97,18 +114,8 @@ def parse_chunk(parts: Sequence[str]) -> Chunk:
         raise tokens.Malformed("has only one of from= and size=")
     if "tier" not in fields and ("moved" in fields or "pieces" in fields):
         raise tokens.Malformed("has moved= or pieces= without tier=")
-    return Chunk(
-        tokens.number(parts[0]),
-        tokens.number(parts[1]),
-        tokens.reference(parts[2]),
-        fields.get("crc32c"),
-        fields["at"],
-        fields.get("from", 0),
-        fields.get("size", -1),
-        fields.get("tier", ""),
-        fields.get("moved", 0),
-        fields.get("pieces", ()),
-    )
+    start, length, file = tokens.number(parts[0]), tokens.number(parts[1]), tokens.reference(parts[2])
+    return Chunk(start, length, file, **{"crc32c": None, **_named(fields, _ENTRY_NAMES)})
 
 
 @lru_cache(maxsize=4096)
@@ -121,19 +128,10 @@ def format_page(page: Page) -> str:
 
 
 def parse_page(parts: Sequence[str]) -> Page:
-    parsers = dict.fromkeys(("count", "size", "from", "foreign"), tokens.number)
-    fields = tokens.fields(parts[3:], {**parsers, "crc32c": tokens.crc})
+    fields = tokens.fields(parts[3:], _PAGE_FIELDS)
     tokens.need(fields, "crc32c", "count", "size")
-    return Page(
-        tokens.number(parts[0]),
-        tokens.number(parts[1]),
-        tokens.reference(parts[2]),
-        fields["count"],
-        fields["crc32c"],
-        fields["size"],
-        fields.get("from", 0),
-        fields.get("foreign", 0),
-    )
+    start, length, file = tokens.number(parts[0]), tokens.number(parts[1]), tokens.reference(parts[2])
+    return Page(start, length, file, **_named(fields, _ENTRY_NAMES))
 
 
 def format_drop(drop: Drop) -> str:
@@ -149,20 +147,9 @@ def format_drop(drop: Drop) -> str:
 
 
 def parse_drop(parts: Sequence[str]) -> Drop:
-    parsers: dict[str, Callable[[str], Any]] = dict.fromkeys(("from", "to", "whole", "bytes"), tokens.number)
-    parsers |= {"at": tokens.parse_time, "after": tokens.parse_time, "tier": tokens.alias}
-    fields = tokens.fields(parts[1:], parsers)
+    fields = tokens.fields(parts[1:], _DROP_FIELDS)
     tokens.need(fields, "at")
-    drop = Drop(
-        tokens.drop_target(parts[0]),
-        fields["at"],
-        fields.get("from", -1),
-        fields.get("to", -1),
-        bool(fields.get("whole", 0)),
-        fields.get("bytes", 0),
-        fields.get("after", 0),
-        fields.get("tier", ""),
-    )
+    drop = Drop(tokens.drop_target(parts[0]), **_named(fields, _DROP_NAMES))
     is_mixed = (drop.is_hint and drop.is_page) or (drop.whole and not drop.is_page) or (drop.size and not drop.is_hint)
     is_mixed = is_mixed or bool(drop.tier and (drop.is_hint or drop.is_page))
     if (drop.start >= 0) != (drop.end >= 0) or is_mixed or drop.end < drop.start:

@@ -70,15 +70,14 @@ class Label:
 
     def metadata(self) -> dict[str, str]:
         """Return the label as metadata of an object."""
-        found = {}
-        if self.incarnation is not None:
-            found[INCARNATION] = self.incarnation
-        if self.offset is not None:
-            found[OFFSET] = str(self.offset)
-        if self.crc32c is not None:
-            found[CHECKSUM] = f"{self.crc32c:08x}"
-        if self.last is not None:
-            found[LAST] = self.last.text
+        crc, last = self.crc32c, self.last
+        fields = {
+            INCARNATION: self.incarnation,
+            OFFSET: self.offset,
+            CHECKSUM: None if crc is None else f"{crc:08x}",
+            LAST: None if last is None else last.text,
+        }
+        found = {name: str(value) for name, value in fields.items() if value is not None}
         if self.end is not None and self.name is not None:
             found |= {END: str(self.end), SEGMENT: quote(self.name)[:NAME_BYTES_MAX], VERSION: __version__}
         return found

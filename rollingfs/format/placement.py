@@ -10,17 +10,9 @@ from rollingfs.format import line_codec, names
 from rollingfs.format.header import LARGE_PAGE_CHUNKS, LOOSE_CHUNKS_MAX, PAGE_CHUNKS, PAGES_JOINED, Chunk, Entry, Page
 from rollingfs.format.index_codec import ListedChunks
 from rollingfs.policy import RollingPolicy
-from rollingfs.runtime.values import value_class
 
 PAGE_LINE_BYTES_MAX = 128
 """The longest line of an index page in the own folder, with any numbers."""
-
-
-@value_class
-class Spill:
-    """Bytes that become a new chunk."""
-
-    data: bytes
 
 
 Item = bytes | Chunk | Page
@@ -29,7 +21,7 @@ Item = bytes | Chunk | Page
 
 def arrange(
     tail: bytes, items: Sequence[Item], policy: RollingPolicy, *, spill_all: bool = False
-) -> tuple[list[Spill | Entry], bytes]:
+) -> tuple[list[Item], bytes]:
     """Place items after an inline tail.
 
     Parameters
@@ -46,17 +38,17 @@ def arrange(
     Returns
     -------
     placed : list
-        The new chunks, in order: bytes to be written, and entries.
+        In order: bytes that become new chunks, and entries.
     tail : bytes
         The new inline tail.
     """
-    placed: list[Spill | Entry] = []
+    placed: list[Item] = []
     pending: list[bytes] = [tail] if tail else []
     for item in items:
         if isinstance(item, bytes):
             pending.append(item)
             continue
-        placed += [Spill(piece) for piece in _split(b"".join(pending), policy.max_bytes)]
+        placed += _split(b"".join(pending), policy.max_bytes)
         pending = []
         placed.append(item)
     rest = b"".join(pending)
@@ -65,7 +57,7 @@ def arrange(
     pieces = _split(rest, policy.max_bytes)
     keeps_last = len(pieces) > 1 and len(pieces[-1]) <= policy.tail_bytes_max and not spill_all
     new_tail = pieces.pop() if keeps_last else b""
-    return placed + [Spill(piece) for piece in pieces], new_tail
+    return [*placed, *pieces], new_tail
 
 
 def _split(data: bytes, size: int) -> list[bytes]:
@@ -125,16 +117,8 @@ def unfold(page: Page, chunks: ListedChunks, segment: str) -> tuple[Chunk, ...]:
     return tuple(found)
 
 
-@value_class
-class Fold:
-    """A plan: the entries ``[first, last)`` of a header become an index page."""
-
-    first: int
-    last: int
-
-
-def plan_fold(entries: Sequence[Entry], *, loose_max: int = LOOSE_CHUNKS_MAX) -> Fold | None:
-    """Return the entries that become an index page next, or None.
+def plan_fold(entries: Sequence[Entry], *, loose_max: int = LOOSE_CHUNKS_MAX) -> slice | None:
+    """Return the slice of entries that becomes an index page next, or None.
 
     1. If more than `loose_max` chunks are loose, 128 of the longest run (4,096 of a run that long), oldest first.
     2. Otherwise 32 neighbouring small pages, which become a page of up to 4,096 chunks.
@@ -159,15 +143,15 @@ def _runs(entries: Sequence[Entry]) -> list[tuple[int, int]]:
     return runs
 
 
-def _loose_run(entries: Sequence[Entry]) -> Fold:
+def _loose_run(entries: Sequence[Entry]) -> slice:
     """Return the longest run of loose chunks, or its oldest part."""
     first, last = max(_runs(entries), key=lambda run: (min(run[1] - run[0], PAGE_CHUNKS), -run[0]))
     count = last - first
     size = LARGE_PAGE_CHUNKS if count > LARGE_PAGE_CHUNKS else min(count, PAGE_CHUNKS)
-    return Fold(first, first + size)
+    return slice(first, first + size)
 
 
-def _small_pages(entries: Sequence[Entry]) -> Fold | None:
+def _small_pages(entries: Sequence[Entry]) -> slice | None:
     first = 0
     while first < len(entries):
         last, count = first, 0
@@ -175,7 +159,7 @@ def _small_pages(entries: Sequence[Entry]) -> Fold | None:
             count += _count(entries[last])
             last += 1
         if last - first >= PAGES_JOINED:
-            return Fold(first, last)
+            return slice(first, last)
         first = max(last, first + 1)
     return None
 
@@ -188,13 +172,13 @@ def _count(entry: Entry) -> int:
     return entry.count if isinstance(entry, Page) else 1
 
 
-def plan_squeeze(entries: Sequence[Entry]) -> Fold | None:
+def plan_squeeze(entries: Sequence[Entry]) -> slice | None:
     """Return the neighbours that save the most text as a page, for a long text.
 
     That may be a single entry with a long reference: the page is in the own folder, so its own reference is short.
     """
     sizes = [_line_bytes(entry) for entry in entries]
-    best: Fold | None = None
+    best: slice | None = None
     saved_most = 0
     first = count = size = 0
     for last, entry in enumerate(entries, start=1):
@@ -205,7 +189,7 @@ def plan_squeeze(entries: Sequence[Entry]) -> Fold | None:
             size -= sizes[first]
             first += 1
         if size - PAGE_LINE_BYTES_MAX > saved_most:
-            best, saved_most = Fold(first, last), size - PAGE_LINE_BYTES_MAX
+            best, saved_most = slice(first, last), size - PAGE_LINE_BYTES_MAX
     return best
 
 

@@ -17,9 +17,6 @@ from rollingfs.policy import check_alias
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,18}")
-_HEX8 = re.compile(r"[0-9a-f]{8}")
-_KEY = re.compile(r"[0-9a-f]{12}")
-_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T([01][0-9]|2[0-3]):[0-9]{2}:[0-9]{2}\.[0-9]{3}Z")
 _TO_ESCAPE = re.compile(r"[%\x00-\x20\x7f]")
 END = b"\nend crc32c="
@@ -98,26 +95,25 @@ def number(word: str) -> int:
     return found
 
 
+def _shaped(pattern: str, what: str) -> Callable[[str], str]:
+    shape = re.compile(pattern)
+
+    def parse(word: str) -> str:
+        if not shape.fullmatch(word):
+            raise Malformed(f"{word!r} is not {what}")
+        return word
+
+    return parse
+
+
+alias = check_alias
+key = _shaped(r"[0-9a-f]{12}", "a key of 12 hexadecimal digits")
+uuid = _shaped(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", "a uuid")
+_hex8 = _shaped(r"[0-9a-f]{8}", "a checksum of 8 hexadecimal digits")
+
+
 def crc(word: str) -> int:
-    if not _HEX8.fullmatch(word):
-        raise Malformed(f"{word!r} is not a checksum of 8 hexadecimal digits")
-    return int(word, 16)
-
-
-def alias(word: str) -> str:
-    return check_alias(word)
-
-
-def key(word: str) -> str:
-    if not _KEY.fullmatch(word):
-        raise Malformed(f"{word!r} is not a key of 12 hexadecimal digits")
-    return word
-
-
-def uuid(word: str) -> str:
-    if not _UUID.fullmatch(word):
-        raise Malformed(f"{word!r} is not a uuid")
-    return word
+    return int(_hex8(word), 16)
 
 
 def phase(word: str) -> Phase:

@@ -23,7 +23,6 @@ from rollingfs.format.header import (
     Header,
     Page,
 )
-from rollingfs.format.placement import Spill
 from rollingfs.format.transitions import STAMP_BYTES_MAX
 from rollingfs.policy import RollingPolicy
 from tests.support.examples import examples
@@ -54,14 +53,13 @@ def as_text(items):
 def test_arrange_keeps_every_byte_in_order_within_limits(data, policy, items, spill_all):
     tail = data.draw(st.binary(max_size=policy.tail_bytes_max))
     placed, new_tail = placement.arrange(tail, items, policy, spill_all=spill_all)
-    after = [item.data if isinstance(item, Spill) else item for item in placed]
-    assert as_text([*after, new_tail]) == as_text([tail, *items])
-    assert all(0 < len(item.data) <= policy.max_bytes for item in placed if isinstance(item, Spill))
+    assert as_text([*placed, new_tail]) == as_text([tail, *items])
+    assert all(0 < len(item) <= policy.max_bytes for item in placed if isinstance(item, bytes))
     assert len(new_tail) <= policy.tail_bytes_max
     assert not (spill_all and new_tail)
     # and makes no chunk that it need not make
-    for is_spill, run in itertools.groupby(placed, lambda item: isinstance(item, Spill)):
-        sizes = [len(item.data) for item in run] if is_spill else []
+    for is_spill, run in itertools.groupby(placed, lambda item: isinstance(item, bytes)):
+        sizes = [len(item) for item in run] if is_spill else []
         assert len(sizes) == math.ceil(sum(sizes) / policy.max_bytes)
     fits = all(isinstance(item, bytes) for item in items) and len(tail) + sum(map(len, items)) <= policy.tail_bytes_max
     assert spill_all or placed == [] or not fits
@@ -141,12 +139,12 @@ def test_an_unfolded_page_names_the_bytes_of_its_line(listed, data, home, segmen
 
 def folded(entries, plan):
     """The entries after a fold, the page that it has made, and the entries that are in it."""
-    inside = entries[plan.first : plan.last]
+    inside = entries[plan]
     count = sum(entry.count if isinstance(entry, Page) else 1 for entry in inside)
     assert 1 <= count <= LARGE_PAGE_CHUNKS
     length = inside[-1].end - inside[0].start
     page = Page(inside[0].start, length, names.new_index_name(2**40), count, 2**31, count * 120, 0, count)
-    return (*entries[: plan.first], page, *entries[plan.last :]), page, inside
+    return (*entries[: plan.start], page, *entries[plan.stop :]), page, inside
 
 
 class Growing:
@@ -193,7 +191,7 @@ def own_chunk():
 def test_the_129th_loose_chunk_moves_128_into_a_page():
     entries = placement.place([own_chunk()] * (LOOSE_CHUNKS_MAX + 1), 0)
     assert placement.plan_fold(entries[1:]) is None
-    assert placement.plan_fold(entries) == placement.Fold(0, PAGE_CHUNKS)
+    assert placement.plan_fold(entries) == slice(0, PAGE_CHUNKS)
 
 
 def test_the_32nd_small_page_makes_them_one_of_4096():
@@ -261,4 +259,4 @@ def test_a_squeeze_saves_text_or_is_not_proposed():
     assert placement.plan_squeeze(own_pages) is None
     assert placement.plan_squeeze(()) is None
     far = dataclasses.replace(own_pages[7], file=long_reference(900, 1))
-    assert placement.plan_squeeze((*own_pages[:7], far, *own_pages[8:])) == placement.Fold(7, 8)
+    assert placement.plan_squeeze((*own_pages[:7], far, *own_pages[8:])) == slice(7, 8)

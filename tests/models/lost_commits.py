@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 
+from rollingfs.format.commit_lines import Acknowledged, Trace, trace
 from rollingfs.format.header import AGE_S_MAX, Commit
-from rollingfs.format.lost import Acknowledged, Trace, trace
 from tests.models.explore import explore as visit
 
 LINES_MAX = 2

@@ -12,8 +12,8 @@ from functools import cached_property
 from rollingfs.errors import AppendOutcomeUnknown, BadOffsetError, CommitTimeoutError
 from rollingfs.format import names
 from rollingfs.format.codec import format_header
+from rollingfs.format.commit_lines import Acknowledged
 from rollingfs.format.header import AGE_S_MAX, COMMITS_MAX, OFFSET_MAX, RECORDS_MAX, Header
-from rollingfs.format.lost import Acknowledged
 from rollingfs.format.records import Record
 from rollingfs.segment.commit.operation import NOTHING_SENT, Committed, Operation, Sent, Verdict, is_crowded
 from rollingfs.segment.commit.store import Store

@@ -16,8 +16,8 @@ from rollingfs.backend.patience import look_for, read_fitting
 from rollingfs.errors import lost_commit
 from rollingfs.format import names, transitions
 from rollingfs.format.codec import parse_file, parse_more
+from rollingfs.format.commit_lines import Acknowledged, Trace, are_two, trace
 from rollingfs.format.header import Header
-from rollingfs.format.lost import Acknowledged, Trace, are_two, trace
 from rollingfs.runtime.concurrency import Runtime
 from rollingfs.segment.segment import Segment, is_shadowed
 

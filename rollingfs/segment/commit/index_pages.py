@@ -220,7 +220,7 @@ class Pages:
                 plan = placement.plan_squeeze(header.entries) if over > 0 else None
             if plan is None:
                 return shed_drops(header, over) if over > 0 else header
-            folded = header.entries[plan.first : plan.last]
-            entries = (*header.entries[: plan.first], await write(folded), *header.entries[plan.last :])
+            folded = header.entries[plan]
+            entries = (*header.entries[: plan.start], await write(folded), *header.entries[plan.stop :])
             drops = [drop_line(entry, now_ms) for entry in folded if isinstance(entry, Page)]
             header = replace(header, entries=entries, drops=merge_drops(header.drops, drops))

@@ -13,7 +13,7 @@ from rollingfs.format.drops import pages_to_truncate
 from rollingfs.format.edges import UNKNOWN, Edges, Kinds
 from rollingfs.format.header import Chunk, Entry, Header, changed
 from rollingfs.format.object_metadata import Last
-from rollingfs.format.placement import Item, Spill
+from rollingfs.format.placement import Item
 from rollingfs.segment.commit.chunk_files import Stored, write_chunk, write_shared
 from rollingfs.segment.commit.drop_files import check_there
 from rollingfs.segment.commit.store import Store
@@ -51,12 +51,12 @@ async def grow(
     placed, tail = placement.arrange(header.tail, items, policy, spill_all=spill_all)
     if not placed:
         return transitions.extend(header, (), tail, now_ms)
-    spills = [item.data for item in placed if isinstance(item, Spill)]
+    spills = [item for item in placed if isinstance(item, bytes)]
     if len(spills) > 1 and (joint or sum(len(data) < policy.max_bytes for data in spills) > 1):
         written = iter(await _joint(spills, policy.max_bytes, files))
     else:
         written = iter(await _each(header, placed, files))
-    entries: list[Entry] = [next(written) if isinstance(item, Spill) else item for item in placed]
+    entries: list[Entry] = [next(written) if isinstance(item, bytes) else item for item in placed]
     grown = transitions.extend(header, placement.place(entries, header.tail_start), tail, now_ms)
     return changed(grown, edges=_edges(header, grown.entries, files.kinds))
 
@@ -105,17 +105,17 @@ def is_aged(header: Header, now_ms: int) -> bool:
     return max_age is not None and bool(header.tail) and abs(now_ms - header.tail_at_ms) > max_age * 1000
 
 
-async def _each(header: Header, placed: Sequence[Spill | Entry], files: NewFiles) -> list[Chunk]:
+async def _each(header: Header, placed: Sequence[Item], files: NewFiles) -> list[Chunk]:
     """Write each spill as a chunk of its own, several at a time."""
     seen: Counter[bytes] = Counter()
     start, incarnation = header.tail_start, _incarnation(header, files)
     last = Last.of(header) if incarnation is not None else None
     calls: list[Callable[[], Awaitable[Chunk]]] = []
     for item in placed:
-        if isinstance(item, Spill):
-            seen[item.data] += 1
-            calls.append(partial(_written, item.data, seen[item.data], start, files, incarnation, last))
-        start += len(item.data) if isinstance(item, Spill) else item.length
+        if isinstance(item, bytes):
+            seen[item] += 1
+            calls.append(partial(_written, item, seen[item], start, files, incarnation, last))
+        start += len(item) if isinstance(item, bytes) else item.length
     return await files.store.runtime.gather(calls, UPLOADS_MAX)
 
 
