@@ -1,4 +1,4 @@
-"""Connections of one process and one event loop: a forked child uses none of its parent, and not obstore."""
+"""Connections belong to a process and an event loop: a forked child drops its parent's, and does not use obstore."""
 
 from __future__ import annotations
 
