@@ -111,19 +111,10 @@ async def _examine(backend: Backend, runtime: Runtime, folder: str, races: int, 
     store = await backend.store_name(bench.folder) or backend.unstrip(folder)
     try:
         refusal, able, findings = await _probed(backend, runtime, bench.folder, races, races_s_min)
-        findings += _abilities(able)
-        checks = {
-            "copy on the server": (_copies, backend.capability.can_copy),
-            "join on the server": (_joins, backend.capability.can_join),
-            "delete of several files": (_deletes, True),
-            "complete listings": (_lists, True),
-            "listing of unfinished uploads": (_uploads, backend.capability.can_list_uploads),
-        }
-        for what, (check, can) in checks.items():
-            findings.append(await _found(what, check, bench, can))
-        findings.append(await _measured("clock", _clock, bench))
-        findings.append(await _measured("read of 4 KiB", _reading, bench))
-        findings.append(await _measured("write of 4 KiB", _writing, bench))
+        findings.append(_judged("conditional delete", None if able is None else able.delete_if))
+        findings.append(_judged("whole reads beside a replace", None if able is None else able.reads_whole))
+        for what, look in _LOOKS.items():
+            findings.append(await _found(what, look, bench))
     finally:
         with contextlib.suppress(OSError):  # a failure before says more; collection deletes what stays
             await bench.clean()
@@ -157,35 +148,15 @@ async def _probed(
     return "", able, [Finding(what, YES, means) for what, means in right.items()]
 
 
-def _ability(what: str, can: bool | None, right: str, wrong: str) -> Finding:
-    """Return what the probe has seen; None: it has refused the store."""
-    if can is None:
-        return Finding(what, UNKNOWN, "it matters only where rollingfs writes")
-    return Finding(what, YES, right) if can else Finding(what, NO, wrong)
-
-
-def _abilities(able: Abilities | None) -> list[Finding]:
-    return [
-        _ability(
-            "conditional delete",
-            None if able is None else able.delete_if,
-            "collect deletes tombstones, and plain files that a segment hides",
-            "collect leaves tombstones (small files), and plain files that a segment hides",
-        ),
-        _ability(
-            "whole reads beside a replace",
-            None if able is None else able.reads_whole,
-            "a reader sees a header before or after a commit",
-            "a reader may see two headers mixed, or old bytes with a new token, and reads again",
-        ),
-    ]
-
-
-# -- what else ------------------------------------------------------------------------------------------------
-
-Check = Callable[[_Bench], Awaitable[bool]]
-
 MEANS = {
+    "conditional delete": (
+        "collect deletes tombstones, and plain files that a segment hides",
+        "collect leaves tombstones (small files), and plain files that a segment hides",
+    ),
+    "whole reads beside a replace": (
+        "a reader sees a header before or after a commit",
+        "a reader may see two headers mixed, or old bytes with a new token, and reads again",
+    ),
     "copy on the server": (
         "the first append to a plain file moves no bytes through this client",
         "the first append to a plain file moves its bytes through this client",
@@ -210,18 +181,30 @@ MEANS = {
 """Consequences of yes, and of no."""
 
 
-async def _found(what: str, check: Check, bench: _Bench, can: bool) -> Finding:
-    right, wrong = MEANS[what]
-    if check is _uploads and bench.backend.capability.has_folders:
-        return Finding(what, NO, "there are none: an interrupted upload leaves a file, which collect deletes")
+def _judged(what: str, can: bool | None) -> Finding:
+    """Return an ability; None: the probe has refused the store before it was tried."""
+    if can is None:
+        return Finding(what, UNKNOWN, "it matters only where rollingfs writes")
+    return Finding(what, YES if can else NO, MEANS[what][not can])
+
+
+# -- what else ------------------------------------------------------------------------------------------------
+
+Look = Callable[[_Bench], Awaitable[bool | tuple[str, str]]]
+"""Whether the store has an ability; or the answer of a finding, and what it means."""
+
+
+async def _found(what: str, look: Look, bench: _Bench) -> Finding:
     try:
-        is_right = can and await check(bench)
+        found = await look(bench)
     except OSError as error:
         return Finding(what, UNKNOWN, f"it failed: {error}")
-    return Finding(what, YES, right) if is_right else Finding(what, NO, wrong)
+    return _judged(what, found) if isinstance(found, bool) else Finding(what, *found)
 
 
 async def _copies(bench: _Bench) -> bool:
+    if not bench.backend.capability.can_copy:
+        return False
     source, target = bench.file(), bench.file()
     await bench.backend.write(source, [b"copied"])
     await bench.backend.copy(source, target, (await bench.backend.stat(source)).token)
@@ -229,6 +212,8 @@ async def _copies(bench: _Bench) -> bool:
 
 
 async def _joins(bench: _Bench) -> bool:
+    if not bench.backend.capability.can_join:
+        return False
     source, target = bench.file(), bench.file()
     await bench.backend.write(source, [b"joined"])
     upload = await bench.backend.open_write(target)
@@ -267,7 +252,11 @@ async def _names(bench: _Bench) -> set[str]:
         return set()
 
 
-async def _uploads(bench: _Bench) -> bool:
+async def _uploads(bench: _Bench) -> bool | tuple[str, str]:
+    if bench.backend.capability.has_folders:
+        return NO, "there are none: an interrupted upload leaves a file, which collect deletes"
+    if not bench.backend.capability.can_list_uploads:
+        return False
     file = bench.file()
     upload = await bench.backend.open_write(file)
     try:
@@ -278,13 +267,6 @@ async def _uploads(bench: _Bench) -> bool:
 
 
 # -- measures -------------------------------------------------------------------------------------------------
-
-
-async def _measured(what: str, measure: Callable[[_Bench], Awaitable[tuple[str, str]]], bench: _Bench) -> Finding:
-    try:
-        return Finding(what, *await measure(bench))
-    except OSError as error:
-        return Finding(what, UNKNOWN, f"it failed: {error}")
 
 
 async def _clock(bench: _Bench) -> tuple[str, str]:
@@ -328,3 +310,15 @@ def _text(taken_s: Sequence[float]) -> str:
 
 def _rounded(rate: float) -> str:
     return f"{float(f'{rate:.2g}'):,.0f}" if rate >= 1 else f"{rate:.1g}"
+
+
+_LOOKS: dict[str, Look] = {
+    "copy on the server": _copies,
+    "join on the server": _joins,
+    "delete of several files": _deletes,
+    "complete listings": _lists,
+    "listing of unfinished uploads": _uploads,
+    "clock": _clock,
+    "read of 4 KiB": _reading,
+    "write of 4 KiB": _writing,
+}

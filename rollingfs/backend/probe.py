@@ -97,11 +97,11 @@ async def probe(backend: Backend, folder: str, races: int = 1) -> Abilities:
         # before the races: over few connections, requests of racers for one file meet more often
         reads_whole = [await race_in_rounds(backend, path) for path in paths[1 : 1 + races]]
         await _race_pairs(backend, paths[1 + races :])
-    except BrokenPromise as broken:
-        await _clean_if_possible(backend, paths)
-        raise await _unsafe(backend, paths[0], broken) from broken
-    except BaseException:
-        await _clean_if_possible(backend, paths)
+    except BaseException as error:
+        with contextlib.suppress(OSError):  # this error says more; collection deletes a file that stays
+            await clean(backend, paths)
+        if isinstance(error, BrokenPromise):
+            raise await _unsafe(backend, paths[0], error) from error
         raise
     await clean(backend, paths)
     return Abilities(delete_if, all(reads_whole))
@@ -134,12 +134,6 @@ async def _unsafe(backend: Backend, path: str, broken: BrokenPromise) -> UnsafeB
         f"{names.shown(path)}: it is not safe to write to {store}: {broken}; nothing was written to any "
         "segment; use a store, or a release of it, whose conditional writes are atomic (docs/stores.md)"
     )
-
-
-async def _clean_if_possible(backend: Backend, paths: Sequence[str]) -> None:
-    # another failure says more; collection deletes a file that stays
-    with contextlib.suppress(OSError):
-        await clean(backend, paths)
 
 
 async def clean(backend: Backend, paths: Sequence[str]) -> None:

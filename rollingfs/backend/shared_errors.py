@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from rollingfs.errors import ConflictError, NoBucketError, UnflushedError, UnsafeBackendError, worded
 from rollingfs.format import names
 
-
-def no_file(path: str) -> FileNotFoundError:
-    return FileNotFoundError(errno.ENOENT, "no such file", path)
+no_file = partial(FileNotFoundError, errno.ENOENT, "no such file")
+no_folder = partial(FileNotFoundError, errno.ENOENT, "no such folder")
+not_a_folder = partial(NotADirectoryError, errno.ENOTDIR, "this is a file, not a folder")
+name_taken = partial(FileExistsError, errno.EEXIST, "a file or folder has this name")
+not_empty = partial(OSError, errno.ENOTEMPTY, "the folder is not empty")
+"""Errors for a path."""
 
 
 def no_bucket(path: str, kind: str, remedy: str) -> NoBucketError:
@@ -20,18 +24,6 @@ def no_bucket(path: str, kind: str, remedy: str) -> NoBucketError:
     return NoBucketError(errno.ENOENT, text, names.shown(path))
 
 
-def no_folder(path: str) -> FileNotFoundError:
-    return FileNotFoundError(errno.ENOENT, "no such folder", path)
-
-
-def not_a_folder(path: str) -> NotADirectoryError:
-    return NotADirectoryError(errno.ENOTDIR, "this is a file, not a folder", path)
-
-
-def name_taken(path: str) -> FileExistsError:
-    return FileExistsError(errno.EEXIST, "a file or folder has this name", path)
-
-
 def linked(path: str) -> PermissionError:
     """Return the error for a symbolic link where a header, a chunk folder or a lock should be."""
     why = (
@@ -39,10 +31,6 @@ def linked(path: str) -> PermissionError:
         "link in this place; nothing was written: put what it leads to in its place, or remove it"
     )
     return PermissionError(errno.EPERM, why, path)
-
-
-def not_empty(path: str) -> OSError:
-    return OSError(errno.ENOTEMPTY, "the folder is not empty", path)
 
 
 def no_links(path: str, error: OSError) -> OSError:

@@ -16,7 +16,7 @@ import tempfile
 import time
 from collections.abc import Mapping
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from rollingfs.backend.contract import Backend
 from rollingfs.backend.probe import PROBE_VERSION, Abilities, probe_patiently
@@ -40,6 +40,7 @@ _USER_FOLDER = "rollingfs"
 """The folder in the user's cache folder."""
 
 logger = logging.getLogger("rollingfs")
+T = TypeVar("T")
 
 _of_process: dict[str, Abilities] = {}
 """By class of the backend and name of the store."""
@@ -116,28 +117,25 @@ class Verdicts:
         if not self._backend.capability.can_write:
             raise not_atomic(path)
         store = await self._backend.store_name(path)
-        key = None if store is None else f"{self._kind} {store}"
-        file = None if key is None else _file_of(self._cache)
-        if key is not None:
+        key = "" if store is None else f"{self._kind} {store}"
+        file = _file_of(self._cache) if key else None
+        if key:
             self._keys[root] = key
-            known_why = _unsafe.get(key) or (_unsafe_by(file, key) if file is not None else None)
-            if known_why is not None:
-                self._of_root[root] = known_why
-                return
-        known = None if key is None else _of_process.get(key)
-        if known is None and key is not None and file is not None:
-            known = _kept(file, key)
+        if why := _unsafe.get(key) or (_unsafe_by(file, key) if file else None):
+            self._of_root[root] = why
+            return
+        known = _of_process.get(key) or (_kept(file, key) if file else None)
         try:
             found = known or await probe_patiently(self._backend, names.chunks_folder(path), self._runtime)
         except UnsafeBackendError as error:
             self._of_root[root] = why = _without(path, str(error))
-            if isinstance(error.__cause__, BrokenPromise) and key is not None and file is not None:
+            if isinstance(error.__cause__, BrokenPromise) and file:
                 _save_unsafe(file, key, why)
             raise
-        if key is not None:
+        if key:
             _of_process[key] = found
-            if known is None and file is not None:
-                _save(file, key, {"delete_if": found.delete_if, "at": int(time.time())})
+        if file and known is None:
+            _save(file, key, {"delete_if": found.delete_if, "at": int(time.time())})
         self._of_root[root] = found
 
     def store_shown(self, path: str) -> str:
@@ -244,21 +242,26 @@ def _why_not(info: os.stat_result) -> str:
 
 def _kept(file: str, key: str) -> Abilities | None:
     """Return the verdict on a store, if a file has a recent verdict."""
-    row, now = (_load(file) or {}).get(key), time.time()
-    delete_if, at = (row.get("delete_if"), row.get("at")) if isinstance(row, dict) else (None, None)
-    if isinstance(delete_if, bool) and isinstance(at, int | float) and now - CACHE_S_MAX < at <= now:
-        return Abilities(delete_if)
-    return None
+    found = _recent(file, key, "delete_if", bool)
+    return None if found is None else Abilities(found[0])
 
 
 def _unsafe_by(file: str, key: str) -> str | None:
     """Why a store is unsafe, if any process has found that in the last 30 days."""
-    row, now = (_load(f"{file}{_UNSAFE}") or {}).get(key), time.time()
-    why, at = (row.get("why"), row.get("at")) if isinstance(row, dict) else (None, None)
-    if not isinstance(why, str) or not isinstance(at, int | float) or not now - CACHE_S_MAX < at <= now:
+    found = _recent(f"{file}{_UNSAFE}", key, "why", str)
+    if found is None:
         return None
-    day = time.strftime("%Y-%m-%d %H:%M:%SZ", time.gmtime(at))
-    return f"{why} (found at {day}; if the store was mended since, delete {file}{_UNSAFE})"
+    day = time.strftime("%Y-%m-%d %H:%M:%SZ", time.gmtime(found[1]))
+    return f"{found[0]} (found at {day}; if the store was mended since, delete {file}{_UNSAFE})"
+
+
+def _recent(file: str, key: str, field: str, kind: type[T]) -> tuple[T, float] | None:
+    """Return a field of the row of a store, and its time in seconds since 1970, if both are believed."""
+    row, now = (_load(file) or {}).get(key), time.time()
+    value, at = (row.get(field), row.get("at")) if isinstance(row, dict) else (None, None)
+    if isinstance(value, kind) and isinstance(at, int | float) and now - CACHE_S_MAX < at <= now:
+        return value, at
+    return None
 
 
 def _save_unsafe(file: str, key: str, why: str) -> None:

@@ -61,8 +61,7 @@ class Conditions(Subject):
         assert len(set(tokens)) == len(tokens)
 
     def test_two_writes_of_equal_bytes_have_different_tokens(self, backend: Backend, folder: str) -> None:
-        if not self.tokens_tell_equal_bytes:
-            pytest.skip("tokens of this store are hashes of the bytes")
+        self._need(self.tokens_tell_equal_bytes, "tokens of this store are hashes of the bytes")
         path = f"{folder}/segment$header"
         tokens = [run(backend, backend.create(path, b"equal"))]
         for _ in range(20):
@@ -70,8 +69,7 @@ class Conditions(Subject):
         assert len(set(tokens)) == len(tokens)
 
     def test_a_segment_is_moved_and_removed_whole_by_its_token_only(self, backend: Backend, folder: str) -> None:
-        if not backend.capability.removes_whole:
-            pytest.skip("a request may arrive late on this store")
+        self._need(backend.capability.removes_whole, "a request may arrive late on this store")
         path, target = f"{folder}/segment$header", f"{folder}/moved$header"
         token = run(backend, backend.create(path, format_header(Header(str(uuid.uuid4()), 1))))
         assert run(backend, backend.move_whole([(path, f"{token}0", target)])) == [False]
@@ -84,8 +82,7 @@ class Conditions(Subject):
                 run(backend, backend.stat(gone))
 
     def test_an_extended_header_keeps_what_it_had_and_has_another_token(self, backend: Backend, folder: str) -> None:
-        if not backend.capability.can_extend:
-            pytest.skip("headers of this store are replaced only")
+        self._need(backend.capability.can_extend, "headers of this store are replaced only")
         path, header = f"{folder}/segment$header", Header(str(uuid.uuid4()), 1)
         data = format_header(header)
         tokens = [run(backend, backend.create(path, data))]
@@ -210,8 +207,7 @@ class Conditions(Subject):
         assert run(backend, backend.delete_if(path, new)) is False
 
     def test_delete_if_of_a_plain_file_leaves_what_was_written_since(self, backend: Backend, folder: str) -> None:
-        if not backend.capability.can_delete_if:
-            pytest.skip("this backend does not delete conditionally")
+        self._need(backend.capability.can_delete_if, "this backend does not delete conditionally")
         path = f"{folder}/plain"
         self.raw_write(path, b"adopted")
         token = run(backend, backend.read(path)).token
@@ -237,8 +233,7 @@ class Conditions(Subject):
             assert self.raw_read(race_path(folder, number)) == b"replaced by %d" % replaced[0]
 
     def test_of_two_and_of_sixteen_writers_at_once_one_wins(self, backend: Backend, folder: str) -> None:
-        if not self.claims_atomicity:
-            pytest.skip("this backend is for a single writer")
+        self._need(self.claims_atomicity, "this backend is for a single writer")
         for number, racers in enumerate([RACERS_MANY] * RACES_OF_MANY + [2] * RACES_OF_TWO):
             run(backend, race(backend, f"{folder}/race-{racers}-{number}$header", racers))
 
@@ -251,8 +246,7 @@ class Conditions(Subject):
         assert int(self.raw_read(path)) == RACERS * INCREMENTS_PER_RACER
 
     def _race(self, kind: str, backend: Backend, racer: Racer, *args: Any) -> dict[int, Any]:
-        if not self.claims_atomicity:
-            pytest.skip("this backend is for a single writer")
+        self._need(self.claims_atomicity, "this backend is for a single writer")
         if kind == "threads":
             return race_threads(backend, racer, args)
         factory = self.spawn_arguments()

@@ -191,9 +191,9 @@ class Subject:
         """
         raise NotImplementedError("a subclass of BackendContract has a method `spawn_arguments`")
 
-    def _need(self, ability: bool, verb: str) -> None:
+    def _need(self, ability: bool, why_not: str) -> None:
         if not ability:
-            pytest.skip(f"this backend has no {verb} on the server")
+            pytest.skip(why_not)
 
 
 PATTERN = bytes(number * 7 % 251 for number in range(251))

@@ -45,8 +45,7 @@ class Writing(Subject):
             run(backend, upload.write(b"more"))
 
     def test_metadata_stay_with_a_file_and_its_copy(self, backend: Backend, folder: str) -> None:
-        if not backend.capability.has_metadata:
-            pytest.skip("this backend keeps no metadata")
+        self._need(backend.capability.has_metadata, "this backend keeps no metadata")
         given = {"rollingfs-offset": "5", "rollingfs-crc32c": "00000000"}
         data = b"\r\n--line\r\n\0"  # what some stores write between metadata and bytes
         run(backend, backend.write(f"{folder}/written", [data, memoryview(b"xyz")[1:]], given))
@@ -81,8 +80,7 @@ class Writing(Subject):
             run(backend, backend.stat(f"{folder}/uploaded"))
 
     def test_unfinished_uploads_are_listed_and_aborted(self, backend: Backend, folder: str) -> None:
-        if not backend.capability.can_list_uploads:
-            pytest.skip("this backend knows of no unfinished uploads")
+        self._need(backend.capability.can_list_uploads, "this backend knows of no unfinished uploads")
         paths = [f"{folder}/here", f"{folder}/here/deeper", f"{folder}-beside"]
         uploads = [run(backend, backend.open_write(path)) for path in paths]
         try:
@@ -105,7 +103,7 @@ class Writing(Subject):
                 run(backend, upload.abort())
 
     def test_a_copy_has_the_bytes_and_a_life_of_its_own(self, backend: Backend, folder: str) -> None:
-        self._need(backend.capability.can_copy, "copy")
+        self._need(backend.capability.can_copy, "this backend has no copy on the server")
         for name, data in (("some", content(300_000)), ("none", b"")):
             self.raw_write(f"{folder}/{name}", data)
             target = f"{folder}/{name}$chunks/copy"
@@ -114,7 +112,7 @@ class Writing(Subject):
             assert self.raw_read(target) == data
 
     def test_a_copy_with_a_stale_token_leaves_nothing(self, backend: Backend, folder: str) -> None:
-        self._need(backend.capability.can_copy, "copy")
+        self._need(backend.capability.can_copy, "this backend has no copy on the server")
         self.raw_write(f"{folder}/plain", b"old")
         token = run(backend, backend.stat(f"{folder}/plain")).token
         self.raw_write(f"{folder}/plain", b"newer")
@@ -124,7 +122,7 @@ class Writing(Subject):
             run(backend, backend.stat(f"{folder}/plain$chunks/copy"))
 
     def test_a_copy_of_a_missing_file_says_so(self, backend: Backend, folder: str) -> None:
-        self._need(backend.capability.can_copy, "copy")
+        self._need(backend.capability.can_copy, "this backend has no copy on the server")
         self.raw_write(f"{folder}/other", b"x")
         for token in (None, "token"):
             with pytest.raises(FileNotFoundError):
@@ -182,7 +180,7 @@ class Writing(Subject):
             return []
 
     def test_an_upload_may_copy_ranges_of_other_files(self, backend: Backend, folder: str) -> None:
-        self._need(backend.capability.can_join, "join")
+        self._need(backend.capability.can_join, "this backend has no join on the server")
         size = max(backend.capability.join_part_bytes_min, 1000) + 500
         first, second = content(size), content(size)[::-1]
         run(backend, backend.write(f"{folder}/first", [first]))
@@ -205,7 +203,7 @@ class Writing(Subject):
 
     @pytest.mark.parametrize("bad", ["missing", "replaced", "short"])
     def test_an_upload_that_misses_bytes_leaves_nothing(self, backend: Backend, folder: str, bad: str) -> None:
-        self._need(backend.capability.can_join, "join")
+        self._need(backend.capability.can_join, "this backend has no join on the server")
         size = max(backend.capability.join_part_bytes_min, 1000)
         part = Part(f"{folder}/missing", 0, size)
         if bad == "replaced":

@@ -11,7 +11,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 
 from rollingfs import RollingFileSystem, SegmentReplacedError
 from rollingfs.backend.generic import GenericBackend
-from rollingfs.backend.local import held
+from rollingfs.backend.local import looks
 from rollingfs.backend.objects.obstores import requests
 from rollingfs.fs import read_buffer, reading
 from tests.support.backends import Scripted
@@ -197,7 +197,7 @@ def test_a_file_is_held_while_it_is_open_and_no_longer(disk, tmp_path):
 
 @needs_proc
 def test_no_more_files_are_held_than_may_be_and_the_others_are_read_by_their_tokens(disk, tmp_path, monkeypatch):
-    monkeypatch.setattr(held, "HELD_MAX", 2)
+    monkeypatch.setattr(looks, "HELD_MAX", 2)
     monkeypatch.setattr(read_buffer, "SYNC_BUFFER_BYTES", 1)
     paths = [f"{disk.path}-{number}" for number in range(4)]
     for path in paths:

@@ -13,19 +13,8 @@ from functools import partial
 
 from rollingfs.backend import shared_errors
 from rollingfs.backend.contract import Adapt, Backend, Blob, Buffer, FileInfo, Listing, Metadata, Over, Upload
-from rollingfs.backend.local import disk, extending, nofollow, reserve, system
-from rollingfs.backend.local.held import held_file, hold_file
-from rollingfs.backend.local.looks import blob_of, canonical, date_of, disk_of, is_same, list_folder, now_at
+from rollingfs.backend.local import disk, extending, looks, nofollow, removing, reserve, system
 from rollingfs.backend.local.record_lock import Close, end_turn_of_thread, gives_locks_back, lock_of, record_lock
-from rollingfs.backend.local.removing import (
-    CarriedLock,
-    Closer,
-    move_link,
-    remove_folder,
-    rename_to_free,
-    take_away,
-    taken_alone,
-)
 from rollingfs.backend.local.spelling import respell, spellings
 from rollingfs.backend.local.upload import HiddenUpload, LocalUpload
 from rollingfs.backend.local.windows_rules import HELD_S_MAX
@@ -90,17 +79,17 @@ class LocalBackend(Backend):
             with disk.opened(path) as (descriptor, status):
                 if (found := extending.rest(descriptor, status, token)) is not None:
                     data, now = found
-                    return Blob(data, now, date_of(path, status), is_rest=True) if now != token else None
+                    return Blob(data, now, looks.date_of(path, status), is_rest=True) if now != token else None
                 if extending.has_token(path, descriptor, status, token):
                     return None
-                return blob_of(path, descriptor, status)
+                return looks.blob_of(path, descriptor, status)
         except OSError as error:
             if error.errno != errno.ESTALE:
                 raise
         return await self.read(path)
 
     async def read_range(self, path: str, start: int, end: int, token: str | None = None) -> bytes:
-        with held_file(path, token) or disk.opened(path) as (descriptor, status):
+        with looks.held_file(path, token) or disk.opened(path) as (descriptor, status):
             data = disk.read_exactly(descriptor, start, min(end, status.st_size))
             if token is not None:
                 # after the read: no two contents have one token, so all that was read has this token
@@ -108,19 +97,19 @@ class LocalBackend(Backend):
             return data
 
     async def read_into(self, path: str, start: int, target: memoryview, token: str | None = None) -> int:
-        with held_file(path, token) or disk.opened(path) as (descriptor, _status):
+        with looks.held_file(path, token) or disk.opened(path) as (descriptor, _status):
             count = disk.read_into(descriptor, start, target)
             if token is not None:
                 disk.check_same_or_grown(path, descriptor, token)
             return count
 
     def hold(self, path: str, token: str) -> object | None:
-        return hold_file(path, token)
+        return looks.hold_file(path, token)
 
     async def stat(self, path: str) -> FileInfo:
         with disk.opened(path) as (descriptor, status):
             token = extending.token_of(path, descriptor, status)
-            return FileInfo(path, status.st_size, date_of(path, status), token, inode=status.st_ino or None)
+            return FileInfo(path, status.st_size, looks.date_of(path, status), token, inode=status.st_ino or None)
 
     async def is_folder(self, path: str) -> bool:
         return os.path.isdir(path)
@@ -132,13 +121,13 @@ class LocalBackend(Backend):
             return False  # nothing is there to be read
 
     def place(self, path: str, known: str = "") -> str:
-        return known if known and is_same(path, known) else path
+        return known if known and looks.is_same(path, known) else path
 
     async def list(self, folder: str) -> Listing:
-        return list_folder(folder, self.roots)
+        return looks.list_folder(folder, self.roots)
 
     async def now(self, path: str) -> float:
-        return now_at(path, self.sync)
+        return looks.now_at(path, self.sync)
 
     # -- conditional writes --------------------------------------------------------------------------------
 
@@ -251,7 +240,7 @@ class LocalBackend(Backend):
                     system.unlink(path)
             else:
                 extending.expect(path, token)  # then a file with another token is not moved at all
-                take_away(path, token, self.sync)
+                removing.take_away(path, token, self.sync)
         except (FileNotFoundError, ConflictError):
             if os.path.lexists(path):
                 return False
@@ -264,7 +253,7 @@ class LocalBackend(Backend):
 
     @gives_locks_back
     async def remove_whole(self, headers: Sequence[tuple[str, str]]) -> Sequence[bool]:
-        with Closer() as closer, CarriedLock(closer) as lock:
+        with removing.Closer() as closer, removing.CarriedLock(closer) as lock:
 
             def remove(header: str) -> bool:
                 if system.PLACE:  # elsewhere, an open file may keep its name
@@ -273,7 +262,9 @@ class LocalBackend(Backend):
                 system.unlink(header)
                 return True
 
-            return [taken_alone(header, token, remove, lock, self._locked, closer) for header, token in headers]
+            return [
+                removing.taken_alone(header, token, remove, lock, self._locked, closer) for header, token in headers
+            ]
 
     @gives_locks_back
     async def move_whole(self, headers: Sequence[tuple[str, str, str]]) -> Sequence[bool]:
@@ -283,11 +274,11 @@ class LocalBackend(Backend):
         def move(target: str, header: str) -> bool:
             if os.path.lexists(target) or os.path.lexists(names.segment_of_header(target)):
                 return False
-            return rename_to_free(header, target)
+            return removing.rename_to_free(header, target)
 
-        with Closer() as closer, CarriedLock(closer) as lock:
+        with removing.Closer() as closer, removing.CarriedLock(closer) as lock:
             return [
-                taken_alone(header, token, partial(move, target), lock, self._locked, closer)
+                removing.taken_alone(header, token, partial(move, target), lock, self._locked, closer)
                 for header, token, target in headers
             ]
 
@@ -341,7 +332,7 @@ class LocalBackend(Backend):
 
     @gives_locks_back
     async def remove_folder(self, path: str) -> None:
-        remove_folder(path)
+        removing.remove_folder(path)
 
     async def take_link(self, path: str, target: str | None = None) -> bool:
         if not os.path.islink(path):
@@ -349,14 +340,14 @@ class LocalBackend(Backend):
         if target is None:
             system.unlink(path)
         else:
-            move_link(path, target)
+            removing.move_link(path, target)
             self._flush_folder_of(target)
         self._flush_folder_of(path)
         return True
 
     @gives_locks_back
     async def respell(self, path: str, given: str) -> None:
-        name = canonical(given).rpartition("/")[2]
+        name = looks.canonical(given).rpartition("/")[2]
         if name != path.rpartition("/")[2]:
             respell(path, name, self._locked)
             self._flush_folder_of(path)
@@ -365,7 +356,7 @@ class LocalBackend(Backend):
 
     def strip(self, path: str) -> str:
         """Return the absolute path, without empty parts, ``.`` and ``..``, as the disk writes it."""
-        return spellings.settle(canonical(path))
+        return spellings.settle(looks.canonical(path))
 
     def unstrip(self, path: str) -> str:
         return f"file://{path}"
@@ -374,7 +365,7 @@ class LocalBackend(Backend):
         self.roots.append(root)
 
     def root(self, path: str) -> str:
-        return disk_of(path)
+        return looks.disk_of(path)
 
     def may_tear(self, path: str) -> bool:
         return not extending.is_local(os.path.dirname(path))
@@ -420,7 +411,7 @@ class LocalBackend(Backend):
 
 def _blob(path: str) -> Blob:
     with disk.opened(path) as (descriptor, status):
-        return blob_of(path, descriptor, status)
+        return looks.blob_of(path, descriptor, status)
 
 
 def _check_conditional(verb: str, path: str) -> None:
