@@ -52,16 +52,14 @@ class GenericBackend(Backend):
         The filesystem, sync or async. The backend calls its sync methods, in the caller's thread.
     single_writer : bool
         The caller's promise that at any time at most one process writes these segments.
-    has_folders : bool
-        Whether empty folders exist in this store.
     """
 
-    def __init__(self, fs: AbstractFileSystem, single_writer: bool = False, has_folders: bool = True) -> None:
+    def __init__(self, fs: AbstractFileSystem, single_writer: bool = False) -> None:
         if getattr(fs, "asynchronous", False):
             # the sync methods of this instance would refuse; those of one with the same options work
             fs = type(fs)(*fs.storage_args, **{**fs.storage_options, "asynchronous": False})
         self.fs = fs
-        self.capability = Capability(can_write=single_writer, must_race=False, has_folders=has_folders)
+        self.capability = Capability(can_write=single_writer, must_race=False, has_folders=True)
         protocols = (fs.protocol,) if isinstance(fs.protocol, str) else fs.protocol
         self._can_delete = _can_delete(below := _lowest(fs))
         # without, Arrow's filesystems give a stream that cannot seek
@@ -141,7 +139,7 @@ class GenericBackend(Backend):
             return time.time()
         temporary = names.temporary_path(path)
         folder = names.parent(temporary)
-        is_new = self.capability.has_folders and not await self.is_folder(folder)
+        is_new = not await self.is_folder(folder)
         try:
             self.make_parents(temporary)
             self.fs.pipe_file(temporary, b"")
@@ -295,9 +293,8 @@ class GenericBackend(Backend):
         return True
 
     def make_parents(self, path: str) -> None:
-        """Make the folders above a file, in a store that has folders."""
-        if self.capability.has_folders:
-            self.fs.makedirs(self.fs._parent(path), exist_ok=True)
+        """Make the folders above a file; a filesystem over an object store may ignore this."""
+        self.fs.makedirs(self.fs._parent(path), exist_ok=True)
 
 
 def _lowest(fs: AbstractFileSystem) -> AbstractFileSystem:
@@ -399,6 +396,5 @@ class _MovedUpload(_GenericUpload):
         self._clean()
 
     def _clean(self) -> None:
-        if self._backend.capability.has_folders:
-            with contextlib.suppress(OSError):  # the folder is not empty, or gone
-                self._backend.fs.rmdir(names.parent(self._path))
+        with contextlib.suppress(OSError):  # the folder is not empty, or gone
+            self._backend.fs.rmdir(names.parent(self._path))

@@ -166,9 +166,11 @@ class Folders:
         return False
 
     async def delete(
-        self, path: str, *, recursive: bool = False, depth_max: int | None = None, damaged: bool = False
+        self, paths: Iterable[str], *, recursive: bool = False, depth_max: int | None = None, damaged: bool = False
     ) -> None:
-        """Delete a segment or plain file; with `recursive`, also a folder and all that is in it.
+        """Delete segments and plain files; with `recursive`, also folders and all that is in them.
+
+        A path in another path goes with it.
 
         Parameters
         ----------
@@ -180,18 +182,20 @@ class Folders:
         Raises
         ------
         FileNotFoundError
-            The name does not exist.
+            A name does not exist.
         IsADirectoryError
             It is a folder, and `recursive` is false.
         FencedError
             An exclusive owner holds a segment.
         CorruptHeaderError
-            The header of a segment cannot be read, and `damaged` is false; no file was deleted.
+            The header of a segment cannot be read, and `damaged` is false; no file of its folder was deleted.
         """
         from rollingfs.segment.verbs.delete import bury_all
 
-        delete = partial(self._delete, path, recursive=recursive, depth_max=depth_max, damaged=damaged)
-        await bury_all(self.client, [delete])
+        listed = sorted(set(paths))
+        outer = [path for path in listed if not (recursive and any(path.startswith(f"{other}/") for other in listed))]
+        delete = partial(self._delete, recursive=recursive, depth_max=depth_max, damaged=damaged)
+        await bury_all(self.client, [partial(delete, path) for path in outer])
 
     async def _delete(self, path: str, *, recursive: bool, depth_max: int | None, damaged: bool) -> Buried | None:
         if names.is_reserved(path):
@@ -214,17 +218,6 @@ class Folders:
         finally:  # what the folders said went with them
             self.client.inherited.forget()
         return None
-
-    async def delete_all(
-        self, paths: Iterable[str], *, recursive: bool, depth_max: int | None, damaged: bool = False
-    ) -> None:
-        """Delete several paths at once; a path in another path goes with it."""
-        from rollingfs.segment.verbs.delete import bury_all
-
-        listed = sorted(set(paths))
-        outer = [path for path in listed if not (recursive and any(path.startswith(f"{other}/") for other in listed))]
-        delete = partial(self._delete, recursive=recursive, depth_max=depth_max, damaged=damaged)
-        await bury_all(self.client, [partial(delete, path) for path in outer])
 
     async def delete_file(self, path: str) -> None:
         """Delete a segment or plain file; the folder it is in stays, perhaps empty."""

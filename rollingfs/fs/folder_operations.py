@@ -109,7 +109,7 @@ async def rm(
         The header of a segment cannot be read, and `damaged` is false; no file of its folder was deleted.
     """
     paths = await patterns.chosen(core, path)
-    await core.folders.delete_all(paths, recursive=recursive, depth_max=maxdepth, damaged=damaged)
+    await core.folders.delete(paths, recursive=recursive, depth_max=maxdepth, damaged=damaged)
 
 
 async def mv_file(core: Core, path1: str, path2: str, overwrite: bool = True, **kwargs: Any) -> None:

@@ -295,7 +295,7 @@ class ServedStore:
         """
         folders = self.core.folders
         try:
-            await self.run(folders.delete(place, recursive=recursive))
+            await self.run(folders.delete([place], recursive=recursive))
         except IsADirectoryError:
             await self.run(folders.remove_empty(place))
 

@@ -115,7 +115,7 @@ def test_a_tag_saves_the_body_of_what_has_not_changed():
 def test_a_failing_store_is_not_taken_for_an_empty_one():
     fs = Telling(raises(OSError(5, "the network is down")))
     fs.pipe_file("/x$header", b"old")
-    backend = Driven(GenericBackend(fs, single_writer=True, has_folders=False))
+    backend = Driven(GenericBackend(fs, single_writer=True))
     with pytest.raises(OSError, match="network is down"):
         backend.create("/x$header", b"new")
     with pytest.raises(OSError, match="network is down"):
