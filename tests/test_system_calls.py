@@ -24,7 +24,7 @@ ATTRIBUTES = re.compile(
 )
 """What a system may lack, or answers differently."""
 EXCEPTIONS = {
-    "backend/local/bell.py": {"select.poll"},  # where `system.notifier` gives a library
+    "backend/local/record_lock.py": {"select.poll"},  # where `system.notifier` gives a library
     "cli/output.py": {"select.poll"},  # after a look whether it is there
     "cli/top.py": {"os.getpgrp", "os.tcgetpgrp"},  # after the import of termios, which Windows has not
     "runtime/clock.py": {"time.clock_gettime"},  # after a look for its clock

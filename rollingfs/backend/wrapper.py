@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
+from inspect import isfunction
 from typing import Any
 
 from rollingfs.backend.contract import VERBS, Backend, Buffer, Metadata, Over, Part, Upload
@@ -10,9 +11,8 @@ from rollingfs.backend.contract import VERBS, Backend, Buffer, Metadata, Over, P
 _ABILITIES = tuple(Backend.__annotations__)
 NOT_FORWARDED = frozenset({"read_into", "store_name"})
 """`read_into` calls `read_range`. A wrapper may decide otherwise than its store, so it has no name of its own."""
-_OF_PATHS = ("hold", "end_turn", "strip", "unstrip", "root", "may_tear", "product", "confine", "is_shared", "place")
-NAMING = (*_OF_PATHS, "close", "after_fork")
-"""Attributes of the contract that are no verbs."""
+NAMING = [name for name, attribute in vars(Backend).items() if isfunction(attribute) and name not in VERBS]
+"""Functions of the contract that are no verbs."""
 
 Verb = Callable[..., Coroutine[Any, Any, Any]]
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from rollingfs.backend.local import bell, record_lock
+from rollingfs.backend.local import record_lock
 from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.errors import AppendOutcomeUnknown, ConflictError, LockedError
 from rollingfs.format import names
@@ -149,10 +149,10 @@ def test_a_holder_removes_its_own_file_and_no_other(tmp_path):
 @pytest.fixture
 def waiting(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
     """Set once somebody waits for a lock; no pause ends by itself before the waiter gives up."""
-    if bell.take_bell() is None:
+    if record_lock.take_bell() is None:
         pytest.skip("this system has no bell")
     begun = threading.Event()
-    beside(monkeypatch, bell.Bell, "wait", lambda _, seconds: seconds and begun.set())
+    beside(monkeypatch, record_lock.Bell, "wait", lambda _, seconds: seconds and begun.set())
     monkeypatch.setattr(record_lock, "PAUSE_S_MIN", 10.0**6)
     monkeypatch.setattr(record_lock, "PAUSE_S_MAX", 10.0**6)
     return begun
@@ -191,7 +191,7 @@ def test_a_wait_that_ends_by_ctrl_c_or_at_its_deadline_leaves_nothing(tmp_path, 
             time.sleep(0.05)  # a signal that comes just before the system call waits for the end of the pause
             os.kill(os.getpid(), signal.SIGINT)
 
-    before, threads = set(bell._open), threading.active_count()
+    before, threads = set(record_lock._open), threading.active_count()
     with record_lock.record_lock(f"{tmp_path}/lock"):
         held, thread = set(record_lock._held), threading.Thread(target=interrupt)
         thread.start()
@@ -199,7 +199,7 @@ def test_a_wait_that_ends_by_ctrl_c_or_at_its_deadline_leaves_nothing(tmp_path, 
             record_lock.record_lock(f"{tmp_path}/lock", time.monotonic() + wait_s).acquire()
         thread.join()
         assert (waiting.is_set(), len(held), record_lock._held) == (True, 1, held)
-    assert bell._open <= before
+    assert record_lock._open <= before
     assert threading.active_count() == threads
     assert record_lock._locks_of_thread() == []
 
@@ -211,7 +211,7 @@ def test_a_child_takes_no_notes_of_its_parents_bells(waiter):
     def has_none() -> bool:
         files = [f"/proc/self/fd/{name}" for name in os.listdir("/proc/self/fd")]
         bells = [file for file in files if os.path.islink(file) and "inotify" in os.readlink(file)]
-        return not (bell._open or bell._free or bells)
+        return not (record_lock._open or record_lock._free or bells)
 
     assert is_so_in_child(has_none)
     lock.release()

@@ -4,8 +4,10 @@ Java takes POSIX record locks, which `flock` does not see. A POSIX record lock e
 process, and is lost when the process closes *any* descriptor of the file. A lock of the open file description
 (`F_OFD_SETLK`) has neither fault, and conflicts with both kinds; a system without it is refused.
 
-A process that waits for the lock tries again when a bell rings (`bell`), and after pauses. It could not give up a
-request that waits in the kernel, and the process that holds the lock may be stopped for ever.
+A process that waits for the lock tries again when a bell rings, and after pauses. It could not give up a request that
+waits in the kernel, and the process that holds the lock may be stopped for ever. Linux rings the bell by a note of
+inotify when a lock's file is closed or renamed, and when the process that has it open dies. Other hosts of a shared
+disk do not ring it, and other systems have no bell.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import contextlib
 import functools
 import os
 import random
+import select
 import stat
 import threading
 import time
@@ -22,7 +25,6 @@ from typing import Any, ParamSpec, TypeVar
 
 from rollingfs.backend import shared_errors
 from rollingfs.backend.local import disk, nofollow, system
-from rollingfs.backend.local.bell import Bell, take_bell
 from rollingfs.errors import ConflictError, LockedError
 from rollingfs.format import names
 from rollingfs.runtime.concurrency import until_s
@@ -34,6 +36,13 @@ PAUSE_S_MIN = 0.0005
 PAUSE_S_MAX = 0.02
 """Longest pause between two tries without a bell."""
 _LOCK_MODE = 0o666
+BELLS_FREE_MAX = 4
+"""Bells that a process keeps for its next waits: the system takes some 8 ms to close a bell."""
+_FLAGS = system.NO_WAIT | 0o2000000
+"""Not to wait, and not to be inherited."""
+_EVENTS = 0x8 | 0x10 | 0x800
+"""A close, after writing or not; a rename. Not a removal: who removes a lock's file is about to close it."""
+_NOTES_BYTES = 4096
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -44,6 +53,8 @@ _held: set[int] = set()
 _opening: set[record_lock] = set()
 """Locks whose file a thread opens, or has opened and not noted in `_held` yet."""
 _of_thread = threading.local()
+_free: list[Bell] = []
+_open: set[int] = set()
 
 
 def _after_fork_in_child() -> None:
@@ -57,6 +68,9 @@ def _after_fork_in_child() -> None:
         _held.update(_descriptors_of(_opening.pop().path))
     while _held:
         os.close(_held.pop())
+    _free.clear()
+    while _open:  # the parent's bells: a copy would take its notes away
+        os.close(_open.pop())
 
 
 at_fork(in_child=_after_fork_in_child)
@@ -143,6 +157,56 @@ def end_turn_of_thread(path: str) -> None:
 
 def _turns_of_thread(path: str) -> list[record_lock]:
     return [lock for lock in _locks_of_thread() if lock.is_turn and lock.path == path]
+
+
+class Bell:
+    """A bell for a waiting thread; `hang` it at a file."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        _open.add(descriptor)
+        self._watch = -1
+        self._notes = select.poll()
+        self._notes.register(descriptor, select.POLLIN)
+
+    def __del__(self) -> None:
+        if self._descriptor in _open:
+            _open.discard(self._descriptor)
+            os.close(self._descriptor)
+
+    def hang(self, path: str) -> None:
+        """Let it ring for this file. If the system refuses, it rings for no file."""
+        self.take_down()
+        self._watch = system.notifier().inotify_add_watch(self._descriptor, os.fsencode(path), _EVENTS)
+
+    def take_down(self) -> None:
+        """Let it ring for no file."""
+        if self._watch >= 0:
+            system.notifier().inotify_rm_watch(self._descriptor, self._watch)
+            self._watch = -1
+            self.wait(0)
+
+    def wait(self, seconds: float) -> bool:
+        """Wait until it rings, or the time is over; whether it rang. A dead process's locks are freed just after."""
+        has_rung = bool(self._notes.poll(seconds * 1000))
+        if has_rung:
+            os.read(self._descriptor, _NOTES_BYTES)
+        return has_rung
+
+    def give_back(self) -> None:
+        """Keep it for another wait of this process; the caller forgets it."""
+        self.take_down()
+        if len(_free) < BELLS_FREE_MAX:
+            _free.append(self)
+
+
+def take_bell() -> Bell | None:
+    """Return an unused bell; None if the system has no bells, or no more bells."""
+    with contextlib.suppress(IndexError):  # none is free, or another thread took it just now
+        return _free.pop()
+    library = system.notifier()
+    descriptor = -1 if library is None else library.inotify_init1(_FLAGS)
+    return Bell(descriptor) if descriptor >= 0 else None
 
 
 class _Wait:
