@@ -173,7 +173,7 @@ class LocalBackend(Backend):
         is_named = extending.is_named(path, token)
         if not (is_named or extending.is_local(os.path.dirname(path))):
             return None
-        file = extending.opened(path)
+        file = disk.opened(path, os.O_RDWR | system.NO_FOLLOW)
         try:
             with self._locked(path) as lock:
                 try:

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from rollingfs.backend import shared_errors
 from rollingfs.backend.contract import Buffer
 from rollingfs.backend.local import system
-from rollingfs.backend.local.nofollow import Opened, open_file
+from rollingfs.backend.local.nofollow import Opened, open_file, refuse_link
 from rollingfs.backend.local.reserve import drop_alone
 from rollingfs.backend.local.system import flush as flush, is_local
 from rollingfs.errors import UNSUPPORTED
@@ -58,6 +58,8 @@ class opened(Opened):  # noqa: N801 - used as a function
     ------
     FileNotFoundError
         There is no such file; a folder, a pipe or a device is not a file.
+    PermissionError
+        It is a symbolic link, and the flags refuse to follow it; or the system forbids it.
     """
 
     def __init__(self, path: str, flags: int = 0) -> None:
@@ -85,6 +87,8 @@ class opened(Opened):  # noqa: N801 - used as a function
             raise
         except OSError as error:
             self.close()
+            if self._flags & system.NO_FOLLOW:
+                refuse_link(self._path, error)
             if error.errno == errno.ENAMETOOLONG:  # the header of a plain file whose name has no room for it
                 raise shared_errors.no_file(self._path) from error
             raise

@@ -11,7 +11,6 @@ from functools import partial
 from rollingfs.backend import shared_errors
 from rollingfs.backend.contract import Adapt, Buffer
 from rollingfs.backend.local import disk, system
-from rollingfs.backend.local.nofollow import refusing_links
 from rollingfs.backend.local.record_lock import record_lock
 from rollingfs.backend.local.spelling import spellings
 from rollingfs.format import names, records
@@ -94,10 +93,9 @@ def expect(path: str, token: str, flags: int = 0) -> os.stat_result:
 
 def expect_header(path: str, token: str) -> os.stat_result:
     """`expect`, for a locked header that is to be replaced or deleted; a symbolic link is refused."""
-    with refusing_links(path):
-        if not _is_known(path):
-            raise shared_errors.changed(path, token, "another")
-        return expect(path, token, system.NO_FOLLOW)
+    if not _is_known(path):
+        raise shared_errors.changed(path, token, "another")
+    return expect(path, token, system.NO_FOLLOW)
 
 
 def _is_known(path: str) -> bool:
@@ -202,25 +200,6 @@ def renew(path: str, data: Buffer, old: os.stat_result, sync: bool, lock: record
 
 
 # -- records ---------------------------------------------------------------------------------------------------
-
-
-class opened(disk.opened):  # noqa: N801 - used as a function
-    """Open a header that is locked, to extend it.
-
-    Raises
-    ------
-    FileNotFoundError
-        It is gone.
-    PermissionError
-        It is a symbolic link, or may not be written.
-    """
-
-    def __init__(self, path: str) -> None:
-        super().__init__(path, os.O_RDWR | system.NO_FOLLOW)
-
-    def open(self) -> tuple[int, os.stat_result]:
-        with refusing_links(self._path):
-            return super().open()
 
 
 def put(

@@ -60,20 +60,6 @@ class place_of(Opened):  # noqa: N801 - used as a function
             error.filename = self._path
 
 
-class refusing_links:  # noqa: N801 - used as a function
-    """Say what is wrong where the system refuses to open a symbolic link."""
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
-        if isinstance(error, OSError):
-            refuse_link(self._path, error)
-
-
 def refuse_link(path: str, error: OSError) -> None:
     """Raise the error that names a symbolic link, if that is why the system did not open it."""
     if error.errno in (errno.ELOOP, errno.ENOTDIR) and os.path.islink(path):
