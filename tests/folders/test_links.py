@@ -2,12 +2,17 @@
 
 import os
 import shutil
+import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from rollingfs import RollingFileSystem
+from rollingfs.backend.local import LocalBackend
+from rollingfs.format.codec import format_header
+from rollingfs.format.header import Header
+from rollingfs.runtime.concurrency import drive
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="needs symbolic links")
 
@@ -70,6 +75,19 @@ def test_a_linked_header_or_chunk_folder_is_refused_and_left_alone(fs, victim, t
     with pytest.raises(PermissionError, match="symbolic link"):
         CHANGES[change](fs, f"{tmp_path}/a/z")
     assert os.path.islink(tmp_path / f"a/z{linked}")
+
+
+@pytest.mark.parametrize("verb", ["replace", "extend", "delete_if"])
+def test_a_header_linked_under_its_lock_is_refused(tmp_path, verb):
+    backend, path = LocalBackend(sync=False), f"{tmp_path}/s$header"
+    token = drive(backend.create(path, format_header(Header(str(uuid.uuid4()), 1))))
+    drive(backend.write(f"{tmp_path}/s$chunks/lock", [b""]))
+    os.rename(path, tmp_path / "elsewhere")
+    os.symlink(tmp_path / "elsewhere", path)
+    arguments = (token,) if verb == "delete_if" else (b"new", token)
+    with pytest.raises(PermissionError, match="symbolic link"):
+        drive(getattr(backend, verb)(path, *arguments))
+    assert os.path.islink(path)
 
 
 def test_a_linked_lock_makes_no_file_elsewhere(fs, victim, tmp_path):
