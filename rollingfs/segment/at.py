@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import time
-from functools import cached_property
-from typing import TYPE_CHECKING
 
 from rollingfs.backend.contract import Backend
 from rollingfs.backend.metered import MeteredBackend
@@ -23,16 +21,13 @@ from rollingfs.segment.read.ranges import Fetcher
 from rollingfs.segment.write.budget import WRITE_MEMORY_BYTES_DEFAULT, Budget, check_write_memory
 from rollingfs.segment.write.inherited import Inherited
 
-if TYPE_CHECKING:
-    from rollingfs.segment.commit.references import References
-
 HEADER_CACHE_S = 0.0
 COMMIT_TIMEOUT_S = 60.0
 PATIENCE_SHARE = 0.9
 """Share of the timeout for which a request is repeated, so that a commit has time left to raise the cause."""
 
 
-@value_class(slots=False)
+@value_class
 class At(Store):
     """The store that verbs work at, with all that they need: a writer with an id of its own."""
 
@@ -92,15 +87,6 @@ class At(Store):
         budget = Budget(runtime, check_write_memory(max_write_memory))
         inherited = Inherited(commits.store, policy or RollingPolicy())
         return At(*parts, commits, fetcher, contents, inherited, budget, offload_policy)
-
-    # Made, and imported, at their first use: most clients only append and read.
-
-    @cached_property
-    def references(self) -> References:
-        """The files that headers refer to."""
-        from rollingfs.segment.commit.references import References
-
-        return References(self.pages)
 
     def after_fork(self) -> None:
         """In a child process: another writer, no connection and no lock of the parent's."""

@@ -13,8 +13,8 @@ from rollingfs.format import line_codec, names
 from rollingfs.format.header import Merge, Phase
 from rollingfs.format.pin_codec import Pin, format_pin, pin_path
 from rollingfs.runtime.concurrency import drive
-from rollingfs.segment.commit import references
-from rollingfs.segment.commit.references import References
+from rollingfs.segment.commit import index_pages
+from rollingfs.segment.commit.index_pages import Pages
 from tests.support.backends import Scripted, private_memory
 from tests.support.examples import slowly
 from tests.support.life import World
@@ -50,18 +50,18 @@ def test_the_pages_of_a_target_are_parsed_once_for_the_folders_of_all_sources(co
 
 
 def test_what_is_known_is_forgotten_before_it_is_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(references, "FILES_KNOWN_MAX", 300)
+    monkeypatch.setattr(index_pages, "FILES_KNOWN_MAX", 300)
     world = World(policy=SMALL)
     concatenated(world, 20)
-    known = References(world.client.pages)
+    known = Pages(world.backend, world.client.runtime)
     header = world.header(TARGET)
     one_by_one = {entry.file for entry in header.entries} | {chunk.file for chunk in world.chunks(TARGET)}
     expected = {names.resolve(TARGET, file) for file in one_by_one}
     assert (header.drops, header.start) == ((), 0)
     for _ in range(3):
         folders = {names.parent(file) for file in expected}
-        assert {file for folder in folders for file in drive(known.of(TARGET, header, folder))} == expected
-        assert sum(len(files) for page in known._known.values() for files in page.values()) <= 300
+        assert {file for folder in folders for file in drive(known.referred(TARGET, header, folder))} == expected
+        assert sum(len(files) for page in known._listed_files.values() for files in page.values()) <= 300
 
 
 @pytest.mark.parametrize("pieces", [1, 300], ids=["in the header", "in a page"])

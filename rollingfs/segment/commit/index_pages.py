@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Sequence
+from collections import OrderedDict, defaultdict
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TypeVar
@@ -17,7 +17,7 @@ from rollingfs.format import names, placement
 from rollingfs.format.codec import format_text
 from rollingfs.format.crc import crc32c
 from rollingfs.format.drops import drop_line, is_deletable, is_own, merge_drops, shed_drops
-from rollingfs.format.header import TEXT_BYTES_MAX, Chunk, Entry, Header, Page
+from rollingfs.format.header import TEXT_BYTES_MAX, Chunk, Drop, Entry, Header, Page
 from rollingfs.format.index_codec import ListedChunks, format_page, parse_page
 from rollingfs.format.transitions import STAMP_BYTES_MAX
 from rollingfs.runtime.concurrency import Runtime
@@ -28,6 +28,18 @@ CACHED_BYTES_MAX = 32 * 1024 * 1024
 PAGE_READS_MAX = 8
 LOOKS_MAX = 16
 """Maximum looks at a segment, or at a folder, that others go on changing."""
+
+FILES_KNOWN_MAX = 64 * 4096
+"""When more files than this are known, all are forgotten."""
+
+File = tuple[str, str]
+"""A file's tier and name."""
+Files = Mapping[str, frozenset[File]]
+"""Files by their folder; a file in a tier belongs to the parallel folder of the hot store.
+
+Folders are folded: a disk that ignores case may have renamed a folder since the reference was written. Elsewhere, two
+such folders never have files of the same name.
+"""
 
 T = TypeVar("T")
 
@@ -90,6 +102,11 @@ async def read_map(headers: Headers, path: str, read: Callable[[Segment], Awaita
     )
 
 
+def _place(segment: str, line: Chunk | Page | Drop) -> tuple[str, File]:
+    folder, _, name = names.resolve(segment, line.file).rpartition("/")
+    return names.folded(folder), ("" if isinstance(line, Page) else line.tier, name)
+
+
 class Pages:
     """The index pages of a backend."""
 
@@ -139,6 +156,9 @@ class Pages:
         """Begin again in a child process, with an empty cache and a free lock."""
         self._cache: OrderedDict[str, ListedChunks] = OrderedDict()
         self._cached_bytes = 0
+        self._listed_files: dict[tuple[str, int, int], Files] = {}
+        """The files that pages list, which never change: by a page's path, and a range of it."""
+        self._listed_count = 0
         self._lock = threading.RLock()
 
     async def unfold(self, segment: str, entries: Sequence[Entry]) -> list[Chunk]:
@@ -183,6 +203,58 @@ class Pages:
         holder = target or segment
         folders = await self.folders(segment, entries) - {names.chunks_folder(holder)}
         return sorted(names.relative(names.parent(holder), folder) + "/" for folder in folders)
+
+    async def referred(self, path: str, header: Header, folder: str) -> frozenset[str]:
+        """The paths in a folder that the header of the segment at `path` refers to.
+
+        Among them are files that it has dropped, but keeps for a while for readers with older snapshots.
+
+        Raises
+        ------
+        PageGoneError
+            The header has been replaced.
+        CorruptHeaderError
+            A page cannot be believed.
+        """
+        waiting = [drop for drop in header.drops if drop.after_ms and not drop.is_hint]
+        key, lines = names.folded(folder), (*header.entries, *waiting)
+        named = {file for place, file in (_place(path, one) for one in lines) if place == key}
+        pages = [entry for entry in header.entries if isinstance(entry, Page)]
+        calls = [partial(self._of_page, path, entry, header.start) for entry in pages]
+        calls += [partial(self._of_drop, path, drop) for drop in waiting if drop.is_page]
+        for files in await self.runtime.gather(calls, PAGE_READS_MAX):
+            named |= files.get(key, frozenset())
+        return frozenset(
+            names.in_tier(tier, f"{folder}/{name}") if tier else f"{folder}/{name}" for tier, name in named
+        )
+
+    async def _of_page(self, path: str, page: Page, start: int) -> Files:
+        """The files that the retained part of a page lists; a page may begin before the start of the segment."""
+        first = page.offset + max(0, start - page.start)
+        return await self._listed(names.resolve(path, page.file), first, page.offset + page.length, page)
+
+    async def _of_drop(self, path: str, drop: Drop) -> Files:
+        try:
+            return await self._listed(names.resolve(path, drop.file), drop.start, drop.end)
+        except FileNotFoundError:
+            return {}  # the page is deleted after its chunks
+
+    async def _listed(self, file: str, first: int, last: int, page: Page | None = None) -> Files:
+        known = self._listed_files.get((file, first, last))
+        if known is not None:
+            return known
+        home = names.segment_of_folder(names.parent(file))
+        listed: defaultdict[str, set[File]] = defaultdict(set)
+        for chunk in placement.overlapping(await self.raw(file, page), first, last):
+            folder, name = _place(home, chunk)
+            listed[folder].add(name)
+        found = {folder: frozenset(files) for folder, files in listed.items()}
+        size = sum(map(len, found.values()))
+        self._listed_count += size
+        if self._listed_count > FILES_KNOWN_MAX:
+            self._listed_files, self._listed_count = {}, size
+        self._listed_files[file, first, last] = found
+        return found
 
     async def write(self, segment: str, chunks: Sequence[Chunk]) -> Page:
         """Write consecutive chunks of a segment as an index page; returns the line that stands for them."""

@@ -235,7 +235,7 @@ async def referrer_of(at: At, folder: str, path: str, loaded: Segment) -> Referr
         return Referrer(path, None, None, None, frozenset())
     txn = header.merge.txn if header.merge else None
     try:
-        files = await at.references.of(path, header, folder)
+        files = await at.pages.referred(path, header, folder)
     except PageGoneError as gone:
         await successor(at.headers, path, header, gone)
         raise
