@@ -5,10 +5,9 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Coroutine
-from typing import Any, Concatenate, ParamSpec, Protocol, TypedDict, TypeVar, Unpack, overload
+from typing import Any, Concatenate, ParamSpec, TypedDict, TypeVar, Unpack, overload
 
 from rollingfs.fs.store_options import meant
-from rollingfs.runtime.bridge import Bridge
 from rollingfs.segment.write.ingest import is_small
 
 P = ParamSpec("P")
@@ -30,12 +29,6 @@ class Twins(TypedDict, total=False):
 
 PASSED_OVER = frozenset({"batch_size", "callback", "chunksize", "fill_cache", "max_concurrency", "refresh"})
 """Options that users of fsspec give to any filesystem: what they ask for is so in any case, or is only speed."""
-
-
-class Face(Protocol):
-    """A class that users see, whose methods `both` makes of verbs."""
-
-    _bridge: Bridge
 
 
 # The last overload is for verbs with ``**kwargs``, whose signature mypy cannot pass on.
@@ -89,7 +82,7 @@ def both(
     parameters = verb.__code__.co_varnames[1:]
     place = parameters.index(data) if takes is not None else -1
 
-    def find(face: Face, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, tuple[Any, ...]]:
+    def find(face: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, tuple[Any, ...]]:
         """The first argument of a verb by path, and its other arguments by position."""
         make = getattr(face, of)
         if args:
@@ -98,7 +91,7 @@ def both(
             raise TypeError(f"{_name(face, verb)}() missing 1 required positional argument: {path!r}")
         return make(kwargs.pop(path)), args
 
-    def begin(face: Face, function: Verb[Any], first: Any, args: Any, kwargs: Any) -> Coroutine[Any, Any, Any]:
+    def begin(face: Any, function: Verb[Any], first: Any, args: Any, kwargs: Any) -> Coroutine[Any, Any, Any]:
         """The coroutine; only wrong arguments can fail here, and are reported as the method's."""
         if kwargs and known is not None:
             for name in sorted(kwargs.keys() - known):
@@ -109,7 +102,7 @@ def both(
         except TypeError as error:
             raise TypeError(str(error).replace(function.__qualname__, _name(face, verb), 1)) from None
 
-    def blocking(self: Face, /, *args: Any, **kwargs: Any) -> T:
+    def blocking(self: Any, /, *args: Any, **kwargs: Any) -> T:
         first, args = (getattr(self, of), args) if path is None else find(self, args, kwargs)
         if takes is not None and not is_small(args[place] if len(args) > place else kwargs.get(data)):
             taken = self._bridge.run(begin(self, takes, first, args, kwargs))
@@ -121,9 +114,10 @@ def both(
         result: T = self._bridge.run(running, commits=first.path if commits or takes is not None else None)
         return result
 
-    async def awaited(self: Face, /, *args: Any, **kwargs: Any) -> T:
+    async def awaited(self: Any, /, *args: Any, **kwargs: Any) -> T:
         first, args = (getattr(self, of), args) if path is None else find(self, args, kwargs)
-        return await self._bridge.arun(begin(self, verb, first, args, kwargs))
+        result: T = await self._bridge.arun(begin(self, verb, first, args, kwargs))
+        return result
 
     for method in (blocking, awaited):
         functools.update_wrapper(method, verb)
@@ -153,7 +147,7 @@ def in_order(method: Verb[T], *order: str) -> Verb[T]:
     """An awaited method that takes its arguments in another order."""
 
     @functools.wraps(method)
-    async def ordered(self: Face, /, *args: Any, **kwargs: Any) -> T:
+    async def ordered(self: Any, /, *args: Any, **kwargs: Any) -> T:
         return await method(self, *args[len(order) :], **dict(zip(order, args, strict=False)), **kwargs)
 
     return ordered
@@ -168,6 +162,6 @@ def name_for_users(cls: type, name: str) -> None:
             method.__qualname__ = f"{name}.{method.__name__}"
 
 
-def _name(face: Face, verb: Verb[Any]) -> str:
+def _name(face: Any, verb: Verb[Any]) -> str:
     user_class = "RollingFileSystem" if hasattr(face, "protocol") else type(face).__name__
     return f"{user_class}.{verb.__name__}"

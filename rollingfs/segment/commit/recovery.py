@@ -14,7 +14,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
 
-from rollingfs.backend.patience import look_for
+from rollingfs.backend.patience import look_for, read_fitting
 from rollingfs.format import merging, names
 from rollingfs.format.drops import with_hints
 from rollingfs.format.header import Header, MergeOutcome, Phase
@@ -88,15 +88,15 @@ class Merges:
             return True
         assert header.merge is not None
         folder, txn = names.chunks_folder(target), header.merge.txn
-        path = pin_path(folder, txn)
+        path, backend, runtime = pin_path(folder, txn), self.store.backend, self.store.runtime
 
         async def look() -> Pin | None:
             try:
-                return await self.store.read_fitting(path, lambda blob: parse_pin(blob.data, folder, path))
+                return await read_fitting(backend, runtime, path, lambda blob: parse_pin(blob.data, folder, path))
             except FileNotFoundError:
                 return None
 
-        pin = await look_for(self.store.backend, self.store.runtime, path, look)
+        pin = await look_for(backend, runtime, path, look)
         return pin is not None and pin.folded() == Pin(txn, source, target, header.segment).folded()
 
     async def abort(self, source: str, target: str, header: Header) -> bool:

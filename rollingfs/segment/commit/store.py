@@ -9,8 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from typing import TypeVar
 
-from rollingfs.backend.contract import Backend, Blob
-from rollingfs.backend.patience import read_fitting
+from rollingfs.backend.contract import Backend
 from rollingfs.backend.probe import Abilities
 from rollingfs.backend.verdicts import Verdicts
 from rollingfs.runtime.clock import Clock
@@ -86,10 +85,6 @@ class Store:
                 if error.errno not in FULL or not await self.backend.make_room(path):
                     raise
                 logger.info("%s: the store is full, and gives up a reserve: %s", path, error)
-
-    async def read_fitting(self, path: str, parse: Callable[[Blob], T]) -> T:
-        """Return what `parse` makes of a small file, as `patience.read_fitting`."""
-        return await read_fitting(self.backend, self.runtime, path, parse)
 
     async def abilities(self, path: str) -> Abilities:
         """Return the abilities of the store at a path: probed once for each root, before the first write.

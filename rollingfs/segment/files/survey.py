@@ -59,14 +59,6 @@ class Referrer:
 
 
 @value_class
-class PinFile:
-    """A pin as the folder has it."""
-
-    info: FileInfo
-    pin: Pin
-
-
-@value_class
 class Survey:
     """A look at a folder and at all headers that may refer to it."""
 
@@ -74,7 +66,8 @@ class Survey:
     """Path of the folder's own segment."""
     own: Segment
     referrers: frozenset[Referrer]
-    pins: tuple[PinFile, ...]
+    pins: tuple[tuple[FileInfo, Pin], ...]
+    """Pins, each with its file."""
     files: tuple[FileInfo, ...]
     """Chunks, pages and leftovers; neither pins nor files that rollingfs does not know."""
     now: float | None
@@ -108,8 +101,8 @@ class Survey:
         The references of the folder's own header may change, or the collection of a busy segment would never end.
         Whether it refers to garbage is checked against the very header that the collection replaces.
         """
-        pins = {(found.info.path, found.pin) for found in self.pins}
-        same_pins = pins == {(found.info.path, found.pin) for found in other.pins}
+        pins = {(info.path, pin) for info, pin in self.pins}
+        same_pins = pins == {(info.path, pin) for info, pin in other.pins}
         return same_pins and self._without_own_files() == other._without_own_files()
 
     def _without_own_files(self) -> set[Referrer]:
@@ -123,14 +116,10 @@ class Survey:
         """
         known = self._known
         return [
-            found.info
-            for found in self.pins
-            if known[found.pin.source].txn != found.pin.txn
-            and (
-                found.pin.target == self.segment
-                or known[found.pin.target].is_done_here
-                or known[found.pin.source].has_kept(found.pin)
-            )
+            info
+            for info, pin in self.pins
+            if known[pin.source].txn != pin.txn
+            and (pin.target == self.segment or known[pin.target].is_done_here or known[pin.source].has_kept(pin))
         ]
 
     @property
@@ -156,8 +145,8 @@ class Survey:
     def blocked_until(self) -> float:
         """The date (seconds since 1970) up to which files may be named by a pinned target that cannot be found."""
         known = self._known
-        lost = [one for one in self.pins if known[one.pin.target].segment is None]
-        return max((one.info.modified for one in lost if not known[one.pin.source].has_kept(one.pin)), default=-1.0)
+        lost = [(info, pin) for info, pin in self.pins if known[pin.target].segment is None]
+        return max((info.modified for info, pin in lost if not known[pin.source].has_kept(pin)), default=-1.0)
 
 
 async def survey_folder(at: At, folder: str) -> Survey:
@@ -189,8 +178,8 @@ async def survey_folder(at: At, folder: str) -> Survey:
         loaded = await at.headers.load_durable(path) if path else Segment(path)
         referrers.append(await referrer_of(at, folder, path, loaded))
 
-    sources = {found.pin.source for found in pins} - {segment}
-    targets = {found.pin.target for found in pins} - sources - {segment}
+    sources = {pin.source for _, pin in pins} - {segment}
+    targets = {pin.target for _, pin in pins} - sources - {segment}
     for paths in (sources, targets):
         await at.each([partial(add, path) for path in sorted(paths)])
     files = tuple(info for info in listing.entries if _is_ours(info))
@@ -222,10 +211,10 @@ async def dropped_infos(at: At, path: str, header: Header, now_ms: int) -> list[
     return [info for info in listed if info.path in paths]
 
 
-async def _pin(at: At, folder: str, info: FileInfo) -> PinFile:
+async def _pin(at: At, folder: str, info: FileInfo) -> tuple[FileInfo, Pin]:
     runtime, path = at.headers.runtime, info.path
     pin = await read_fitting(at.backend, runtime, path, lambda blob: parse_pin(blob.data, folder, path))
-    return PinFile(info, pin)
+    return info, pin
 
 
 async def referrer_of(at: At, folder: str, path: str, loaded: Segment) -> Referrer:

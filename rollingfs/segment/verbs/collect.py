@@ -284,7 +284,7 @@ async def _is_waiting(at: At, path: str, folder: str) -> bool:
         return await at.backend.is_folder(folder)
     if survey.kept:
         return True  # they may hold bytes of this segment, and an erase must find them
-    is_pinned = any(path in (found.pin.source, found.pin.target) for found in survey.pins)
+    is_pinned = any(path in (pin.source, pin.target) for _, pin in survey.pins)
     return is_pinned and path not in {referrer.path for referrer in survey.referrers if referrer.files}
 
 
