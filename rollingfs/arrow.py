@@ -18,7 +18,7 @@ from rollingfs.format.arrow_stream import END_MARK, PREFIX_BYTES, MalformedStrea
 from rollingfs.format.thrift import MalformedFooterError
 from rollingfs.fs.core import core
 from rollingfs.fs.filesystem import RollingFileSystem
-from rollingfs.parquet.encoding import GROUP_ROWS_MAX, as_table
+from rollingfs.parquet.files import GROUP_ROWS_MAX, as_table
 from rollingfs.parquet.grow import Settled, changed, commit, guard_of, judged, look, repeated
 from rollingfs.runtime.values import value_class
 from rollingfs.segment.files.arrow_joins import check_open_ended, schema_to_grow

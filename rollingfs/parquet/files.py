@@ -1,11 +1,12 @@
-"""Growth of a Parquet file in a segment: by row groups and a new footer. Pure."""
+"""Rows as the bytes of a Parquet file, and the growth of a file by row groups and a new footer. Pure."""
 
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Sequence
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -26,7 +27,175 @@ from rollingfs.format.parquet_footer import (
     widen,
 )
 from rollingfs.format.thrift import MalformedFooterError
-from rollingfs.parquet.encoding import OutputBuffer, empty
+
+T = TypeVar("T")
+
+GROUP_BYTES = 64 * 1024 * 1024
+"""Size in memory of the rows of a row group."""
+GROUP_ROWS_MAX = 1024 * 1024
+"""Rows of a row group, as pyarrow has them by default."""
+
+
+def as_table(given: Any) -> pa.Table:
+    """Return a table of types that Arrow can write, and a rewrite can read again.
+
+    Arrow casts no categories of string views, as which polars hands them over. Nor does it read dictionaries inside of
+    lists and structs piece by piece: there the values are written.
+
+    Raises
+    ------
+    MalformedFooterError
+        A column cannot be written; the message names it.
+    """
+    return _by_column(_as_table, given, (pa.ArrowException, TypeError))
+
+
+def _as_table(given: Any) -> pa.Table:
+    if type(given).__module__.startswith("polars."):
+        given = given.to_arrow(compat_level=sys.modules["polars"].CompatLevel.oldest())
+    table = pa.table(given)
+    fields = [field.with_type(_plain(field.type)) for field in table.schema]
+    return table.cast(pa.schema(fields, table.schema.metadata))
+
+
+def _plain(kind: pa.DataType, *, inside: bool = False) -> pa.DataType:
+    """Return a type without dictionaries inside."""
+
+    def child(field: pa.Field) -> pa.Field:
+        return field.with_type(_plain(field.type, inside=True))
+
+    if inside and pt.is_dictionary(kind):
+        return _plain(kind.value_type, inside=True)
+    if pt.is_struct(kind):
+        return pa.struct([child(field) for field in kind])
+    if pt.is_map(kind):
+        return pa.map_(child(kind.key_field), child(kind.item_field), kind.keys_sorted)
+    if pt.is_fixed_size_list(kind):
+        return pa.list_(child(kind.value_field), kind.list_size)
+    if pt.is_list(kind) or pt.is_large_list(kind):
+        return (pa.list_ if pt.is_list(kind) else pa.large_list)(child(kind.value_field))
+    return kind
+
+
+def encoded(rows: pa.Table, options: dict[str, Any]) -> tuple[bytes, bytes | None]:
+    """Return the Parquet file of some rows, and its footer.
+
+    Raises
+    ------
+    MalformedFooterError
+        A column cannot be written; the message names it.
+    """
+
+    def encode(rows: pa.Table) -> tuple[bytes, bytes | None]:
+        encoder = ParquetEncoder(iter(rows.to_batches()), **options)
+        return b"".join(encoder), encoder.footer
+
+    return _by_column(encode, rows, (pa.ArrowException,))
+
+
+def _by_column(convert: Callable[[Any], T], given: Any, errors: tuple[type[Exception], ...]) -> T:
+    """Return the result of a conversion; an error names its column."""
+    try:
+        return convert(given)
+    except errors as error:
+        names = given if isinstance(given, Mapping) else getattr(given, "column_names", getattr(given, "columns", ()))
+        for name in names:
+            one = {name: given[name]} if isinstance(given, Mapping) else _only(given, name)
+            try:
+                convert(one)
+            except errors as reason:
+                raise MalformedFooterError(f"column {name!r} cannot be written: {reason}") from error
+        raise MalformedFooterError(f"they cannot be written: {error}") from error
+
+
+def _only(given: Any, name: Any) -> Any:
+    return given.select([name]) if isinstance(given, pa.Table) else given[[name]]
+
+
+def gathered(batches: Iterator[pa.RecordBatch], size: int) -> Iterator[list[pa.RecordBatch]]:
+    """Yield groups of batches of at least `size` bytes in memory, except the last; batches without rows are dropped."""
+    waiting: list[pa.RecordBatch] = []
+    waiting_bytes = 0
+    for batch in batches:
+        if batch.num_rows:
+            waiting.append(batch)
+            waiting_bytes += batch.nbytes
+        if waiting_bytes >= size:
+            yield waiting
+            waiting, waiting_bytes = [], 0
+    if waiting:
+        yield waiting
+
+
+class OutputBuffer(io.RawIOBase):
+    """A file to write to, which is drained as it fills: Arrow's writers push, uploads pull."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._parts: list[bytes] = []
+        self._size = 0
+
+    def writable(self) -> bool:
+        """Return True: it is written to."""
+        return True
+
+    def write(self, data: Any) -> int:
+        """Keep some bytes until they are drained."""
+        self._parts.append(bytes(data))
+        self._size += len(data)
+        return len(data)
+
+    def tell(self) -> int:
+        """Return the number of bytes that were written, drained or not."""
+        return self._size
+
+    def drain(self) -> bytes:
+        """Return the bytes that were written since the last call."""
+        parts, self._parts = self._parts, []
+        return b"".join(parts)
+
+
+class ParquetEncoder:
+    """An iterable of the pieces of a Parquet file of some rows; the footer is known after the last piece.
+
+    Parameters
+    ----------
+    **options
+        Options of `pyarrow.parquet.write_table`.
+    """
+
+    def __init__(self, batches: Iterator[pa.RecordBatch], **options: Any) -> None:
+        self.footer: bytes | None = None
+        """None until the file is complete; without rows there is no file."""
+        self._batches = batches
+        self._group_rows = options.pop("row_group_size", None)
+        self._options = options
+
+    def __iter__(self) -> Iterator[bytes]:
+        sink = OutputBuffer()
+        writer: pq.ParquetWriter | None = None
+        stream = pa.PythonFile(sink, mode="w")
+        for batches in gathered(self._batches, GROUP_BYTES):
+            group = pa.Table.from_batches(batches)
+            size = self._group_rows or GROUP_ROWS_MAX
+            for first in range(0, group.num_rows, size):
+                if writer is not None:
+                    stream.write(MAGIC)  # so that the file can begin here once its head is cut off
+                writer = writer or pq.ParquetWriter(stream, group.schema, **self._options)
+                writer.write_table(group.slice(first, size), size)
+            yield sink.drain()
+        if writer is not None:
+            writer.close()
+            last = sink.drain()
+            self.footer = footer_in(last)
+            yield last
+
+
+def empty(schema: pa.Schema, row_group_size: int | None = None, **options: Any) -> bytes:
+    """Return a file without rows, with the options of `ParquetEncoder`."""
+    sink = OutputBuffer()
+    pq.ParquetWriter(sink, schema, **options).close()
+    return sink.drain()
 
 
 class RowsFile(Protocol):

@@ -31,8 +31,7 @@ from rollingfs.fs.core import core
 from rollingfs.fs.filesystem import RollingFileSystem
 from rollingfs.fs.read_file import ReadFile
 from rollingfs.parquet import files
-from rollingfs.parquet.encoding import ParquetEncoder, as_table, empty, encoded
-from rollingfs.parquet.files import RowsFile, of_file, refused
+from rollingfs.parquet.files import ParquetEncoder, RowsFile, as_table, empty, encoded, of_file, refused
 from rollingfs.runtime.values import value_class
 from rollingfs.segment.segment import Segment
 from rollingfs.segment.verbs.append import Written, append as append_segment

@@ -24,7 +24,7 @@ from rollingfs.format.arrow_stream import (
     Message,
     parse,
 )
-from rollingfs.parquet.encoding import OutputBuffer, gathered
+from rollingfs.parquet.files import OutputBuffer, gathered
 from rollingfs.spark.source.formats.contract import Format, Located, ReadOptions
 from rollingfs.spark.source.formats.lines import Read, ReadWindow
 from rollingfs.spark.source.partitions import Extent, Range

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from rollingfs.parquet.encoding import ParquetEncoder
+from rollingfs.parquet.files import ParquetEncoder
 from rollingfs.spark.source import partitions, rows
 from rollingfs.spark.source.formats.contract import Format, Located, ReadOptions
 from rollingfs.spark.source.partitions import Extent, Range

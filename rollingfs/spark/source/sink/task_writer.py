@@ -19,7 +19,7 @@ from rollingfs.errors import RollingError
 from rollingfs.format import names
 from rollingfs.fs.core import core
 from rollingfs.fs.filesystem import RollingFileSystem
-from rollingfs.parquet.encoding import ParquetEncoder
+from rollingfs.parquet.files import ParquetEncoder
 from rollingfs.runtime.values import value_class
 from rollingfs.segment.verbs.append import stage
 from rollingfs.spark.source import loops, places, rows
