@@ -6,33 +6,34 @@ from typing import TYPE_CHECKING, Any
 
 from fsspec import register_implementation
 
+from rollingfs.errors import (
+    AppendInterrupted as AppendInterrupted,
+    AppendOutcomeUnknown as AppendOutcomeUnknown,
+    AttributeMismatchError as AttributeMismatchError,
+    BadOffsetError as BadOffsetError,
+    CommitTimeoutError as CommitTimeoutError,
+    ConflictError as ConflictError,
+    CorruptChunkError as CorruptChunkError,
+    CorruptHeaderError as CorruptHeaderError,
+    CorruptLedgerError as CorruptLedgerError,
+    FencedError as FencedError,
+    FolderOccupiedError as FolderOccupiedError,
+    LockedError as LockedError,
+    LostCommitError as LostCommitError,
+    MissingTierError as MissingTierError,
+    RollingError as RollingError,
+    SegmentNotSealedError as SegmentNotSealedError,
+    SegmentReplacedError as SegmentReplacedError,
+    SegmentSealedError as SegmentSealedError,
+    SegmentTruncatedError as SegmentTruncatedError,
+    StagedExpiredError as StagedExpiredError,
+    TierFailedError as TierFailedError,
+    UnknownTierError as UnknownTierError,
+    UnsafeBackendError as UnsafeBackendError,
+    WholeFileError as WholeFileError,
+)
+
 if TYPE_CHECKING:
-    from rollingfs.errors import (
-        AppendInterrupted as AppendInterrupted,
-        AppendOutcomeUnknown as AppendOutcomeUnknown,
-        AttributeMismatchError as AttributeMismatchError,
-        BadOffsetError as BadOffsetError,
-        CommitTimeoutError as CommitTimeoutError,
-        ConflictError as ConflictError,
-        CorruptChunkError as CorruptChunkError,
-        CorruptHeaderError as CorruptHeaderError,
-        CorruptLedgerError as CorruptLedgerError,
-        FencedError as FencedError,
-        FolderOccupiedError as FolderOccupiedError,
-        LockedError as LockedError,
-        LostCommitError as LostCommitError,
-        MissingTierError as MissingTierError,
-        RollingError as RollingError,
-        SegmentNotSealedError as SegmentNotSealedError,
-        SegmentReplacedError as SegmentReplacedError,
-        SegmentSealedError as SegmentSealedError,
-        SegmentTruncatedError as SegmentTruncatedError,
-        StagedExpiredError as StagedExpiredError,
-        TierFailedError as TierFailedError,
-        UnknownTierError as UnknownTierError,
-        UnsafeBackendError as UnsafeBackendError,
-        WholeFileError as WholeFileError,
-    )
     from rollingfs.fs.core import Core as Core, core as core, observe as observe
     from rollingfs.fs.filesystem import RollingFileSystem as RollingFileSystem
     from rollingfs.fs.follower import Follower as Follower
@@ -55,13 +56,6 @@ _MODULES = {
     name: module
     for module, names in {
         "segment.commit.chunk_files": "Staged",
-        "errors": (
-            "AppendInterrupted AppendOutcomeUnknown AttributeMismatchError BadOffsetError CommitTimeoutError "
-            "ConflictError CorruptChunkError CorruptHeaderError CorruptLedgerError FencedError FolderOccupiedError "
-            "LockedError LostCommitError MissingTierError RollingError SegmentNotSealedError SegmentReplacedError "
-            "SegmentSealedError SegmentTruncatedError StagedExpiredError TierFailedError UnknownTierError "
-            "UnsafeBackendError WholeFileError"
-        ),
         "fs.core": "Core core observe",
         "fs.filesystem": "RollingFileSystem",
         "fs.follower": "Follower",
@@ -85,7 +79,9 @@ _MODULES = {
 no name of it."""
 __all__ = ["Segment"]
 __all__ += [name for name in _MODULES if name != "Segment"]
-
+__all__ += [
+    name for name, value in list(globals().items()) if isinstance(value, type) and issubclass(value, BaseException)
+]
 __version__ = "0.2.0"
 
 
