@@ -61,8 +61,8 @@ class Follower:
     block_bytes
         Bytes (or text like ``"64MiB"``) of a full block; by default the policy's, or 64 MiB.
     max_delay
-        Seconds (or text like ``"600s"``) after which a block moves although it is not full; by default what the policy
-        says, or 600 s.
+        Seconds (or text like ``"600s"``) after which a block moves although it is not full; by default the value of the
+        policy, or 600 s.
     fs
         The filesystem.
     deletion_lag
