@@ -63,7 +63,12 @@ class Accepted:
                     f"{self.store} has no option {name!r}{f' in {where}' if where else ''}{meant(name, names)}; "
                     f"it takes {listed(names)}"
                 )
-            if not where and name in self.groups and isinstance(value, Mapping):
+            if not where and name in self.groups and value is not None:
+                if not isinstance(value, Mapping):
+                    raise TypeError(
+                        f"{self.store}'s option {name!r} is a mapping of names to values (a command line takes JSON), "
+                        f"not {value!r}"
+                    )
                 self.check(value, name)
 
 

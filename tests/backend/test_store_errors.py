@@ -12,16 +12,18 @@ from unittest import mock
 
 import pytest
 
+from rollingfs import RollingFileSystem
 from rollingfs.backend import patience, verdicts
 from rollingfs.backend.checkup import NO, examine
 from rollingfs.backend.contract import Blob
-from rollingfs.errors import CorruptHeaderError, LostCommitError, UnsafeBackendError
+from rollingfs.errors import BadOffsetError, CorruptHeaderError, LostCommitError, UnsafeBackendError
 from rollingfs.format import names
 from rollingfs.segment.at import At
 from rollingfs.testing import run
 from tests.backend.test_probe import beside_writes, liar
 from tests.support.backends import LOOKS, Scripted, private_memory, raises
-from tests.support.careless import careless
+from tests.support.careless import BareTagHandler, careless
+from tests.support.proxy import serving
 from tests.support.s3 import driven_s3
 from tests.support.segment_verbs import append
 from tests.support.servers import new_bucket
@@ -158,3 +160,16 @@ def test_deletes_show_the_product_of_s3(moto):
     backend = driven_s3(moto)
     backend.delete([path])
     assert backend.product(path) == "amazon.com"  # moto's words
+
+
+def test_a_server_that_compares_bare_etags_takes_appends(moto: dict[str, Any]) -> None:
+    bucket = new_bucket(moto)
+    with serving(moto["endpoint_url"], BareTagHandler) as proxy:
+        options = {**moto, "endpoint_url": proxy.url}
+        one, other = (RollingFileSystem("s3", options, skip_instance_cache=True) for _ in range(2))
+        one.create(f"{bucket}/log")
+        for fs in (one, other, one):
+            fs.append(f"{bucket}/log", b"line\n")
+        assert other.cat_file(f"{bucket}/log") == b"line\n" * 3
+        with pytest.raises(BadOffsetError):
+            one.append(f"{bucket}/log", b"line\n", expected_offset=5)

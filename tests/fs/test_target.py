@@ -118,6 +118,12 @@ def test_an_option_that_the_store_does_not_have_is_an_error_before_any_request(o
     assert re.search(r"did you mean '(anon|verify)'", str(caught.value))
 
 
+def test_a_group_of_options_must_be_a_mapping():
+    require_module("s3fs")
+    with pytest.raises(TypeError, match=r"'client_kwargs' is a mapping .*, not 'eu-west-1'"):
+        RollingFileSystem("s3", skip_instance_cache=True, s3={"client_kwargs": "eu-west-1"})
+
+
 @pytest.mark.parametrize("protocol", ["file", "memory"])
 def test_a_disk_swallows_no_option(protocol):
     with pytest.raises(TypeError, match=f"{protocol} has no option 'max_byte'.*it takes asynchronous, "):

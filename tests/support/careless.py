@@ -1,4 +1,4 @@
-"""Stores that look first and act then: the mistake that only a race finds."""
+"""Stores that look first and act then, the mistake that only a race finds; and one that compares bare ETags."""
 
 import asyncio
 import contextlib
@@ -73,5 +73,17 @@ class CarelessHandler(Handler):
             upstream.request("HEAD", self.path, headers={"Authorization": self.headers.get("Authorization", "")})
             answer = upstream.getresponse()
             return answer.getheader("ETag") if answer.status == 200 else None
+
+    do_PUT = _forward  # noqa: N815 - http.server's name
+
+
+class BareTagHandler(Handler):
+    """Compares the ETag of a condition without its quotes, as Ceph RGW 16.2 and 18.2 do; for moto."""
+
+    def _forward(self) -> None:
+        if self.command == "PUT" and (wanted := self.headers.get("If-Match")):
+            del self.headers["If-Match"]
+            self.headers["If-Match"] = f'"{wanted}"'  # so a quoted one is never equal
+        super()._forward()
 
     do_PUT = _forward  # noqa: N815 - http.server's name

@@ -24,6 +24,7 @@ from rollingfs.backend.objects.errors import (
     Refusal,
     UntrustedStoreError,
     date_of,
+    is_conflict,
     retrying,
 )
 from rollingfs.backend.objects.s3.botocore import BotocoreObjects, decoded, found_of
@@ -154,6 +155,8 @@ class S3Bucket(Bucket):
         self._through_s3fs = BotocoreObjects(account.call, name)
         self._region: str | None = None
         self._etags = Etags()
+        self._is_bare: bool | None = None
+        """Whether the store compares ETags without quotes, as Ceph RGW 18.2 does; None: no replace has shown it."""
 
     # -- files ---------------------------------------------------------------------------------------------
 
@@ -175,10 +178,33 @@ class S3Bucket(Bucket):
     async def put(self, key: str, data: Sequence[Buffer], over: Condition = None, metadata: Metadata = None) -> str:
         if isinstance(over, str) and not await self._etags.may_replace(over, partial(self._get, key)):
             raise Refusal(412, "PreconditionFailed", "the store had given other bytes with this ETag")
-        token: str = await self._by_way(lambda way: way.put(key, data, over, metadata))
+
+        async def send(over: Condition) -> str:
+            return await self._by_way(lambda way: way.put(key, data, over, metadata))
+
+        token = await (self._replace(key, over, send) if isinstance(over, str) else send(over))
         if over is not None and not self._etags.is_proved:
             self._etags.learn(token, b"".join(data))
         return token
+
+    async def _replace(self, key: str, token: str, send: Callable[[Condition], Awaitable[str]]) -> str:
+        """Replace a file by its ETag, without quotes if the store refuses the ETag that it gave."""
+        bare = token.strip('"')
+        sent = bare if self._is_bare else token
+        try:
+            made = await send(sent)
+            self._is_bare = bool(self._is_bare)
+        except ERRORS as error:
+            if (
+                self._is_bare is False
+                or sent == bare
+                or not is_conflict(error)
+                or (await self.head(key)).token != token
+            ):
+                raise
+            made = await send(bare)
+            self._is_bare = True
+        return made
 
     async def _by_way(self, request: Callable[[Any], Awaitable[T]]) -> T:
         """Send a request by the way of the files, or by another after a refusal."""
