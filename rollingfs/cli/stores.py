@@ -150,9 +150,10 @@ class Stores:
         target: list[tuple[tuple[str, ...], GivenOption]] = []
         for one in self.given:
             store, names = _addressee(one, known, accepted)
-            if store == ROLLING or (store is None and self._is_own(one, accepted)):
+            store = self._meant(one, accepted) if store is None else store
+            if store == ROLLING:
                 own.append((names, one))
-            elif (store in accepted.protocols) if store else self._is_for(one, accepted):
+            elif store in accepted.protocols:
                 target.append((names, one))
         for names, one in own:
             if names[0] not in OWN:
@@ -170,37 +171,34 @@ class Stores:
             labels = {one.label: None for _, one in own if repr(one.value) in str(error)}
             raise WrongUsage(f"{', '.join(labels) or f'the options of {protocol}'}: {error}") from error
 
-    def _is_own(self, one: GivenOption, accepted: Accepted) -> bool:
-        """Return whether an option that names no store is rolling's."""
+    def _meant(self, one: GivenOption, accepted: Accepted) -> str:
+        """Return the store, or rolling, of an option without the name of its store; "" if it is for another store."""
         name = one.names[0]
-        if name in OWN and name in accepted.names:
-            raise WrongUsage(
-                f"{one.label}: {name!r} is an option of rolling and of {accepted.store}: "
-                f"write {one.addressed(ROLLING)} or {one.addressed(accepted.store)}"
-            )
-        return name in OWN
-
-    def _is_for(self, one: GivenOption, accepted: Accepted) -> bool:
-        """Return whether an option that names no store, and is not rolling's, is this store's."""
-        name = one.names[0]
-        if not one.is_ambient and accepted.knows(name, OWN):
-            return True
+        if name in OWN:
+            if name in accepted.names:
+                raise WrongUsage(
+                    f"{one.label}: {name!r} is an option of rolling and of {accepted.store}: "
+                    f"write {one.addressed(ROLLING)} or {one.addressed(accepted.store)}"
+                )
+            return ROLLING
         if not one.is_ambient:
-            raise WrongUsage(f"{one.label}: {unknown(name, OWN, accepted)}")
-        if name not in accepted.names and near(name, OWN | accepted.names):
-            raise WrongUsage(
-                f"{one.label}: {unknown(name, OWN, accepted)}; if it is meant for another store, put that before the "
-                f"name, as in {ENVIRONMENT}S3_KEY"
-            )
+            if not accepted.knows(name, OWN):
+                raise WrongUsage(f"{one.label}: {unknown(name, OWN, accepted)}")
+            return accepted.store
         if name not in accepted.names:
-            return False  # another store has it
+            if near(name, OWN | accepted.names):
+                raise WrongUsage(
+                    f"{one.label}: {unknown(name, OWN, accepted)}; if it is meant for another store, put that before "
+                    f"the name, as in {ENVIRONMENT}S3_KEY"
+                )
+            return ""
         other = self._taken.setdefault(one.label, accepted.store)
         if other not in accepted.protocols:
             raise WrongUsage(
                 f"{one.label} may be meant for {other} or {accepted.store}: "
                 f"write {one.addressed(other)} or {one.addressed(accepted.store)}"
             )
-        return True
+        return accepted.store
 
 
 def _addressee(one: GivenOption, known: Set[str], accepted: Accepted) -> tuple[str | None, tuple[str, ...]]:

@@ -95,7 +95,8 @@ class Followed:
         self._failures = 0
         self._is_lost = False
         """Whether what failed last was a look, not a move."""
-        self._is_missing = False
+        self.is_missing = False
+        """Whether the last look found no segment."""
         self._error: str | None = None
         self._moving_s: float | None = None
         """When the move under way began, by the monotonic clock."""
@@ -130,11 +131,6 @@ class Followed:
         return None if self._asked is None else self._asked.tier
 
     @property
-    def is_missing(self) -> bool:
-        """Whether the last look found no segment."""
-        return self._is_missing
-
-    @property
     def is_moving(self) -> bool:
         """Whether a block is on its way."""
         return self._moving_s is not None
@@ -144,7 +140,7 @@ class Followed:
         try:
             await self._look()
         except Exception as error:  # noqa: BLE001 - one segment that fails must not end the others
-            self._is_missing, self._is_lost = isinstance(error, FileNotFoundError), True
+            self.is_missing, self._is_lost = isinstance(error, FileNotFoundError), True
             return self._failed(error)
         assert self._hot is not None
         if self._asked is None:
@@ -295,7 +291,7 @@ class Followed:
     def _succeeded(self) -> None:
         if self._error is not None:
             logger.info("%s: offload goes on", self.path)
-        self._failures, self._error, self._is_missing = 0, None, False
+        self._failures, self._error, self.is_missing = 0, None, False
 
     def _failed(self, error: Exception) -> Wait:
         if isinstance(error, FileNotFoundError):

@@ -157,8 +157,10 @@ class Members:
     @property
     def last(self) -> Sequence[Member] | None:
         """The segments that the last listing showed; None before it."""
-        found = self._last
-        return None if found is None else [_member(name, found.views.get(name)) for name in found.names]
+        if self._last is None:
+            return None
+        views = ((name, self._last.views.get(name)) for name in self._last.names)
+        return [Member(name, *((one.state, one.start, one.length) if one else ("unreadable",))) for name, one in views]
 
     async def find_once(self, named: Iterable[str] = (), *, settles: bool = False) -> Listed:
         """The segments as they are now, each with its incarnation. No byte is in two, also while others move segments.
@@ -311,7 +313,3 @@ def _written_s(view: View) -> float:
     if isinstance(view, Row):
         return view.modified_ms / 1000
     return view.modified.timestamp() if view.header is None else (view.header.written_ms or 0) / 1000
-
-
-def _member(name: str, view: View | None) -> Member:
-    return Member(name, "unreadable") if view is None else Member(name, view.state, view.start, view.length)

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from rollingfs.format import names
-from rollingfs.format.header import GRACE_S, Header, Phase
+from rollingfs.format.header import Header, Phase
 from rollingfs.format.policies import Fields
 from rollingfs.format.transitions import Guard
 from rollingfs.policy import READERS_GRACE_S
@@ -144,11 +144,6 @@ class How:
     readers_grace_s: float = READERS_GRACE_S
     dropped: Fields | None = None
     is_stopped: Callable[[], bool] = lambda: False
-
-    @property
-    def collects_after_s(self) -> float:
-        """The age from which a collection takes a file."""
-        return GRACE_S if self.grace_s is None else self.grace_s
 
 
 class SegmentUpkeep:

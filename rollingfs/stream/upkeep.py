@@ -205,7 +205,7 @@ class Upkeep:
             return
         times = [began_s + LOOK_AGAIN_S, *_due_s(header, waits, chunks)]
         if header.deleted:
-            times.append(header.modified_ms / 1000 + self.how.collects_after_s)
+            times.append(header.modified_ms / 1000 + (GRACE_S if self.how.grace_s is None else self.how.grace_s))
         until_s = min(one for one in times if one > began_s - TIME_STEP_S)
         self._rests[path] = _Rest(token, _policies(ledger), began_s, until_s)
 
