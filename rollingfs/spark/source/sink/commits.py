@@ -18,11 +18,10 @@ from concurrent.futures import ThreadPoolExecutor
 from rollingfs.errors import AppendOutcomeUnknown, AttributeMismatchError, RollingError, SegmentSealedError
 from rollingfs.format.transitions import check_attrs
 from rollingfs.runtime.values import value_class
-from rollingfs.segment.segment import Segment
 from rollingfs.spark.source import segments
 from rollingfs.spark.source.formats import PARQUET
 from rollingfs.spark.source.loops import ATTRIBUTE_PREFIX
-from rollingfs.spark.source.sink.segment_commit import SegmentCommit
+from rollingfs.spark.source.sink.segment_commit import SegmentCommit, Version
 
 logger = logging.getLogger("pyspark_rollingfs")
 
@@ -31,9 +30,6 @@ COMMITS_MAX = 16
 """Maximum segments that a write checks, or commits to, at once."""
 SHOWN_MAX = 8
 """Maximum number of queries, or of segments, that a message names."""
-
-
-Version = tuple[int, str | None]
 
 
 class PartlyCommittedError(RollingError, OSError):
@@ -99,58 +95,51 @@ def commit(parts: Sequence[SegmentCommit], marker: Marker | None, *, checks_all:
     OSError
         No segment has it, or the outcome is unknown.
     """
-    looks: Sequence[Segment | None] = [None] * len(parts)
     if marker is not None or checks_all:
-        looks = look_at(parts)
-        waiting = [nth for nth, look in enumerate(looks) if marker is None or not marker.is_in(attrs_of(look))]
-        parts, looks = [parts[nth] for nth in waiting], [looks[nth] for nth in waiting]
-        _at_once(lambda part, look: _check(part, look, marker, checks_all=checks_all), parts, looks)
+        look_at(parts)
+        parts = [part for part in parts if marker is None or not marker.is_in(part.attrs)]
+        _at_once(lambda part: _check(part, marker, checks_all=checks_all), parts)
     if len(parts) == 1:
-        _commit(parts[0], marker, looks[0])
+        _commit(parts[0], marker)
     elif parts:
-        _commit_each(parts, marker, looks)
+        _commit_each(parts, marker)
 
 
-def _at_once(
-    call: Callable[[SegmentCommit, Segment | None], None],
-    parts: Sequence[SegmentCommit],
-    looks: Sequence[Segment | None],
-) -> None:
+def _at_once(call: Callable[[SegmentCommit], None], parts: Sequence[SegmentCommit]) -> None:
     """Call for each part, several at a time; raise the first error."""
     with ThreadPoolExecutor(COMMITS_MAX, "rollingfs-spark") as pool:
-        list(pool.map(call, parts, looks))
+        list(pool.map(call, parts))
 
 
-def look_at(parts: Sequence[SegmentCommit]) -> list[Segment | None]:
-    """Return the segments as they are now; the requests go out together."""
-    found: list[Segment | None] = []
-    for look in segments.look(parts[0].fs, [part.path for part in parts]) if parts else ():
+def look_at(parts: Sequence[SegmentCommit]) -> None:
+    """Look at the segments as they are now; the requests go out together."""
+    looks = segments.look(parts[0].fs, [part.path for part in parts]) if parts else []
+    for part, look in zip(parts, looks, strict=True):
         if isinstance(look, OSError):
             raise look
-        found.append(look)
-    return found
+        part.seen = look
 
 
-def _check(part: SegmentCommit, look: Segment | None, marker: Marker | None, *, checks_all: bool) -> None:
+def _check(part: SegmentCommit, marker: Marker | None, *, checks_all: bool) -> None:
     if checks_all:
-        part.check(look)
+        part.check()
         if part.options.format == PARQUET:
-            part.grown(look)
+            part.grown(part.seen)
     if marker is not None:
-        marker.check(attrs_of(look), False, part.path)
+        marker.check(part.attrs, False, part.path)
 
 
-def _commit_each(parts: Sequence[SegmentCommit], marker: Marker | None, looks: Sequence[Segment | None]) -> None:
+def _commit_each(parts: Sequence[SegmentCommit], marker: Marker | None) -> None:
     """Commit to several segments at once; an error stops no other segment."""
     errors: dict[str, Exception] = {}
 
-    def one(part: SegmentCommit, look: Segment | None) -> None:
+    def one(part: SegmentCommit) -> None:
         try:
-            _commit(part, marker, look)
+            _commit(part, marker)
         except Exception as error:  # noqa: BLE001 - raised below
             errors[part.path] = error
 
-    _at_once(one, parts, looks)
+    _at_once(one, parts)
     if not errors:
         return
     first = next(iter(errors.values()))
@@ -164,11 +153,8 @@ def _commit_each(parts: Sequence[SegmentCommit], marker: Marker | None, looks: S
     ) from first
 
 
-def _commit(part: SegmentCommit, marker: Marker | None, look: Segment | None) -> None:
-    """Commit a part, unless its segment has the marker.
-
-    `look` is the segment as it was a moment ago.
-    """
+def _commit(part: SegmentCommit, marker: Marker | None) -> None:
+    """Commit a part, unless its segment has the marker; it was seen a moment ago."""
     if marker is None:
         part.commit()
         return
@@ -176,10 +162,10 @@ def _commit(part: SegmentCommit, marker: Marker | None, look: Segment | None) ->
     for _ in range(TRIES_MAX):
         if failure is not None:
             try:
-                look = part.view()
+                part.view()
             except OSError as error:
                 raise failure from error  # the first error is the cause
-        attrs = attrs_of(look)
+        attrs = part.attrs
         if marker.is_in(attrs):
             logger.info("%s: batch %d is committed already (%s)", part.path, marker.number, marker.key)
             return
@@ -195,16 +181,6 @@ def _commit(part: SegmentCommit, marker: Marker | None, look: Segment | None) ->
     raise failure
 
 
-def version_of(look: Segment | None) -> Version:
-    """Return the version and incarnation, which show changes of a segment."""
-    return (0, None) if look is None or look.header is None else (look.version, look.header.segment)
-
-
-def attrs_of(look: Segment | None) -> Mapping[str, str]:
-    """Return the attributes of a segment."""
-    return look.attrs if look is not None else {}
-
-
 def shortened(shown: Sequence[str]) -> str:
     """Return a list for a message."""
     more = f" and {len(shown) - SHOWN_MAX} more" if len(shown) > SHOWN_MAX else ""
@@ -214,21 +190,18 @@ def shortened(shown: Sequence[str]) -> str:
 # -- afterwards --------------------------------------------------------------------------------------------------
 
 
-def log_outcomes(
-    parts: Sequence[SegmentCommit], looks: Sequence[Segment | None], marker: Marker | None, planned: Version | None
-) -> None:
-    """Log which parts of a failed job were committed, in a line for each outcome.
+def log_outcomes(parts: Sequence[SegmentCommit], marker: Marker | None, planned: Version | None) -> None:
+    """Log which parts of a failed job were committed by now, in a line for each outcome.
 
     Parameters
     ----------
-    looks
-        The segments as they are now.
     planned
         The target as it was when the job was planned, if that is known.
     """
+    look_at(parts)
     found: dict[bool | None, list[SegmentCommit]] = {}
-    for part, look in zip(parts, looks, strict=True):
-        found.setdefault(_is_committed(part, look, marker, planned), []).append(part)
+    for part in parts:
+        found.setdefault(_is_committed(part, marker, planned), []).append(part)
     for outcome, of_outcome in found.items():
         paths = shortened([part.path for part in of_outcome])
         if outcome:
@@ -243,12 +216,10 @@ def log_outcomes(
             logger.warning("%s: the job failed, and nothing was committed", paths)
 
 
-def _is_committed(
-    part: SegmentCommit, look: Segment | None, marker: Marker | None, planned: Version | None
-) -> bool | None:
+def _is_committed(part: SegmentCommit, marker: Marker | None, planned: Version | None) -> bool | None:
     """Return whether a part was committed; None if it is unknown."""
-    now = version_of(look)
-    if marker is not None and marker.is_in(attrs_of(look)):
+    now = part.version
+    if marker is not None and marker.is_in(part.attrs):
         return True
     if planned is not None and planned[1] != now[1]:
         return None  # of the segment that the job was planned for nothing is known any more

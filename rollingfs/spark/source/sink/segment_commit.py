@@ -25,6 +25,8 @@ from rollingfs.spark.source.loops import ATTRIBUTE_PREFIX
 from rollingfs.spark.source.options import Options
 from rollingfs.spark.source.sink.task_writer import TaskData, segment_path
 
+Version = tuple[int, str | None]
+
 
 class SegmentCommit:
     """Commits to a segment, on the driver.
@@ -47,6 +49,8 @@ class SegmentCommit:
         self.schema = schema
         self.overwrite = overwrite
         self.path = segment_path(self.fs, options, name)
+        self.seen: Segment | None = None
+        """The segment at the last look; None if it is missing."""
 
     @property
     def fs(self) -> RollingFileSystem:
@@ -55,15 +59,22 @@ class SegmentCommit:
 
     def view(self) -> Segment | None:
         """Return the segment as it is now, or None."""
-        return segments.view_now(self.fs, self.path)
+        self.seen = segments.view_now(self.fs, self.path)
+        return self.seen
 
-    def check(self, view: Segment | None, *, may_be_sealed: bool = False) -> None:
-        """Refuse a segment to which a commit would fail.
+    @property
+    def attrs(self) -> Mapping[str, str]:
+        """Return the attributes at the last look."""
+        return {} if self.seen is None else self.seen.attrs
 
-        Parameters
-        ----------
-        view
-            The segment as it is now.
+    @property
+    def version(self) -> Version:
+        """Return the version and incarnation at the last look, which show changes."""
+        seen = self.seen
+        return (0, None) if seen is None or seen.header is None else (seen.version, seen.header.segment)
+
+    def check(self, *, may_be_sealed: bool = False) -> None:
+        """Refuse a segment to which, by the last look, a commit would fail.
 
         Raises
         ------
@@ -72,10 +83,10 @@ class SegmentCommit:
         ValueError
             Its policy differs from the options.
         """
-        if view is None:
+        if self.seen is None:
             core(self.fs).run(core(self.fs).client.contents.check_no_folder(self.path))
             return
-        header = view.header
+        header = self.seen.header
         if header is not None and header.phase is not Phase.MERGING:  # the commit waits for the end of a merge
             transitions.check(header, Guard(), self.path)
             if not self.overwrite and not may_be_sealed:
@@ -97,17 +108,17 @@ class SegmentCommit:
                 "keeps its policy, and nothing was written. Leave the options out, or delete the segment first"
             )
 
-    def aligned(self, view: Segment | None) -> pa.Schema:
-        """Return the schema in which rows can be appended to the segment as it is: of Parquet, with its columns first.
+    def aligned(self) -> pa.Schema:
+        """Return the schema in which rows can be appended to the seen segment: of Parquet, with its columns first.
 
         Raises
         ------
         MalformedFooterError
             It is Parquet with other columns, damaged Parquet, or no Parquet.
         """
-        if self.options.format != PARQUET or self.overwrite or view is None or not view.size:
+        if self.options.format != PARQUET or self.overwrite or self.seen is None or not self.seen.size:
             return self.schema
-        footer = grow.footer_of(self.fs, view)
+        footer = grow.footer_of(self.fs, self.seen)
         with of_file(self.path):
             return files.aligned(footer, self.schema)
 

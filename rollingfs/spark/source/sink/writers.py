@@ -22,7 +22,7 @@ from rollingfs.spark.source.options import WRITE, Options
 from rollingfs.spark.source.plain_errors import plainly
 from rollingfs.spark.source.sink import commits, task_writer
 from rollingfs.spark.source.sink.commits import Marker
-from rollingfs.spark.source.sink.segment_commit import SegmentCommit
+from rollingfs.spark.source.sink.segment_commit import SegmentCommit, Version
 from rollingfs.spark.source.sink.task_writer import Receipt, TaskData, TaskWriter, by_segment, received
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class JobCommit:
         self.schema = rows.arrow_schema(schema.toNullable())
         self.overwrite = overwrite
         self.url = options.target.path
-        self.planned: commits.Version | None = None
+        self.planned: Version | None = None
         if self.column is not None:
             if overwrite:
                 raise ValueError(
@@ -100,9 +100,9 @@ class JobCommit:
                 what = f"It is not a folder, and option segmentBy={self.column} needs one; nothing was written"
                 raise NotADirectoryError(20, what, one.path)
             return None
-        one.check(view, may_be_sealed=may_be_sealed)
-        self.schema = one.aligned(view)
-        self.planned = commits.version_of(view)
+        one.check(may_be_sealed=may_be_sealed)
+        self.schema = one.aligned()
+        self.planned = one.version
         return None if view is None else view.header
 
     # -- in a task -------------------------------------------------------------------------------------------
@@ -143,7 +143,8 @@ class JobCommit:
 
         It is the marker of the single query that has written the target.
         """
-        keys = [key for key in commits.attrs_of(self.segment(None).view()) if key.startswith(ATTRIBUTE_PREFIX)]
+        view = self.segment(None).view()
+        keys = [key for key in (view.attrs if view else ()) if key.startswith(ATTRIBUTE_PREFIX)]
         return Marker(keys[0], number) if len(keys) == 1 else None
 
     def abort(self, found: Sequence[WriterCommitMessage | None], marker: Marker | None = None) -> None:
@@ -155,7 +156,7 @@ class JobCommit:
         """
         try:
             parts = [part for part in self.parts(found) if part.pieces]
-            commits.log_outcomes(parts, commits.look_at(parts), marker, self.planned)
+            commits.log_outcomes(parts, marker, self.planned)
         except Exception:  # the log has it; Spark shows the error of the job
             what = "%s: the job failed; its data was perhaps committed: the target cannot be read"
             logger.warning(what, self.url, exc_info=True)
