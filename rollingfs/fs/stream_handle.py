@@ -38,7 +38,7 @@ class Stream:
 
     def __repr__(self) -> str:
         last = self._verbs.members.last
-        return f"<Stream {self.path!r}{'' if last is None else f', {len(last)} segments when listed'}>"
+        return f"<Stream {self.path!r}{'' if last is None else f', {len(last.names)} segments when listed'}>"
 
     def _repr_html_(self) -> str:
         """Return the text for a notebook: the segments as they were last listed; it sends no request."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from html import escape
 
 from rollingfs.errors import visible
@@ -13,7 +13,7 @@ from rollingfs.segment.segment import Segment
 from rollingfs.show.readable import Prices, count_text, size_text, upkeep_texts
 from rollingfs.show.segment_map import INLINE, ChunkRun, runs
 from rollingfs.stream.blocks import mover_of
-from rollingfs.stream.members import Member
+from rollingfs.stream.members import Listed, View
 
 ROWS_MAX = 12
 """Maximum rows of a legend, and of the table of a stream's segments."""
@@ -48,15 +48,15 @@ def segment_html(snapshot: Segment, now_s: float, prices: Prices | None = None) 
     return _box(snapshot.path, facts, _bar(parts, snapshot.length), _table(_shortened(rows)), *upkeep)
 
 
-def stream_html(path: str, members: Sequence[Member] | None) -> str:
+def stream_html(path: str, found: Listed | None) -> str:
     """Return a view of a stream: its folder, and its segments at the last listing, or None."""
-    if members is None:
+    if found is None:
         return _box(path, "a stream; its segments are not listed yet: call segments() or infos()")
-    size = sum(member.length - member.start for member in members)
-    facts = f"a stream; at the last look: {count_text(len(members), 'segment')}, {size_text(size)}"
-    longest = max((member.length for member in members), default=0)
-    rows = ["<th>segment</th><th>state</th><th>start</th><th>length</th><th></th>"] if members else []
-    return _box(path, facts, _table([*rows, *_shortened([_member_row(one, longest) for one in members])]))
+    views, size = found.views, sum(view.size for view in found.views.values())
+    facts = f"a stream; at the last look: {count_text(len(found.names), 'segment')}, {size_text(size)}"
+    longest = max((view.length for view in views.values()), default=0)
+    rows = ["<th>segment</th><th>state</th><th>start</th><th>length</th><th></th>"] if found.names else []
+    return _box(path, facts, _table([*rows, *_shortened([_row(one, views.get(one), longest) for one in found.names])]))
 
 
 def _upkeep(header: Header, now_s: float, prices: Prices | None) -> Iterator[str]:
@@ -110,15 +110,15 @@ def _legend_row(part: Stripe) -> str:
     return f'<td style="color:{colour}">&#9632;</td><td>{start:,} to {end:,}</td><td>{escape(what)}</td>'
 
 
-def _member_row(member: Member, longest: int) -> str:
-    cells = f"<td>{escape(visible(member.name))}</td><td>{member.state}</td>"
-    if member.length == 0:
-        return cells + f"<td>{member.start:,}</td><td>{member.length:,}</td><td></td>"
-    parts = [(GONE_COLOUR, 0, member.start, "truncated")] if member.start else []
-    parts.append((CHUNK_COLOURS[0], member.start, member.length, "retained"))
-    width = max(1, 100 * member.length // longest)
-    bar = f'<div style="width:{width}%;min-width:2px">{_bar(parts, member.length)}</div>'
-    return cells + f'<td>{member.start:,}</td><td>{member.length:,}</td><td style="min-width:12em">{bar}</td>'
+def _row(name: str, view: View | None, longest: int) -> str:
+    start, length = (0, 0) if view is None else (view.start, view.length)
+    cells = f"<td>{escape(visible(name))}</td><td>{'unreadable' if view is None else view.state}</td>"
+    if length == 0:
+        return cells + f"<td>{start:,}</td><td>{length:,}</td><td></td>"
+    parts = [(GONE_COLOUR, 0, start, "truncated")] if start else []
+    parts.append((CHUNK_COLOURS[0], start, length, "retained"))
+    bar = f'<div style="width:{max(1, 100 * length // longest)}%;min-width:2px">{_bar(parts, length)}</div>'
+    return cells + f'<td>{start:,}</td><td>{length:,}</td><td style="min-width:12em">{bar}</td>'
 
 
 def _shortened(rows: list[str]) -> list[str]:

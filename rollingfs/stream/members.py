@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 
@@ -66,17 +66,6 @@ class Listed:
         }
 
 
-@value_class
-class Member:
-    """A segment of a stream, as a listing showed it."""
-
-    name: str
-    state: str
-    """``"open"``, ``"sealed"``, ``"merging"``, or ``"unreadable"``."""
-    start: int = 0
-    length: int = 0
-
-
 class Members:
     """Finds the segments of a stream.
 
@@ -95,7 +84,8 @@ class Members:
         self.path = path
         self.on_error = on_error
         self._prefix = f"{path.rstrip('/')}/"
-        self._last: Listed | None = None
+        self.last: Listed | None = None
+        """The segments that the last listing showed."""
 
     def name_of(self, path: str) -> str:
         """A segment's name within the stream.
@@ -137,7 +127,7 @@ class Members:
             await self.ledgers.check(self.path)
             raise
         found = self._listed(scan)
-        self._last = found
+        self.last = found
         return found
 
     @collected_later()
@@ -153,14 +143,6 @@ class Members:
                 del views[name]
                 errors[name] = CorruptHeaderError(f"{self.path}: {error}")
         return Listed(views, errors, scan.is_by_rows, scan.listed_s)
-
-    @property
-    def last(self) -> Sequence[Member] | None:
-        """The segments that the last listing showed; None before it."""
-        if self._last is None:
-            return None
-        views = ((name, self._last.views.get(name)) for name in self._last.names)
-        return [Member(name, *((one.state, one.start, one.length) if one else ("unreadable",))) for name, one in views]
 
     async def find_once(self, named: Iterable[str] = (), *, settles: bool = False) -> Listed:
         """The segments as they are now, each with its incarnation. No byte is in two, also while others move segments.
