@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from rollingfs.backend.checkup import RACES, Checkup
+from rollingfs.backend.checkup import RACES, YES, Checkup, Finding
 from rollingfs.cli import doctor
 from tests.support.backends import raises
 from tests.support.careless import CarelessHandler
@@ -18,11 +18,12 @@ from tests.support.examples import slowly
 from tests.support.proxy import serving
 from tests.support.servers import new_bucket
 
+TRIED = ("lock between processes", "rename over an open file", "flush", "four processes at once")
 ROWS = {
+    *TRIED,
     *("conditional create", "conditional replace", "conditional delete", "copy on the server", "join on the server"),
     *("delete of several files", "complete listings", "listing of unfinished uploads", "clock"),
     *("whole reads beside a replace", "read of 4 KiB", "write of 4 KiB"),
-    *("lock between processes", "rename over an open file", "flush", "four processes at once"),
 }
 
 
@@ -41,7 +42,8 @@ def test_a_folder_of_the_disk_is_safe(tmp_path: Path, url: str) -> None:
     assert "safe to write to" in done("doctor", "memory://").text
 
 
-def test_json_has_all_that_the_table_has(tmp_path: Path) -> None:
+def test_json_has_all_that_the_table_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "try_disk", lambda folder, rounds: [Finding(what, YES, "well") for what in TRIED])
     found = done("doctor", tmp_path, "--json").json
     assert (found["store"], found["is_safe"], found["refusal"]) == (f"file://{tmp_path}", True, "")
     assert {row["what"] for row in found["findings"]} == ROWS
