@@ -1,15 +1,17 @@
-"""P1, P1b: small durable appends, by one, by threads, by processes."""
+"""P1, P1b, P1h: small durable appends, by one, by threads, by processes; what a call costs by each lane."""
 
 from __future__ import annotations
 
 import multiprocessing
 import time
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 from benchmarks.case import Case, Goal, Job, Lowered, figure, ratio
-from benchmarks.clients import BUCKET, delta_options, obs, rolling, s3
+from benchmarks.clients import BUCKET, delta_options, need, obs, rolling, s3
 from benchmarks.content import check, content
+from rollingfs import RollingFileSystem
 from rollingfs.policy import INLINE_BYTES_DEFAULT
 
 SIZE = 4096
@@ -27,6 +29,18 @@ def ours(job: Job) -> None:
     assert job.sample.count == count
 
 
+def ours_blocking(job: Job) -> None:
+    """The same append without an event loop; a trial, see `benchmarks.blocking_lane`."""
+    need("obstore")
+    from benchmarks.blocking_lane import BlockingBackend
+
+    path = f"{BUCKET}/p1-{job.name}"
+    rolling(job).create(path)  # it also probes the store, which the trial could not
+    fs = RollingFileSystem(backend=BlockingBackend(s3(job)), skip_instance_cache=True)
+    job.each(lambda number: fs.append(path, content(number * SIZE, SIZE)), job.pick(500, 60))
+    check(rolling(job, direct=True).cat_file(path), 0)
+
+
 def obstore_put(job: Job) -> None:
     import obstore
 
@@ -41,19 +55,28 @@ def obstore_put_header(job: Job) -> None:
     job.each(lambda number: obstore.put(store, f"{name}/{number}", data), job.pick(500, 60))
 
 
-def obstore_put_over(job: Job) -> None:
-    """The floor of the store: one object, replaced if nobody else has, by as many bytes as a header has in turn."""
-    import obstore
+def obstore_put_over(job: Job, *, awaited: bool = False) -> None:
+    """The floor of the store: one object, replaced if nobody else has, by as many bytes as a header has in turn.
 
-    store, name, cycle = obs(job), f"p1-{job.name}", INLINE_BYTES_DEFAULT // SIZE
+    By a call that blocks, or from a thread of the caller through an event loop, as fsspec does it.
+    """
+    import obstore
+    from fsspec.asyn import get_loop, sync
+
+    store, name, cycle, loop = obs(job), f"p1-{job.name}", INLINE_BYTES_DEFAULT // SIZE, get_loop()
     data = content(0, INLINE_BYTES_DEFAULT)
     token = [obstore.put(store, name, b"")["e_tag"]]
 
-    def put(number: int) -> None:
-        body = data[: SIZE * (number % cycle + 1)]
-        token[0] = obstore.put(store, name, body, mode={"e_tag": token[0]}, use_multipart=False)["e_tag"]
+    async def put_async(*given: Any, **more: Any) -> Any:
+        return await obstore.put_async(*given, **more)
 
-    job.each(put, job.pick(500, 60))
+    put = partial(sync, loop, put_async) if awaited else obstore.put
+
+    def put_over(number: int) -> None:
+        body = data[: SIZE * (number % cycle + 1)]
+        token[0] = put(store, name, body, mode={"e_tag": token[0]}, use_multipart=False)["e_tag"]
+
+    job.each(put_over, job.pick(500, 60))
 
 
 def obstore_put_awaited(job: Job) -> None:
@@ -197,6 +220,28 @@ CASES = (
             ),
         ),
         shown=("unit_s", "p99_s", "requests", "cpu_unit_s", "memory_bytes"),
+    ),
+    Case(
+        "P1h",
+        "durable append of 4 KiB: what a call costs through an event loop, and by a call that blocks",
+        {
+            "rollingfs append": ours,
+            "rollingfs append, blocking": ours_blocking,
+            "obstore put over a header": obstore_put_over,
+            "obstore put over a header, awaited": partial(obstore_put_over, awaited=True),
+        },
+        (
+            Goal(
+                "cpu ms that a blocking lane would save",
+                lambda medians: (
+                    1000
+                    * (medians["rollingfs append"]["cpu_unit_s"] - medians["rollingfs append, blocking"]["cpu_unit_s"])
+                ),
+                at_most=0.5,
+            ),
+        ),
+        rounds_min=5,
+        shown=("unit_s", "cpu_unit_s"),
     ),
     Case(
         "P1b",
