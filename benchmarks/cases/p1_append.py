@@ -230,16 +230,6 @@ CASES = (
             "obstore put over a header": obstore_put_over,
             "obstore put over a header, awaited": partial(obstore_put_over, awaited=True),
         },
-        (
-            Goal(
-                "cpu ms that a blocking lane would save",
-                lambda medians: (
-                    1000
-                    * (medians["rollingfs append"]["cpu_unit_s"] - medians["rollingfs append, blocking"]["cpu_unit_s"])
-                ),
-                at_most=0.5,
-            ),
-        ),
         rounds_min=5,
         shown=("unit_s", "cpu_unit_s"),
     ),
