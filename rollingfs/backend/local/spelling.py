@@ -41,7 +41,7 @@ class Spellings:
         Parameters
         ----------
         fresh
-            Ask the disk for the last name: another client may have changed it.
+            Ask a disk that ignores case for the last name: another client may have changed it.
         """
         folder, slash, name = path.rpartition("/")
         if (self._folders.get(folder) is False and name.isascii()) or not name:
@@ -51,8 +51,8 @@ class Spellings:
         if not folds and (name.isascii() or not _has_forms(name)):
             return path
         key = folder, names.folded(name)
-        known = self._known.get(key)
-        if fresh or known is None or (known != name and not _is_one(f"{folder}/{known}", f"{folder}/{name}")):
+        known = None if fresh and folds else self._known.get(key)
+        if known is None or (known != name and not _is_one(f"{folder}/{known}", f"{folder}/{name}")):
             if len(self._known) >= NAMES_MAX:
                 self.forget()
             known = self._known[key] = self._true_name(folder, name)

@@ -117,11 +117,11 @@ def open_file(path: str, flags: int, mode: int = 0o777, *, dir_fd: int | None = 
     """Open a file as `os.open`; others may rename and remove it."""
     access = _READ | _WRITE if flags & os.O_RDWR else _WRITE if flags & os.O_WRONLY else _READ
     disposition = _OPEN_EXISTING
-    if DEVICES.fullmatch(os.path.basename(path)) and not flags & os.O_CREAT:
-        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
     if flags & os.O_CREAT:
         check_name(path)
         disposition = _CREATE_NEW if flags & os.O_EXCL else _OPEN_ALWAYS
+    elif DEVICES.fullmatch(os.path.basename(path)):
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
     attributes = _NORMAL | (_LINK_ITSELF if flags & NO_FOLLOW else 0)
     handle = patient(lambda: _handle(path, access, disposition, attributes), _SHARED)
     try:
