@@ -11,9 +11,10 @@ from rollingfs.errors import CorruptChunkError, StagedExpiredError
 from rollingfs.format import names
 from rollingfs.format.crc import crc32c
 from rollingfs.format.edges import HEAD_BYTES, TAIL_BYTES, UNKNOWN, Kinds
-from rollingfs.format.header import AGE_S_MAX, Chunk
+from rollingfs.format.header import AGE_S_MAX, OFFSET_MAX, Chunk
 from rollingfs.format.object_metadata import Label, Last
 from rollingfs.runtime.clock import Moment
+from rollingfs.runtime.meters import Steps
 from rollingfs.runtime.values import value_class
 from rollingfs.segment.commit.store import Store
 
@@ -160,15 +161,19 @@ async def copy_file(store: Store, source: str, target: str) -> None:
         await copy_through(store, source, target)
 
 
-async def copy_through(store: Store, source: str, target: str) -> None:
-    """Copy a file by reading and writing it, where the store cannot copy."""
+async def copy_through(store: Store, source: str, target: str, start: int = 0, end: int = OFFSET_MAX) -> int:
+    """Copy a file, or a range of it, by reading and writing it; return the checksum."""
+    crc, position = 0, start
     async with finished(await store.backend.open_write(target)) as upload:
-        start = 0
-        while data := await store.backend.read_range(source, start, start + COPY_BYTES_MAX):
+        while position < end:
+            data = frozen(await store.backend.read_range(source, position, min(position + COPY_BYTES_MAX, end)))
+            if not data:
+                break
             await upload.write(data)
-            start += len(data)
-        if start == 0:
+            crc, position = crc32c(data, crc), position + len(data)
+        if position == start:
             await store.backend.stat(source)
+    return crc
 
 
 def kinds_of(head: Buffer, tail: Buffer) -> Kinds:
@@ -186,14 +191,18 @@ async def checksum(backend: Backend, file: str, size: int) -> int | None:
     return crc if found == size else None
 
 
-async def read_checksum(backend: Backend, file: str, size_max: int | None = None) -> tuple[int, int]:
-    """Return the checksum and the size of a file, read up to `size_max`."""
+async def read_checksum(
+    backend: Backend, file: str, size_max: int = OFFSET_MAX, steps: Steps | None = None, step: int = CHECK_BYTES_MAX
+) -> tuple[int, int]:
+    """Return the checksum and the size of a file; a file that is longer than `size_max` is read a byte further."""
     crc = position = 0
-    while size_max is None or position <= size_max:
-        end = position + CHECK_BYTES_MAX if size_max is None else min(position + CHECK_BYTES_MAX, size_max + 1)
+    while position <= size_max:
+        end = min(position + step, size_max + 1)
         data = frozen(await backend.read_range(file, position, end))
         crc = crc32c(data, crc)
         position += len(data)
+        if steps is not None:
+            steps.add(len(data))
         if position < end:
             break
     return crc, position

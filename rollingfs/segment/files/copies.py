@@ -7,13 +7,12 @@ from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 
-from rollingfs.backend.contract import Backend, Upload, finished, frozen
+from rollingfs.backend.contract import Upload
 from rollingfs.format.crc import crc32c
 from rollingfs.format.header import Chunk
 from rollingfs.runtime.meters import Steps
 from rollingfs.runtime.values import value_class
 from rollingfs.segment.at import At
-from rollingfs.segment.commit.chunk_files import CHECK_BYTES_MAX
 from rollingfs.segment.read.piece_checks import PieceChecks
 from rollingfs.segment.segment import Segment
 
@@ -149,15 +148,4 @@ async def pass_through(
         crc = crc32c(data, crc)
         following = [partial(read, start)] if start < end else []
         data = (await at.runtime.gather([partial(write, data), *following], 2))[-1]
-    return crc
-
-
-async def copy_range(backend: Backend, file: str, start: int, end: int, target: str) -> int:
-    """Write bytes ``[start, end)`` of a file as a new file; return their checksum."""
-    crc = 0
-    async with finished(await backend.open_write(target)) as upload:
-        for first in range(start, end, CHECK_BYTES_MAX):
-            data = frozen(await backend.read_range(file, first, min(first + CHECK_BYTES_MAX, end)))
-            crc = crc32c(data, crc)
-            await upload.write(data)
     return crc

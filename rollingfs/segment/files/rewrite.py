@@ -182,7 +182,7 @@ async def _run(
     """
     path, header = view.path, view.header
     assert header is not None
-    stored = _new(at, path, run, line)
+    stored = new_file(at, path, run, line)
     uploads.add([stored])
     tier = next((chunk.tier for chunk in run if chunk.tier), "") if line is None else line.alias
     try:
@@ -209,7 +209,7 @@ async def _run(
     return Swap(run, stored)
 
 
-def _new(at: At, path: str, run: Sequence[Chunk], line: Tier | None) -> Stored:
+def new_file(at: At, path: str, run: Sequence[Chunk], line: Tier | None) -> Stored:
     """Return a name for the file of a run; it is dated as the newest byte, for cuts at points in time."""
     folder, began = names.chunks_folder(path), Moment.now(at.clock)
     size, at_ms = size_of(run), max(chunk.at_ms for chunk in run)

@@ -29,11 +29,10 @@ from rollingfs.format import erasing, names, transitions
 from rollingfs.format.drops import hinted, pages_to_truncate, with_hints
 from rollingfs.format.header import DROPS_MAX, Chunk, Header, Page, Phase
 from rollingfs.format.transitions import NO_GUARD, Guard
-from rollingfs.runtime.clock import Moment
 from rollingfs.runtime.meters import Steps
 from rollingfs.segment.at import At
 from rollingfs.segment.commit.attempt import Attempt
-from rollingfs.segment.commit.chunk_files import Stored, TierStored, checksum
+from rollingfs.segment.commit.chunk_files import Stored, checksum
 from rollingfs.segment.commit.drop_files import finish_drops
 from rollingfs.segment.commit.hidden_plain_file import delete_shadowed
 from rollingfs.segment.commit.index_pages import LOOKS_MAX, successor
@@ -43,6 +42,7 @@ from rollingfs.segment.files.adopt import adopt
 from rollingfs.segment.files.copies import pass_through
 from rollingfs.segment.files.erased import Erased, Remains, kept_versions, leftovers
 from rollingfs.segment.files.replace_chunks import is_there
+from rollingfs.segment.files.rewrite import new_file
 from rollingfs.segment.files.tier_lines import young_line
 from rollingfs.segment.read.piece_checks import PieceChecks
 from rollingfs.segment.segment import Segment
@@ -215,7 +215,8 @@ async def _holding(at: At, run: _Run, header: Header, new: dict[Chunk, Chunk]) -
 async def _write(at: At, run: _Run, header: Header, part: Chunk) -> None:
     """Write a retained part as a file of its own; skip it if it is no longer part of the segment."""
     await at.abilities(run.path)
-    stored = await _target(at, run, header, part)
+    line = await young_line(at, run.path, header, part.tier) if part.tier else None
+    stored = new_file(at, run.path, [part], line)
     run.uploads.add([stored])
     try:
         crc = await _copy(at, run, header, part, stored.file)
@@ -236,16 +237,6 @@ async def _write(at: At, run: _Run, header: Header, part: Chunk) -> None:
             "nothing was erased"
         )
     run.written[part] = replace(stored, crc32c=crc)
-
-
-async def _target(at: At, run: _Run, header: Header, part: Chunk) -> Stored:
-    folder, began = names.chunks_folder(run.path), Moment.now(at.clock)
-    if not part.tier:
-        name = names.new_chunk_name(part.start)
-        return Stored(f"{folder}/{name}", part.length, None, part.at_ms, began)
-    line = await young_line(at, run.path, header, part.tier)
-    name = names.new_tier_name(line.key, part.start)
-    return TierStored(f"{folder}/{name}", part.length, None, part.at_ms, began, tier=part.tier)
 
 
 async def _copy(at: At, run: _Run, header: Header, part: Chunk, target: str) -> int:

@@ -28,11 +28,10 @@ from rollingfs.runtime.meters import Progress, Steps
 from rollingfs.runtime.values import value_class
 from rollingfs.segment.at import At
 from rollingfs.segment.commit.attempt import Attempt
-from rollingfs.segment.commit.chunk_files import Stored, copy_file, read_checksum
+from rollingfs.segment.commit.chunk_files import Stored, copy_file, copy_through, read_checksum
 from rollingfs.segment.commit.index_pages import LOOKS_MAX
 from rollingfs.segment.commit.uploads import Uploads
 from rollingfs.segment.files.adopt import new_header
-from rollingfs.segment.files.copies import copy_range
 from rollingfs.segment.files.rebuild_evidence import (
     AmbiguousRebuildError,
     By,
@@ -276,11 +275,10 @@ async def _pages(at: At, infos: Iterable[FileInfo]) -> tuple[list[ListedPage], l
 
 async def _file(at: At, info: FileInfo, steps: Steps) -> ChunkFile | None:
     try:
-        crc, size = await read_checksum(at.backend, info.path)
+        crc, size = await read_checksum(at.backend, info.path, steps=steps)
         label = parse_label(await at.backend.metadata(info.path))
     except FileNotFoundError:
         return None  # a collection took it meanwhile
-    steps.add(size)
     return ChunkFile(info.path, size, crc, round(info.modified * 1000), label)
 
 
@@ -325,7 +323,7 @@ async def _copied(at: At, to: str, piece: FileRange, uploads: Uploads, stored: d
         wanted = piece.file.crc32c
     else:
         end = piece.offset + piece.length
-        wanted = await copy_range(at.backend, piece.file.path, piece.offset, end, target)
+        wanted = await copy_through(at, piece.file.path, target, piece.offset, end)
     if await read_checksum(at.backend, target) != (wanted, piece.length):
         raise CorruptChunkError(
             f"{target}: the copy differs from {piece.file.path}, which may have changed meanwhile; "

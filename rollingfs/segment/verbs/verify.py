@@ -9,11 +9,11 @@ from rollingfs.backend.tier_marks import check_marks
 from rollingfs.backend.tiers import check_tiers
 from rollingfs.errors import CorruptHeaderError
 from rollingfs.format import names
-from rollingfs.format.crc import crc32c
 from rollingfs.format.header import Chunk, Entry, Header
 from rollingfs.runtime.meters import Progress, Steps
 from rollingfs.runtime.values import value_class
 from rollingfs.segment.at import At
+from rollingfs.segment.commit.chunk_files import read_checksum
 from rollingfs.segment.commit.index_pages import LOOKS_MAX
 from rollingfs.segment.segment import Segment
 
@@ -117,16 +117,8 @@ async def _check(at: At, path: str, chunk: Chunk, known: dict[str, Verified], st
 
 async def _read(at: At, file: str, chunk: Chunk, steps: Steps) -> tuple[int | None, str]:
     """Read a whole file, and a byte more if there is any."""
-    size = crc = 0
     try:
-        while size <= chunk.size:
-            end = min(size + READ_BYTES_MAX, chunk.size + 1)
-            data = await at.backend.read_range(file, size, end)
-            crc = crc32c(data, crc)
-            size += len(data)
-            steps.add(len(data))
-            if size < end:
-                break
+        crc, size = await read_checksum(at.backend, file, chunk.size, steps, READ_BYTES_MAX)
     except FileNotFoundError:
         return None, MISSING
     if size != chunk.size:
