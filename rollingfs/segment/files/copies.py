@@ -7,9 +7,11 @@ from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 
-from rollingfs.backend.contract import Upload
+from rollingfs.backend.contract import Part, Upload
+from rollingfs.format import names
 from rollingfs.format.crc import crc32c
 from rollingfs.format.header import Chunk
+from rollingfs.runtime.concurrency import Lock
 from rollingfs.runtime.meters import Steps
 from rollingfs.runtime.values import value_class
 from rollingfs.segment.at import At
@@ -149,3 +151,20 @@ async def pass_through(
         following = [partial(read, start)] if start < end else []
         data = (await at.runtime.gather([partial(write, data), *following], 2))[-1]
     return crc
+
+
+async def fill(
+    at: At, view: Segment, to: Upload, pieces: Sequence[CopyPiece], checks: PieceChecks, steps: Steps, turn: Lock | None
+) -> None:
+    """Append pieces of a snapshot to an upload; with `turn`, one caller at a time reads and writes."""
+    for piece in pieces:
+        if piece.chunk is None:
+            call = partial(pass_through, at, view, piece.start, piece.end, to, checks, steps)
+            await (call() if turn is None else turn.run(call))
+            continue
+        first = piece.chunk.offset + piece.start - piece.chunk.start
+        file, token = names.locate(view.path, piece.chunk.file, piece.chunk.tier), None
+        if view.header is None:
+            file, token = view.path, view.token
+        await to.copy(Part(file, first, first + piece.size, token))
+        steps.add(piece.size)

@@ -16,7 +16,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import islice
 
-from rollingfs.backend.contract import Part, finished
+from rollingfs.backend.contract import finished
 from rollingfs.backend.tier_marks import check_marks
 from rollingfs.backend.tiers import can_copy
 from rollingfs.errors import CorruptChunkError, RollingError, SegmentTruncatedError, StagedExpiredError
@@ -30,7 +30,7 @@ from rollingfs.runtime.meters import Steps
 from rollingfs.segment.at import At
 from rollingfs.segment.commit.chunk_files import Stored, TierStored
 from rollingfs.segment.commit.uploads import Uploads
-from rollingfs.segment.files.copies import READ_BYTES_MAX, CopyPiece, pass_through, plan_pieces
+from rollingfs.segment.files.copies import READ_BYTES_MAX, CopyPiece, fill, plan_pieces
 from rollingfs.segment.files.replace_chunks import Swap, clipped, is_there, swap_chunks, window
 from rollingfs.segment.files.rewrite_plan import Plan, Run, size_of
 from rollingfs.segment.files.tier_lines import failing, young_line
@@ -252,13 +252,7 @@ async def _assemble(
 ) -> None:
     checks = PieceChecks()
     async with finished(await at.backend.open_write(target, None, label.metadata())) as upload:
-        for piece in _pieces(at, view.path, run, target):
-            if piece.chunk is None:
-                await passing.run(partial(pass_through, at, view, piece.start, piece.end, upload, checks, steps))
-                continue
-            first = piece.chunk.offset + piece.start - piece.chunk.start
-            await upload.copy(Part(_file(view.path, piece.chunk), first, first + piece.size))
-            steps.add(piece.size)
+        await fill(at, view, upload, _pieces(at, view.path, run, target), checks, steps, passing)
         await at.fetcher.complete(view, checks)
 
 

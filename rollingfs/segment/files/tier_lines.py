@@ -108,17 +108,11 @@ def failing(path: str, tier: str, source: str = "") -> Iterator[None]:
     """
     try:
         yield
-    except NoBucketError as error:
-        raise _failed(path, tier, source, error) from error
-    except (RollingError, FileNotFoundError):
-        raise
     except OSError as error:
-        raise _failed(path, tier, source, error) from error
-
-
-def _failed(path: str, tier: str, source: str, error: OSError) -> TierFailedError:
-    what = f"{source} could not be moved" if source else "nothing could be moved"
-    return TierFailedError(
-        f"{path}: the tier {tier!r} failed, so {what}; what was not moved stays where it was, nothing is lost: repeat "
-        f"the call when the store answers. It said: {error}"
-    )
+        if isinstance(error, RollingError | FileNotFoundError) and not isinstance(error, NoBucketError):
+            raise
+        what = f"{source} could not be moved" if source else "nothing could be moved"
+        raise TierFailedError(
+            f"{path}: the tier {tier!r} failed, so {what}; what was not moved stays where it was, nothing is lost: "
+            f"repeat the call when the store answers. It said: {error}"
+        ) from error

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import logging
-from collections.abc import Sequence
 from functools import partial
 
 from rollingfs.backend.contract import Backend, Over, Part, Upload, finished
@@ -23,7 +22,7 @@ from rollingfs.runtime.meters import Progress, Steps
 from rollingfs.runtime.values import value_class
 from rollingfs.segment.at import At
 from rollingfs.segment.commit.index_pages import LOOKS_MAX
-from rollingfs.segment.files.copies import CopyPiece, in_files, pass_through, plan_pieces
+from rollingfs.segment.files.copies import CopyPiece, fill, in_files, plan_pieces
 from rollingfs.segment.read.piece_checks import PieceChecks
 from rollingfs.segment.read.read_job import missing_chunk
 from rollingfs.segment.segment import Segment, names_file
@@ -181,12 +180,12 @@ async def _write(
         async with finished(upload):
             files = await _plan(at, view, whole, target)
             if len(files) == 1:
-                await _fill(at, view, upload, files[0], checks, steps)
+                await fill(at, view, upload, files[0], checks, steps, None)
             else:  # the store joins at most `parts_max` parts
                 for pieces in files:
                     made.append(names.export_path(name))
                     async with finished(await target.open_write(made[-1])) as part:
-                        await _fill(at, view, part, pieces, checks, steps)
+                        await fill(at, view, part, pieces, checks, steps, None)
                     await upload.copy(Part(made[-1], 0, sum(piece.size for piece in pieces)))
             joined = sum(piece.size for pieces in files for piece in pieces if piece.chunk is not None)
             if not joined:
@@ -220,21 +219,6 @@ async def _chunks(at: At, view: Segment, whole: CopyPiece) -> list[Chunk]:
         if chunk.start < whole.end and whole.start < chunk.end
     ]
     return [chunk for chunk in clipped if isinstance(chunk, Chunk)]
-
-
-async def _fill(
-    at: At, view: Segment, upload: Upload, pieces: Sequence[CopyPiece], checks: PieceChecks, steps: Steps
-) -> None:
-    for piece in pieces:
-        if piece.chunk is None:
-            await pass_through(at, view, piece.start, piece.end, upload, checks, steps)
-            continue
-        first = piece.chunk.offset + piece.start - piece.chunk.start
-        file, token = names.locate(view.path, piece.chunk.file, piece.chunk.tier), None
-        if view.header is None:
-            file, token = view.path, view.token
-        await upload.copy(Part(file, first, first + piece.size, token))
-        steps.add(piece.size)
 
 
 async def clean(target: Backend, name: str) -> None:
