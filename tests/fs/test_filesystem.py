@@ -128,27 +128,6 @@ def test_an_owner_and_attributes_go_with_open(memory):
     assert dict(fs.segment(path).attrs) == {"by": "job 7"}
 
 
-def test_a_transaction_commits_all_or_nothing(place, tmp_path):
-    fs, root = place.fs, place.root
-    (tmp_path / "local").write_bytes(b"put")
-    with fs.transaction:
-        fs.pipe_file(f"{root}/piped", b"piped")
-        fs.put_file(str(tmp_path / "local"), f"{root}/put")
-        with fs.open(f"{root}/opened", "wb") as file:
-            file.write(b"opened")
-        assert place.found() == []
-    assert fs.cat(f"{root}/*") == {f"{root}/{name}": name.encode() for name in ("opened", "piped", "put")}
-
-    def break_off():
-        with fs.transaction:
-            fs.pipe_file(f"{root}/piped", b"other")
-            raise RuntimeError("break off")
-
-    with pytest.raises(RuntimeError, match="break off"):
-        break_off()
-    assert fs.cat_file(f"{root}/piped") == b"piped"
-
-
 def test_an_impossible_verb_is_not_implemented(memory):
     path = memory.file("x")
     with pytest.raises(NotImplementedError, match="export"):
