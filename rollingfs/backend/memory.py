@@ -8,12 +8,14 @@ import threading
 import time
 import uuid
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 
 from fsspec.implementations.memory import MemoryFile, MemoryFileSystem
 
 from rollingfs.backend import shared_errors
 from rollingfs.backend.contract import Adapt, Backend, Blob, Buffer, FileInfo, Listing, Metadata, Over, Part, Upload
 from rollingfs.backend.values import Capability
+from rollingfs.format.names import NAMES_KEPT_MAX
 from rollingfs.format.sizes import read_bytes_max
 from rollingfs.runtime.system import at_fork
 
@@ -57,7 +59,7 @@ class MemoryBackend(Backend):
         conflicts_are_final=True,
     )
 
-    strip = staticmethod(MemoryFileSystem._strip_protocol)
+    strip = staticmethod(lru_cache(NAMES_KEPT_MAX)(MemoryFileSystem._strip_protocol))
 
     def __init__(self, fs: MemoryFileSystem | None = None) -> None:
         self.fs = MemoryFileSystem() if fs is None else fs
@@ -129,11 +131,15 @@ class MemoryBackend(Backend):
     async def extend(self, path: str, data: Buffer, token: str, adapt: Adapt | None = None) -> str | None:
         with _lock:
             file = self.fs.store.get(path)
+            now = None if file is None else _token(file)
             known: dict[str, int] = getattr(file, "_rollingfs_known", {})
             if file is not None and adapt is not None and token in known:
                 adapted = adapt(file.getvalue()[known[token] :])
-                data, token = (data, token) if adapted is None else (adapted, _token(file))
-            content = self._expect(path, token).getvalue()
+                if adapted is not None:
+                    data, token = adapted, now or token
+            if file is None or now != token:
+                raise shared_errors.changed(path, token, now)
+            content = file.getvalue()
             # a new file: whoever has opened the old one goes on reading it at its own place
             made = self._put(path, b"".join([content, data]))
             self.fs.store[path]._rollingfs_known = {**known, token: len(content)}
@@ -230,9 +236,9 @@ class MemoryBackend(Backend):
         return self._put(path, content)
 
     def _put(self, path: str, content: bytes) -> str:
-        file = MemoryFile(self.fs, path, content)
-        self.fs.store[path] = file
-        return _token(file)
+        file = self.fs.store[path] = MemoryFile(self.fs, path, content)
+        file._rollingfs_generation = generation = f"{_nonce}-{next(_generations)}"
+        return f"{generation}-{len(content)}"
 
     def _keep_metadata(self, path: str, metadata: Metadata) -> None:
         file = self.fs.store.get(path)

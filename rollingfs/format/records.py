@@ -201,17 +201,14 @@ class Tip:
         left = min(header.policy.inline_bytes, header.policy.max_bytes) - len(header.tail)
         return cls(header.version, header.length, room, left, header.written_ms or 0)
 
-    def record(self, writer: str, number: int, now_ms: int, data: bytes) -> Record | None:
-        """Return the record that comes next, or None if it does not fit."""
-        fits = self.room > 0 and len(data) <= self.left and self.length + len(data) <= OFFSET_MAX > self.version
+    def record(self, writer: str, number: int, now_ms: int, data: bytes) -> tuple[Record, Self] | None:
+        """Return the record that comes next, and the tip after it; or None if it does not fit."""
+        version, length, left, at_ms = self.version + 1, self.length + len(data), self.left - len(data), self.at_ms
+        fits = self.room > 0 and left >= 0 and length <= OFFSET_MAX >= version
         if not fits or len(tokens.quote(writer)) > WRITER_BYTES_MAX:
             return None
-        return Record(self.version + 1, writer, number, max(now_ms, self.at_ms), data)
-
-    def after(self, record: Record) -> Self:
-        """Return the tip after the record that comes next."""
-        size = len(record.data)
-        return type(self)(record.version, self.length + size, self.room - 1, self.left - size, record.at_ms)
+        at_ms = max(now_ms, at_ms)
+        return Record(version, writer, number, at_ms, data), type(self)(version, length, self.room - 1, left, at_ms)
 
     def behind(self, others: bytes, segment: str, writer: str) -> Self | None:
         """Return the tip after the records of other writers, or None if a look must decide what they are.

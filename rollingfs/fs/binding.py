@@ -41,13 +41,11 @@ class Binding(Current):
     """
 
     def __init__(self, core: Core, place: str | Segment, held: int | None = None) -> None:
-        self.core = core
-        self.client = core.client
-        self.held = held
+        self.core, self.client, self.held = core, core.client, held
         if isinstance(place, Segment):
             super().__init__(self.client.headers, place.path, place, is_bound=True)
         else:
-            super().__init__(self.client.headers, core.to_write(place))
+            self.path, self._headers = core.to_write(place), core.client.headers
 
     @cached_property
     def _checks(self) -> PieceChecks:

@@ -83,7 +83,8 @@ async def append(
         written = await append_segment(at.client, at.path, data, attrs=attrs, guard=guard)
     except FileNotFoundError as error:
         raise _how_to_create(at, error) from None
-    at.advance(written.segment)
+    if at.is_bound:
+        at.advance(written.segment)
     return written.offset
 
 

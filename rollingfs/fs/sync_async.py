@@ -80,43 +80,39 @@ def both(
     """
     known = _known(verb, passes)
     parameters = verb.__code__.co_varnames[1:]
-    place = parameters.index(data) if takes is not None else -1
+    place = parameters.index(data) + (path is not None) if takes is not None else -1
 
-    def find(face: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, tuple[Any, ...]]:
-        """The first argument of a verb by path, and its other arguments by position."""
-        make = getattr(face, of)
-        if args:
-            return make(args[0]), args[1:]
-        if path not in kwargs:
-            raise TypeError(f"{_name(face, verb)}() missing 1 required positional argument: {path!r}")
-        return make(kwargs.pop(path)), args
-
-    def begin(face: Any, function: Verb[Any], first: Any, args: Any, kwargs: Any) -> Coroutine[Any, Any, Any]:
-        """The coroutine; only wrong arguments can fail here, and are reported as the method's."""
+    def begin(face: Any, function: Verb[Any], args: Any, kwargs: Any) -> tuple[Any, Coroutine[Any, Any, Any]]:
+        """The verb's first argument and the coroutine; only wrong arguments fail here, and are the method's."""
+        first = getattr(face, of)
+        if path is not None and args:
+            first, args = first(args[0]), args[1:]
+        elif path is not None:
+            if path not in kwargs:
+                raise TypeError(f"{_name(face, verb)}() missing 1 required positional argument: {path!r}")
+            first, kwargs = first(kwargs[path]), {name: kwargs[name] for name in kwargs if name != path}
         if kwargs and known is not None:
             for name in sorted(kwargs.keys() - known):
                 hint = meant(name, known - PASSED_OVER)
                 raise TypeError(f"{_name(face, verb)}() has no option {name!r}{hint}; nothing was read or written")
         try:
-            return function(first, *args, **kwargs)
+            return first, function(first, *args, **kwargs)
         except TypeError as error:
             raise TypeError(str(error).replace(function.__qualname__, _name(face, verb), 1)) from None
 
     def blocking(self: Any, /, *args: Any, **kwargs: Any) -> T:
-        first, args = (getattr(self, of), args) if path is None else find(self, args, kwargs)
         if takes is not None and not is_small(args[place] if len(args) > place else kwargs.get(data)):
-            taken = self._bridge.run(begin(self, takes, first, args, kwargs))
+            taken = self._bridge.run(begin(self, takes, args, kwargs)[1])
             if len(args) > place:
                 args = (*args[:place], taken, *args[place + 1 :])
             else:
                 kwargs = {**kwargs, data: taken}
-        running = begin(self, verb, first, args, kwargs)
+        first, running = begin(self, verb, args, kwargs)
         result: T = self._bridge.run(running, commits=first.path if commits or takes is not None else None)
         return result
 
     async def awaited(self: Any, /, *args: Any, **kwargs: Any) -> T:
-        first, args = (getattr(self, of), args) if path is None else find(self, args, kwargs)
-        result: T = await self._bridge.arun(begin(self, verb, first, args, kwargs))
+        result: T = await self._bridge.arun(begin(self, verb, args, kwargs)[1])
         return result
 
     for method in (blocking, awaited):

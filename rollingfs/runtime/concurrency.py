@@ -92,10 +92,10 @@ class _ThreadLock(Held):
 
     async def run(self, call: Callable[[], Awaitable[T]]) -> T:
         logs = keeper()
-        if logs.locks:
+        if logs:
             logs.check(self, self._name)
         try:
-            logs.locks.add(self)
+            logs.add(self)
             with self._lock:
                 self._holder = logs
                 return await call()
@@ -116,7 +116,7 @@ class _TaskLock(Held):
         if before is not loop and is_free:
             self._loop, self._lock = loop, asyncio.Lock()  # one that tasks have waited for stays with their loop
         try:
-            logs.locks.add(self)
+            logs.add(self)
             async with self._lock:
                 self._holder = logs
                 return await call()

@@ -12,6 +12,7 @@ may then stay entered.
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from contextvars import ContextVar
 from typing import Any
 
@@ -30,21 +31,16 @@ class Held:
         return bool(self._lock.locked()) and self._holder is keeper
 
 
-class Keeper:
-    """Keeps back the log records of a holder of locks: a thread or a task."""
+class Keeper(set[Held]):
+    """The locks that a thread or a task holds, or is about to take: from then on, it keeps back the log records."""
 
-    def __init__(self, before: Keeper | None) -> None:
-        self.locks: set[Held] = set()
-        """Locks that it holds, or is about to take: records are kept back from then on."""
-        self._records: list[logging.LogRecord] = []
-        if before is not None:  # Ctrl-C interrupted it before it handed its records over
-            self._records, before._records = before._records, []
+    records: Sequence[logging.LogRecord] = ()
 
     @property
     def is_holding(self) -> bool:
         """Return whether this holder holds a lock now; a task that was started under a lock may outlive it."""
         # ask the locks themselves: Ctrl-C may have come before a released lock was taken out of the set
-        return any(lock.is_held_by(self) for lock in self.locks)
+        return any(lock.is_held_by(self) for lock in self)
 
     def check(self, lock: Held, name: str) -> None:
         """Refuse a lock that this thread already holds.
@@ -54,7 +50,7 @@ class Keeper:
         RuntimeError
             The thread holds it.
         """
-        if lock in self.locks and lock.is_held_by(self):
+        if lock in self and lock.is_held_by(self):
             raise RuntimeError(
                 f"{name}: nothing was written, because this thread is in the middle of another commit to it. A logging "
                 "handler must not change the segment whose commit made a library log the record"
@@ -62,24 +58,20 @@ class Keeper:
 
     def leave(self, lock: Held) -> None:
         """Hand the records over to their handlers, if this was the holder's last lock."""
-        self.locks.discard(lock)
-        if self._records and not self.is_holding:
+        self.discard(lock)
+        if self.records and not self.is_holding:
             self._hand_over()
 
     def _hand_over(self) -> None:
         # take the records away first: a handler that commits would otherwise hand over the rest within itself
-        records, self._records = self._records, []
+        records, self.records = list(self.records), ()
         try:
             while records:
                 LOGGER.handle(records.pop(0))
         finally:
             if records:
-                self._records[:0] = records
+                self.records = (*records, *self.records)
                 _keeper.set(self)
-
-    def keep(self, record: logging.LogRecord) -> None:
-        """Keep a record back."""
-        self._records.append(record)
 
 
 _keeper: ContextVar[Keeper | None] = ContextVar("rollingfs_log_keeper", default=None)
@@ -88,9 +80,11 @@ _keeper: ContextVar[Keeper | None] = ContextVar("rollingfs_log_keeper", default=
 def keeper() -> Keeper:
     """Return the caller's keeper: the keeper of its lock, or a new keeper."""
     known = _keeper.get()
-    if known is not None and known.locks and known.is_holding:
+    if known and known.is_holding:
         return known
-    new = Keeper(known)
+    new = Keeper()
+    if known is not None and known.records:  # Ctrl-C interrupted it before it handed its records over
+        new.records, known.records = known.records, ()
     _keeper.set(new)
     return new
 
@@ -121,7 +115,7 @@ class _KeepBack(logging.Filter):
         known = _keeper.get()
         if known is None or not known.is_holding:
             return True
-        known.keep(record)
+        known.records = (*known.records, record)
         return False
 
 

@@ -121,13 +121,14 @@ def append(world: World, nth: int, rules: frozenset[str]) -> Iterator[World]:
         tip = found
     if "room" not in rules:
         tip = replace(tip, room=9)
-    record = tip.record(name, me.number, 0, b"x")
-    if record is None or (file.is_torn and "spares_torn" in rules) or (file.is_linked and "one_name" in rules):
+    follows = tip.record(name, me.number, 0, b"x")
+    if follows is None or (file.is_torn and "spares_torn" in rules) or (file.is_linked and "one_name" in rules):
         yield looked(renewed(world, file, is_sealed=file.is_sealed), nth)
         return
+    record, tip = follows
     made = replace(file, records=(*file.records, (file.segment, name, me.number, record.version)))
     after = replace(world, file=made, fault=problem_of(file, record))
-    known = {"tip": tip.after(record), "count": len(made.records), "mark": made.mark(len(made.records))}
+    known = {"tip": tip, "count": len(made.records), "mark": made.mark(len(made.records))}
     yield acknowledged(after.with_writer(nth, **known), nth)
     if (
         "lost" not in world.faults and len(world.faults) < FAULTS_MAX

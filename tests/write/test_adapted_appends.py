@@ -67,11 +67,11 @@ def test_a_tip_takes_whole_records_of_others(others: bytes) -> None:
 def test_a_tip_keeps_the_limits() -> None:
     tip = Tip.of(BASE, 3).behind(record(2) + record(3), SEGMENT, "me")
     assert tip == Tip(3, 16, 1, 4, AT_MS)
-    made = tip.record("me", 7, AT_MS - 1, b"data")
+    made, after = tip.record("me", 7, AT_MS - 1, b"data")
     assert made == records.Record(4, "me", 7, AT_MS, b"data")
-    assert tip.after(made) == Tip(4, 20, 0, 0, AT_MS)
+    assert after == Tip(4, 20, 0, 0, AT_MS)
     assert tip.record("me", 7, AT_MS, b"data+") is None  # too many bytes
-    assert tip.after(made).record("me", 8, AT_MS, b"") is None  # no room for a fourth
+    assert after.record("me", 8, AT_MS, b"") is None  # no room for a fourth
     assert tip.record("w" * 129, 7, AT_MS, b"data") is None
     assert Tip.of(dataclasses.replace(BASE, start=OFFSET_MAX - 8), 3).record("me", 7, AT_MS, b"data") is None
 
@@ -79,19 +79,20 @@ def test_a_tip_keeps_the_limits() -> None:
 def test_the_header_is_made_late() -> None:
     known = Segment("s", BASE, "token", room=3)
     tip = known.tip.behind(record(2), SEGMENT, "me")
-    own = tip.record("me", 7, AT_MS + 9, b"data")
-    made = Grown(Grown(known, record(2), tip), own, tip.after(own), "now")
+    own, after = tip.record("me", 7, AT_MS + 9, b"data")
+    made = Grown(Grown(known, record(2), tip), own, after, "now")
     assert (made.version, made.length, made.tail_bytes, made.room, made.token) == (3, 15, 15, 1, "now")
     assert made.text is BASE  # nobody has asked for more
     header, room = parse_file(format_header(BASE) + record(2) + own.encode(SEGMENT), "x")
     assert (made.header, made.room) == (header, room - RECORDS_MAX + 3)
     assert (made.version, made.length, made.tail_bytes) == (header.version, header.length, len(header.tail))
-    late, last = Grown(made, b"", made.tip), made.tip.record("me", 8, AT_MS, b"-")  # made of the header, not of records
+    late = Grown(made, b"", made.tip)  # made of the header, not of records
+    last, end = made.tip.record("me", 8, AT_MS, b"-")
     assert late.text is made.header
-    assert Grown(late, last, made.tip.after(last)).header == records.fold(header, [last])
+    assert Grown(late, last, end).header == records.fold(header, [last])
     copy = pickle.loads(pickle.dumps(made))
     assert (copy.header, copy.token, copy.text, copy.tip) == (header, "now", header, made.tip)
-    assert Grown(copy, last, made.tip.after(last)).header == records.fold(header, [last])
+    assert Grown(copy, last, end).header == records.fold(header, [last])
     bad = Grown(known, record(3), tip)
     with pytest.raises(CorruptHeaderError, match="makes version 3 of version 1"):
         _ = bad.header

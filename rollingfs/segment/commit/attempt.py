@@ -14,7 +14,7 @@ from rollingfs.format import names
 from rollingfs.format.codec import format_header
 from rollingfs.format.commit_lines import Acknowledged
 from rollingfs.format.header import AGE_S_MAX, COMMITS_MAX, OFFSET_MAX, RECORDS_MAX, Header
-from rollingfs.format.records import Record
+from rollingfs.format.records import Record, Tip
 from rollingfs.segment.commit.operation import NOTHING_SENT, Committed, Operation, Sent, Verdict, is_crowded
 from rollingfs.segment.commit.store import Store
 from rollingfs.segment.commit.turns import LOOKS_MAX, Turns
@@ -79,12 +79,12 @@ class Attempt:
     """The requests sent so far."""
     fresh: bool = False
     """Whether the base that `step` is given was read for this commit."""
-    record: Record | None = None
-    """Record that the next attempt appends to its base in place; None if it replaces the header."""
+    record: tuple[Record, Tip] | None = None
+    """Record that the next attempt appends to its base in place, and the tip then; None if it replaces the header."""
     is_plain: bool = False
     """Whether the record may follow other records that came after its base."""
-    adapted: tuple[Segment, Record] | None = None
-    """The header file with such records, and the record after them."""
+    adapted: tuple[Segment, tuple[Record, Tip]] | None = None
+    """The header file with such records, and the record after them, with the tip then."""
     may_lose: bool = False
     """Whether the store may lose what it acknowledges: it is no kernel of this machine that decides who wins."""
     has_turns: bool = False
@@ -117,13 +117,6 @@ class Attempt:
         may_be_gone = may_be_gone and self.store.backend.capability.removes_whole
         return self.sent.judge(self.operation, current, may_be_gone=may_be_gone)
 
-    def extends(self, base: Segment, data: bytes | None, now_ms: int, *, is_plain: bool = False) -> bool:
-        """Return whether a `record` with this data may be put after `base`."""
-        self.record, self.is_plain, operation = None, is_plain, self.operation
-        if data and base.room and self.store.backend.capability.can_extend:
-            self.record = base.tip.record(operation.writer, operation.number, now_ms, data)
-        return self.record is not None
-
     def content(self, wanted: Header) -> bytes:
         """The file to replace the header by."""
         try:
@@ -134,8 +127,8 @@ class Attempt:
 
     def adapt(self, base: Segment, segment: str, others: bytes) -> bytes | None:
         """Return the record after later records on `base`; None if a look must judge it again."""
-        operation, record = self.operation, self.record
-        assert record is not None
+        assert self.record is not None
+        operation, (record, _) = self.operation, self.record
         tip = base.tip.behind(others, segment, operation.writer)
         if tip is None:
             return None
@@ -143,7 +136,7 @@ class Attempt:
         if adapted is None:
             return None
         self.adapted = Grown(base, others, tip), adapted
-        return adapted.encode(segment)
+        return adapted[0].encode(segment)
 
     def result(self, token: str | None = None) -> Committed:
         """Return the commit of the newest attempt; other records before its own belong to its base.
@@ -156,19 +149,19 @@ class Attempt:
         base, record = self.adapted or (self.sent.base, self.record)
         assert base is not None
         if record is not None:
-            return Committed(base, Grown(base, record, base.tip.after(record), token))
+            return Committed(base, Grown(base, *record, token))
         return Committed(base, Segment(self.operation.path, self.sent.wanted, token, room=RECORDS_MAX))
 
     def left_s(self) -> float:
         """The seconds that are left for the commit."""
-        if self.operation.began.age_s(self.store.clock) > AGE_S_MAX:
+        if self.operation.age_s(self.store.clock) > AGE_S_MAX:
             return 0.0
         return self.operation.deadline_s - time.monotonic()
 
     def share_s(self) -> float:
         """Return the seconds for a request; the first may take its whole share, however slow its chunks were."""
         share_s = self.timeout_s * REQUEST_SHARE
-        is_first = self.count == 1 and self.operation.began.age_s(self.store.clock) <= AGE_S_MAX
+        is_first = self.count == 1 and self.operation.age_s(self.store.clock) <= AGE_S_MAX
         return share_s if is_first else min(self.left_s(), share_s)
 
     async def load(self) -> Segment:
@@ -183,15 +176,14 @@ class Attempt:
 
     # -- what it is based on -----------------------------------------------------------------------------
 
-    def believed(self, given: Segment | None) -> Segment | None:
-        """The header as last seen, unless that was long ago, or many writers commit here.
+    def believed(self, seen: Segment, given: Segment | None) -> Segment | None:
+        """The header as last seen, or given, unless that was long ago, or many writers commit here.
 
         An attempt on an old header of many writers would fail anyway, and its commit line could be evicted. Then the
         client could not see that it failed. A segment that was collected and made again is such a case, too.
         """
         headers, path = self.store.headers, self.operation.path
-        seen = headers.seen(path) or given
-        if seen is None or self.store.backend.capability.conflicts_are_final or seen.header is None:
+        if seen.header is None:
             return seen
         if seen is not given and headers.recent(path, AGE_S_MAX) is None:
             return None
@@ -207,6 +199,8 @@ class Attempt:
     async def in_turn(self, base: Segment) -> Segment:
         """The header to base an attempt on, once it is this writer's turn."""
         turns, sleep = self.turns, self.store.runtime.sleep
+        if not self.count:
+            turns.begin()
         if base.turn == self.operation.writer:
             return base
         if self.has_turns:

@@ -158,7 +158,6 @@ class Commits:
         MergeFoundError, MarksFullError
             The step asks for merges to be settled first.
         """
-        slot.turns.begin()
         meters, began_ns = self.store.meters, perf_counter_ns()
         try:
             try:
@@ -196,8 +195,9 @@ class Commits:
 
     def attempt(self, slot: Slot, change: Change, began: Moment | None = None) -> Attempt:
         """Return the state of a commit before its first request."""
-        path, writer, began = change.path, self.slots.writer, began or Moment(self.store.clock(), boot_s())
-        operation = Operation(path, writer.id, next(writer.numbers), change.deadline_s, began)
+        path, writer = change.path, self.slots.writer
+        wall_s, began_s = (began.wall_s, began.boot_s) if began else (self.store.clock(), boot_s())
+        operation = Operation(wall_s, began_s, path, writer.id, next(writer.numbers), change.deadline_s)
         attempt = Attempt(operation, self.store, slot.turns, self.timeout_s, change.uploads, change.prompt)
         attempt.has_turns = self.store.backend.capability.has_turns and not (self.store.runtime.is_async or change.slow)
         if slot.may_lose is None:
@@ -207,15 +207,21 @@ class Commits:
         return attempt
 
     async def _loop(self, slot: Slot, change: Change, attempt: Attempt) -> Committed:
-        path, headers = attempt.operation.path, self.store.headers
-        seen = None if change.fresh else attempt.believed(change.seen)
+        path, headers, backend = attempt.operation.path, self.store.headers, self.store.backend
+        seen = None if change.fresh else headers.seen(path) or change.seen
+        if seen is not None and not backend.capability.conflicts_are_final:
+            seen = attempt.believed(seen, change.seen)
         attempt.fresh = seen is None
         base = await attempt.load() if seen is None else seen
         while True:
             wanted, data, named, now_ms = None, None, frozenset[str](), round(self.store.clock() * 1000)
-            plain = None if slot.done_drops or slot.settled else change.plain(base, now_ms)
             # without conditions: no step, no turn, and no header of what it makes
-            if not attempt.extends(base, plain, now_ms, is_plain=True):
+            may_follow = backend.capability.can_extend and not (slot.done_drops or slot.settled)
+            plain = change.plain(base, now_ms) if may_follow else None
+            operation = attempt.operation  # a claim gives it another number
+            attempt.record = base.tip.record(operation.writer, operation.number, now_ms, plain) if plain else None
+            attempt.is_plain = attempt.record is not None
+            if attempt.record is None:
                 base = await attempt.in_turn(base)
                 try:
                     wanted = await change.step(slot.cleared(base), attempt)
@@ -274,7 +280,7 @@ class Commits:
             return replace(found.header, turn=claim.operation.writer) if is_free and found.header is not None else None
 
         change = Change(attempt.operation.path, step, attempt.operation.deadline_s)
-        claim = self.attempt(slot, change, attempt.operation.began)
+        claim = self.attempt(slot, change, attempt.operation)
         # the judge takes a line with a higher number as unknown
         attempt.operation = replace(attempt.operation, number=next(self.slots.writer.numbers))
         try:
@@ -302,7 +308,10 @@ class Commits:
     def _is_record(self, base: Segment, wanted: Header, attempt: Attempt) -> bool:
         """Return whether a record is enough for what a step wants."""
         data = records.data_of(base.header, wanted) if base.header is not None else None
-        return attempt.extends(base, data, wanted.tail_until_ms or wanted.tail_at_ms)
+        if data and base.room and self.store.backend.capability.can_extend:
+            at_ms, operation = wanted.tail_until_ms or wanted.tail_at_ms, attempt.operation
+            attempt.record = base.tip.record(operation.writer, operation.number, at_ms, data)
+        return attempt.record is not None
 
     async def _finished(self, base: Segment, wanted: Header, attempt: Attempt) -> Header:
         """A step's header with all that every commit adds: entries folded where it must be, then stamped."""
@@ -326,7 +335,7 @@ class Commits:
                 if attempt.record is not None and base.text is not None and base.token is not None:
                     segment = base.text.segment
                     adapt = partial(attempt.adapt, base, segment) if attempt.is_plain else None
-                    call = backend.extend(path, attempt.record.encode(segment), base.token, adapt)
+                    call = backend.extend(path, attempt.record[0].encode(segment), base.token, adapt)
                     token = await limit(call, attempt.share_s())
                     if token is None:  # the file cannot be extended
                         attempt.adapted = None

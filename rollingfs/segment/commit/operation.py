@@ -78,8 +78,8 @@ class Committed:
 
 
 @value_class
-class Operation:
-    """A change of a segment, as its commit line names it."""
+class Operation(Moment):
+    """A change of a segment, as its commit line names it, and the moment when it began."""
 
     path: str
     """The segment."""
@@ -89,7 +89,6 @@ class Operation:
     """By this writer's count."""
     deadline_s: float
     """When the commit gives up, by the monotonic clock."""
-    began: Moment
 
 
 @value_class

@@ -45,12 +45,14 @@ class Current:
         the segment that is written over it is another.
     """
 
+    snapshot: Segment | None = None
+    trust = Trust.OLD
+    is_bound = False
+
     def __init__(self, headers: Headers, path: str, snapshot: Segment | None = None, *, is_bound: bool = False) -> None:
-        self.path = path
-        self.snapshot = snapshot
-        self.trust = Trust.OLD if snapshot is None else Trust.LOOKED
-        self._headers = headers
-        self.is_bound = is_bound
+        self.path, self._headers, self.is_bound = path, headers, is_bound
+        if snapshot is not None:
+            self.snapshot, self.trust = snapshot, Trust.LOOKED
 
     @property
     def known(self) -> Segment:

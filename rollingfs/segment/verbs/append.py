@@ -52,7 +52,7 @@ async def append(
         transitions.check_attrs(attrs, path)
     if type(data) is bytes and len(data) <= ingest.SMALL_BYTES_MAX:  # the caller holds them: nothing is to be taken
         call = _append(at, path, attrs or {}, guard, create, [data])
-        return await at.meters.measure(APPEND, at.runtime.shield(call), len(data))
+        return await at.meters.measure(APPEND, at.runtime.shield(call) if at.runtime.is_async else call, len(data))
     commit = partial(_append, at, path, attrs or {}, guard, create)
     return await addition(at, path, guard, create=create).commit(APPEND, data, commit)
 

@@ -165,7 +165,7 @@ class Group(Change):
     def plain(self, base: Segment, now_ms: int) -> bytes | None:
         """Return the bytes of its appends, if `step` would allow each after this header, and after more bytes."""
         text = base.text
-        if text is None or text.phase is not Phase.OPEN or text.owner is not None or base.turn:
+        if text is None or not base.room or text.phase is not Phase.OPEN or text.owner is not None or base.turn:
             return None
         if text.policy.max_age is not None and (not text.tail or is_aged(text, now_ms)):
             return None  # the tail that others have begun may be too old
@@ -282,7 +282,11 @@ async def _linger(commits: Commits, slot: Slot) -> None:
 
 
 async def _commit_group(commits: Commits, slot: Slot, leader: Append) -> None:
-    """Commit for all that wait, unless another leader has committed the leader's append."""
+    """Commit for all that wait, unless another leader has committed the leader's append.
+
+    A leader may die between any two statements here and in `_finish`. Then an append whose outcome is known may stay in
+    the queue, and an append without an outcome may be missing: its own thread repairs that (`_recover`).
+    """
     if leader.group is not None:
         _recover(commits, slot, leader)
         if leader.outcome is not None:
@@ -294,7 +298,22 @@ async def _commit_group(commits: Commits, slot: Slot, leader: Append) -> None:
     group = Group(slot.path, leader)
     committed: Committed | None = None
     try:
-        _take(commits, slot, group)
+        with commits.slots.lock:
+            size, queue = 0, slot.queue
+            while queue and len(group.members) < GROUP_APPENDS_MAX:
+                append = queue[0]
+                if append.group is None or append.outcome is None:
+                    if group.members or len(queue) > 1:
+                        size += append.inline_size
+                    if group.members and size > GROUP_BYTES_MAX:
+                        break
+                    group.members.append(append)
+                    append.group = group
+                    group.fresh = group.fresh or Stored in map(type, append.data)
+                    group.prompt = group.prompt or append.guard.expected_offset is not None
+                    if append.uploads:
+                        group.uploads.append(append.uploads)
+                queue.popleft()
         group.attempt = commits.attempt(slot, group)
         committed = await commits.commit_held(slot, group, group.attempt)
         _finish(commits, slot, group, group.succeeded(committed))
@@ -308,31 +327,6 @@ async def _commit_group(commits: Commits, slot: Slot, leader: Append) -> None:
             raise
     finally:
         slot.turns.together = len(group.members) + len(slot.queue)
-
-
-def _take(commits: Commits, slot: Slot, group: Group) -> None:
-    """Move appends from the queue into a group.
-
-    A leader may die between any two statements here and in `_finish`. Then an append whose outcome is known may
-    stay in the queue, and an append without an outcome may be missing: its own thread repairs that (`_recover`).
-    """
-    size = 0
-    with commits.slots.lock:
-        queue = slot.queue
-        while queue and len(group.members) < GROUP_APPENDS_MAX:
-            append = queue[0]
-            if append.group is None or append.outcome is None:
-                if group.members or len(queue) > 1:
-                    size += append.inline_size
-                if group.members and size > GROUP_BYTES_MAX:
-                    break
-                group.members.append(append)
-                append.group = group
-                group.fresh = group.fresh or Stored in map(type, append.data)
-                group.prompt = group.prompt or append.guard.expected_offset is not None
-                if append.uploads:
-                    group.uploads.append(append.uploads)
-            queue.popleft()
 
 
 def _finish(commits: Commits, slot: Slot, group: Group, outcomes: Mapping[Append, Outcome]) -> None:
