@@ -115,6 +115,7 @@ def top(
     after_bytes: Size = None,
     after_age: Time = None,
     ship: list[str] | None = None,
+    ship_into: str | None = None,
 ) -> None:
     """Watch the segments below a folder: sizes, tiers, pending joins, offloads and deletions, the last commit.
 
@@ -135,10 +136,16 @@ def top(
         Lag is older bytes.
     ship : FILE
         Show the lag of local files, or of a pattern in quotes, that `rollingfs ship FILE FOLDER/` appends below FOLDER.
+    ship_into : NAME
+        The segment below FOLDER that `rollingfs ship --into` appends all of them to.
     """
     if every < EVERY_S_MIN:
         raise WrongUsage(f"--every {every:g}: give at least {EVERY_S_MIN:g} s")
-    look = _Look(session.place(root), split(root)[0], sort, after_bytes, after_age, ship or ())
+    place, into = session.place(root), ship_into is not None
+    shipper = (
+        Shipper(place.fs, ship, f"{place.path}/{ship_into or ''}", into=into, say=lambda _: None) if ship else None
+    )
+    look = _Look(place, split(root)[0], sort, after_bytes, after_age, shipper)
     if session.json or once or not sys.stdout.isatty():
         states = look.states()
         if session.json:
@@ -156,10 +163,9 @@ class _Look:
     """Looks at the same folder, in a row."""
 
     def __init__(
-        self, place: StorePath, protocol: str, sort: Sort, after_bytes: Size, after_age: Time, files: Sequence[str]
+        self, place: StorePath, protocol: str, sort: Sort, after_bytes: Size, after_age: Time, shipper: Shipper | None
     ) -> None:
-        self._place = place
-        self._shipper = Shipper(place.fs, files, f"{place.path}/", say=lambda line: None) if files else None
+        self._place, self._shipper = place, shipper
         self.lags: list[Lag] = []
         """Of local logs, as of the last look."""
         self.root: str = place.name

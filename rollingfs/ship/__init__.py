@@ -6,6 +6,7 @@ Must not be here: state on the local disk, and rules of a commit; the position i
 """
 
 from rollingfs.ship.lags import observe
-from rollingfs.ship.shipper import Lag, Shipper
+from rollingfs.ship.route import Lag
+from rollingfs.ship.shipper import Shipper
 
 __all__ = ["Lag", "Shipper", "observe"]

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from rollingfs.ship.shipper import Lag, Shipper
+from rollingfs.ship.route import Lag
+from rollingfs.ship.shipper import Shipper
 from rollingfs.show.telemetry import meter_of
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from contextlib import closing
 from dataclasses import dataclass
 
 from rollingfs.format.crc import crc32c
-from rollingfs.ship.generations import BLOCK_BYTES, File, Generation, Log, opened
+from rollingfs.ship.generations import BLOCK_BYTES, NUL, File, Generation, Log, opened
 from rollingfs.ship.position import Position, Read
 
 PART_BYTES = 8 * 1024 * 1024
@@ -71,6 +71,26 @@ class Piece:
                 raise Changed
             yield block
 
+    def payload(self, prefix: bytes, *, ends: bool) -> Iterator[bytes]:
+        """Yield the bytes as the segment gets them.
+
+        Parameters
+        ----------
+        prefix
+            Bytes before each line.
+        ends
+            Whether a line without an end gets a line feed, because lines of other files may follow.
+        """
+        begins, block = ends or self.before in (b"", LINE_FEED, NUL), b""
+        for block in self.blocks():
+            if prefix:
+                yield (prefix if begins else b"") + block[:-1].replace(LINE_FEED, LINE_FEED + prefix) + block[-1:]
+                begins = block.endswith(LINE_FEED)
+            else:
+                yield block
+        if (ends or self.is_last) and block and not block.endswith(LINE_FEED):
+            yield LINE_FEED
+
 
 class Lineage:
     """The files of a log, from the position in its segment on.
@@ -123,7 +143,7 @@ class Lineage:
         """
         if self.file is None or text != self.text:
             self.close()
-            self.position = self._known = START if text is None else Position.parse(text)
+            self._known = self.position = START if text is None else Position.parse(text)
             self.text, self._missing_s, self._changed_s = text, None, time.monotonic()
 
     def begin_again(self) -> None:
@@ -138,8 +158,12 @@ class Lineage:
 
     @property
     def lag_bytes(self) -> int:
-        """Return the bytes of the present file that are not committed."""
-        return self._known.offset - self.position.offset
+        """Return the bytes of the present file that are not committed; any thread may ask."""
+        return max(0, self._known.offset - self.position.offset)
+
+    def is_rotated_before(self, piece: Piece) -> bool:
+        """Return whether a piece is of a later file than the last bytes in the segment."""
+        return self.text not in (None, str(piece.start)) and Position.parse(self.text or "").offset > 0
 
     # -- looks ---------------------------------------------------------------------------------------------
 
@@ -302,7 +326,7 @@ class Lineage:
             file.close()
             return False
         self.close()
-        self.file, self.position, self._known = file, position, position
+        self._known, self.position, self.file = position, position, file
         self._missing_s, self._written_s = None, time.monotonic()
         return True
 

@@ -1,9 +1,14 @@
-"""`Sender`: appends bytes and sets attributes in a single commit, once, however often the store fails."""
+"""`Sender`: appends bytes and sets attributes in a single commit, once, however often the store fails.
+
+`Series` does so in the newest segment of a folder.
+"""
 
 from __future__ import annotations
 
+import errno
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from rollingfs.errors import (
@@ -13,16 +18,20 @@ from rollingfs.errors import (
     CommitTimeoutError,
     LockedError,
     RollingError,
+    SegmentSealedError,
 )
 from rollingfs.format import transitions
-from rollingfs.format.header import Header
+from rollingfs.format.header import Header, Phase
 from rollingfs.format.transitions import Guard
 from rollingfs.fs.core import Core
 from rollingfs.segment.verbs.append import append
+from rollingfs.segment.verbs.change import seal
 
 T = TypeVar("T")
 Attrs = Mapping[str, str | None]
 
+DIGITS = 8
+"""Digits of the names of segments in a folder."""
 RETRY_S_MIN = 0.1
 RETRY_S_MAX = 10.0
 """Pauses between failed tries double, up to this."""
@@ -152,3 +161,47 @@ class Sender:
             end_s, pause_s = time.monotonic() + pause_s, min(2 * pause_s, RETRY_S_MAX)
             while not self.is_stopped() and (left_s := end_s - time.monotonic()) > 0:
                 time.sleep(min(LOOK_S, left_s))
+
+
+class Series(Sender):
+    """Appends to the newest segment of a folder; a new segment goes on where the sealed segment before it ends."""
+
+    moved = (AttributeMismatchError, SegmentSealedError)
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.folder, self._number = self.path, 0
+        self._before: dict[str, str] = {}
+        """Attributes of the sealed segment before."""
+
+    def turn(self, attrs: Attrs) -> bool:
+        """Seal the segment on condition of its attributes, unless another shipper has gone on; False if it is new."""
+
+        def attempt() -> bool:
+            with suppress(AttributeMismatchError):  # another shipper has gone on
+                self.core.run(seal(self.core.client, self.path, Guard(self.segment, expected_attrs=attrs)))
+            return True
+
+        return self.segment is not None and self._patiently(attempt)
+
+    def _look(self) -> dict[str, str]:
+        if not self._number:
+            self._go_to(self._newest())
+        while (header := self._header()) is not None and header.phase is Phase.SEALED:
+            self._before = dict(header.attrs)
+            self._go_to(self._number + 1)
+        return self._before if header is None else dict(header.attrs)
+
+    def _newest(self) -> int:
+        if self._header() is not None:
+            why = "It is a segment, and sealing on rotation needs a folder for its segments; nothing was shipped"
+            raise NotADirectoryError(errno.ENOTDIR, why, self.folder)
+        try:
+            names = [info["name"].rsplit("/", 1)[-1] for info in self.core.run(self.core.listings.ls(self.folder))]
+        except FileNotFoundError:
+            names = []
+        return max((int(name) for name in names if len(name) == DIGITS and name.isdecimal()), default=1)
+
+    def _go_to(self, number: int) -> None:
+        self._number, self.segment = number, None
+        self.path = f"{self.folder}/{number:0{DIGITS}}"

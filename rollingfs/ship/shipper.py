@@ -6,13 +6,12 @@ import glob
 import logging
 import os
 import platform
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
+from threading import Lock
 
 from rollingfs.errors import visible
 from rollingfs.format.crc import crc32c
@@ -20,14 +19,10 @@ from rollingfs.fs.commit_on import CommitOn, CommitOnGiven, parse_commit_on
 from rollingfs.fs.core import core
 from rollingfs.fs.filesystem import RollingFileSystem
 from rollingfs.runtime.system import HAS_LEASES
-from rollingfs.runtime.values import value_class
-from rollingfs.segment.write.ingest import SMALL_BYTES_MAX
 from rollingfs.ship.generations import Log
-from rollingfs.ship.lineage import LINE_FEED, Changed, Lineage, Piece
-from rollingfs.ship.payload import payload
-from rollingfs.ship.position import Position
-from rollingfs.ship.sender import Sender, Stopped
-from rollingfs.ship.series import Series
+from rollingfs.ship.lineage import Lineage
+from rollingfs.ship.route import Lag, Route, Source
+from rollingfs.ship.sender import Sender, Series, Stopped
 from rollingfs.ship.shipped import Shipped
 
 logger = logging.getLogger("rollingfs")
@@ -44,62 +39,7 @@ SOURCES_MAX = 32
 """Maximum logs of a segment: its attributes have room for this number of positions."""
 
 
-@value_class
-class Lag:
-    """Bytes of a log that are not committed."""
-
-    path: str
-    segment: str
-    bytes: int
-    since_s: float | None
-    """When the oldest byte that waits may have been written, by `time.monotonic`."""
-    error: str | None
-
-    @property
-    def seconds(self) -> float:
-        """Return how long bytes wait."""
-        return 0.0 if self.since_s is None else time.monotonic() - self.since_s
-
-
-@dataclass
-class Source:
-    """A log that is shipped, and what is to be done with its lines."""
-
-    lineage: Lineage
-    key: str
-    """Attribute of its position."""
-    prefix: bytes
-    error: str | None = None
-    shipped: Shipped | None = None
-    """Rotated files that are deleted."""
-
-
-class Unreadable(Exception):
-    """The bytes of a log cannot be read; other logs go on."""
-
-    def __init__(self, source: Source, error: OSError) -> None:
-        super().__init__(str(error))
-        self.source, self.error = source, error
-
-
-@dataclass
-class Route:
-    """A segment, and the logs that go there."""
-
-    sender: Sender
-    sources: dict[str, Source] = field(default_factory=dict)
-    is_begun: bool = False
-    """Whether all logs are at their positions."""
-    since_s: float | None = None
-    """When the oldest byte that waits may have been written."""
-    error: Exception | None = None
-    """The error that ends the shipping of this log."""
-
-    def rests(self, now_s: float) -> bool:
-        """Return whether all its logs are as they were."""
-        return all(source.error is None and source.lineage.rests(now_s) for source in self.sources.values())
-
-
+@dataclass(eq=False, repr=False)
 class Shipper:
     """Follows logs and appends their new lines, each once, however often it is stopped, killed or started twice.
 
@@ -137,54 +77,56 @@ class Shipper:
         An argument makes no sense.
     """
 
-    def __init__(
-        self,
-        fs: RollingFileSystem,
-        files: Sequence[str],
-        target: str,
-        *,
-        into: bool = False,
-        commit_on: CommitOnGiven | CommitOn = COMMIT_ON,
-        prefix: str = "",
-        partial_after_s: float | None = None,
-        source: str | None = None,
-        seal_on_rotate: bool = False,
-        delete_after: bool = False,
-        say: Callable[[str], None] = logger.warning,
-    ) -> None:
-        if isinstance(files, str):
-            files = [files]
-        self.core, self.into, self.source = core(fs), into, source
-        self.files = [os.path.abspath(one) for one in files]
-        self.when = commit_on if isinstance(commit_on, CommitOn) else parse_commit_on(commit_on)
+    fs: RollingFileSystem
+    files: Sequence[str]
+    target: str
+    _: KW_ONLY
+    into: bool = False
+    commit_on: CommitOnGiven | CommitOn = COMMIT_ON
+    prefix: str = ""
+    partial_after_s: float | None = None
+    source: str | None = None
+    seal_on_rotate: bool = False
+    delete_after: bool = False
+    say: Callable[[str], None] = logger.warning
+
+    def __post_init__(self) -> None:
+        given, say = [self.files] if isinstance(self.files, str) else self.files, self.say
+        self.when = self.commit_on if isinstance(self.commit_on, CommitOn) else parse_commit_on(self.commit_on)
         if self.when.flush:
             raise ValueError("commit_on is 'flush', which is for an open file: give a time, bytes or lines")
-        if into and seal_on_rotate:
+        if self.into and self.seal_on_rotate:
             raise ValueError("a segment of all logs cannot be sealed when one of them is rotated: leave into out")
-        if delete_after and not HAS_LEASES:
+        if self.delete_after and not HAS_LEASES:
             raise ValueError("only Linux lets a program keep writers away from a file: leave delete_after out")
-        self.seal_on_rotate, self.delete_after = seal_on_rotate, delete_after
-        self.prefix, self.partial_after_s = prefix, partial_after_s
-        prefix.format(host="", file="", path="")
-        is_one = len(files) == 1 and not glob.has_magic(files[0]) and not target.endswith("/")
-        self.target, self.is_segment = target.rstrip("/"), into or is_one
-        self.commits = self.bytes = 0
-        """Commits of this object, and the bytes of files that they have."""
-        self.say: Callable[[str], None] = lambda text: say(visible(text))
-        """Report a line."""
+        self.prefix.format(host="", file="", path="")
+        is_one = len(given) == 1 and not glob.has_magic(given[0]) and not self.target.endswith("/")
+        self.is_segment, self.target = self.into or is_one, self.target.rstrip("/")
+        self.core, self.files = core(self.fs), [os.path.abspath(one) for one in given]
+        self.say = lambda text: say(visible(text))
         self._stop: Callable[[], bool] = bool
         self._routes: dict[str, Route] = {}
         self._logs: dict[str, Log] = {}
+        self._all: list[Route] = []
+        """Also the routes of earlier runs."""
+        self._large = Lock()
         self._found_s: float | None = None
         self._looked_s: float | None = None
         """When the step before began: what waits was written since."""
         self._rests = False
         """Whether all files were as they were, at the step before."""
-        self._lags: tuple[Lag, ...] = ()
-        self._counting, self._large = threading.Lock(), threading.Lock()
-        """Of the sums, and of the memory for a commit that is streamed."""
         for path in self.files:
             Log(path)
+
+    @property
+    def commits(self) -> int:
+        """Return the number of commits of this object."""
+        return sum(route.commits for route in self._all)
+
+    @property
+    def bytes(self) -> int:
+        """Return the bytes of files that its commits have."""
+        return sum(route.bytes for route in self._all)
 
     # -- runs ----------------------------------------------------------------------------------------------
 
@@ -236,8 +178,8 @@ class Shipper:
         self._found_s = None
 
     def lags(self) -> tuple[Lag, ...]:
-        """Return what each log has that is not committed, as of the last second; any thread may ask."""
-        return self._lags
+        """Return what each log has that is not committed, as of the last look; any thread may ask."""
+        return tuple(route.lag(source, route.since_s) for route, source in self._sources())
 
     def seen(self) -> list[Lag]:
         """Return the lags of logs that another process ships, by their positions in the segments; ship no line.
@@ -259,20 +201,21 @@ class Shipper:
         found = []
         for route in self._routes.values():
             try:
-                self._begin(route)
+                route.begin()
+                series = Series(self.core, route.sender.path, self._stop, self.say)
+                if route.sender.segment is None and series.attrs():  # the other seals on rotation
+                    route.sender = series
+                    route.begin()
             except Stopped as error:
                 raise OSError(f"{route.sender.path}: {error}") from error
             for source in route.sources.values():
-                self._look(source)
+                source.look()
                 is_begun, shipped_s = source.lineage.text is not None, source.lineage.position.mtime_ns / 1e9
-                found.append(_lag(route, source, time.monotonic() - time.time() + shipped_s if is_begun else None))
+                found.append(route.lag(source, time.monotonic() - time.time() + shipped_s if is_begun else None))
         return found
 
-    def _publish(self) -> None:
-        self._lags = tuple(_lag(route, source, route.since_s) for route, source in self._sources())
-
     def _sources(self) -> Iterator[tuple[Route, Source]]:
-        return ((route, source) for route in self._routes.values() for source in route.sources.values())
+        return ((route, source) for route in list(self._routes.values()) for source in list(route.sources.values()))
 
     # -- a step --------------------------------------------------------------------------------------------
 
@@ -285,8 +228,7 @@ class Shipper:
             Whether another step may find more, although no file changes.
         """
         now_s = time.monotonic()
-        is_time = self._found_s is None or now_s - self._found_s >= FIND_S
-        if is_time:
+        if self._found_s is None or now_s - self._found_s >= FIND_S:
             self._find()
             self._delete()
         routes = [one for one in self._routes.values() if one.error is None and (flush or not one.rests(now_s))]
@@ -297,101 +239,12 @@ class Shipper:
         else:
             found = [self._steps(flush, share) for share in shares]
         self._looked_s, self._rests = now_s, not routes
-        if is_time or any(found):
-            self._publish()
         return any(found)
 
     def _steps(self, flush: bool, routes: Sequence[Route]) -> bool:
-        found = [self._step(route, flush) for route in routes]
+        since_s = self._looked_s or time.monotonic()
+        found = [route.step(since_s, flush=flush) for route in routes]
         return any(found)
-
-    def _step(self, route: Route, flush: bool) -> bool:
-        pieces: list[tuple[Source, Piece]] = []
-        try:
-            if not route.is_begun:
-                self._begin(route)
-            pieces = [(source, piece) for source in route.sources.values() if (piece := self._look(source))]
-            route.since_s = (route.since_s or self._looked_s or time.monotonic()) if pieces else None
-            while pieces:
-                try:
-                    if not (flush or self._is_due(route, pieces)):
-                        break
-                    self._publish()  # the store may let it wait for long
-                    self._send(route, pieces)
-                    return True
-                except Unreadable as found:
-                    self._report(found.source, found.error)
-                    pieces = [one for one in pieces if one[0] is not found.source]
-                    route.since_s = time.monotonic() if pieces else None
-        except Changed:
-            for source, _ in pieces:
-                source.lineage.begin_again()
-            return True
-        except Stopped as error:
-            route.error = OSError(f"{route.sender.path}: the last lines are not written: {error}")
-        except (OSError, ValueError) as error:
-            route.error = error
-            self.say(f"{route.sender.path}: nothing more is shipped there: {error}")
-        return any(source.lineage.is_pending for source in route.sources.values())
-
-    def _begin(self, route: Route) -> None:
-        attrs = route.sender.attrs()
-        for source in route.sources.values():
-            source.lineage.begin(attrs.get(source.key))
-        route.is_begun = True
-
-    def _look(self, source: Source) -> Piece | None:
-        """Look at a log; an error is reported, and the next look tries again."""
-        try:
-            piece = source.lineage.look()
-        except OSError as error:
-            self._report(source, error)
-            return None
-        if piece is None:  # else its bytes may be unreadable
-            source.error = None
-        return piece
-
-    def _report(self, source: Source, error: OSError) -> None:
-        said = f"{error.filename or source.lineage.log.path}: {error.strerror or error}"
-        if said != source.error:
-            self.say(said)
-        source.error = said
-
-    def _is_due(self, route: Route, pieces: Sequence[tuple[Source, Piece]]) -> bool:
-        if any(source.lineage.text is None for source, _ in pieces):
-            return True  # from then on a rotation cannot hide the file
-        age_s, size = time.monotonic() - (route.since_s or 0.0), sum(piece.size for _, piece in pieces)
-        return self.when.is_due(
-            size,
-            age_s,
-            lambda: sum(block.count(LINE_FEED) for one in pieces for block in _read(one[0], one[1].blocks())),
-        )
-
-    def _send(self, route: Route, pieces: Sequence[tuple[Source, Piece]]) -> None:
-        """Commit what waits; if another shipper has gone on, go on from its position."""
-        before = {source.key: source.lineage.text for source, _ in pieces}
-        after = {source.key: str(piece.end) for source, piece in pieces}
-        if _is_rotated_since(*pieces[0]) and route.sender.turn(before):
-            self._begin(route)
-            return
-        size = sum(piece.size for _, piece in pieces)
-
-        def data() -> bytes | Iterator[bytes]:
-            payloads = ((source, payload(piece, source.prefix, ends=self.into)) for source, piece in pieces)
-            blocks = (block for source, one in payloads for block in _read(source, one))
-            return b"".join(blocks) if size <= SMALL_BYTES_MAX // 2 else blocks
-
-        with self._large if size > SMALL_BYTES_MAX else nullcontext():
-            is_sent = route.sender.send(data, before, after)
-        if is_sent:
-            route.since_s = None
-            with self._counting:
-                self.commits, self.bytes = self.commits + 1, self.bytes + size
-            for source, piece in pieces:
-                source.lineage.done(piece)
-                source.error = None
-        else:
-            self._begin(route)
 
     def _delete(self) -> None:
         for _, source in self._sources():
@@ -416,7 +269,9 @@ class Shipper:
         route = self._routes.get(path)
         if route is None:
             kind = Series if self.seal_on_rotate else Sender
-            route = self._routes[path] = Route(kind(self.core, path, lambda: self._stop(), self.say))
+            sender = kind(self.core, path, lambda: self._stop(), self.say)
+            route = self._routes[path] = Route(sender, self.when, self.into, self._large)
+            self._all.append(route)
         key = f"ship-{crc32c(f'{self.source or str()}:{log.path}'.encode()):08x}"
         if not self.into and route.sources:
             other = next(iter(route.sources.values())).lineage.log.path
@@ -427,26 +282,7 @@ class Shipper:
             lineage = Lineage(log, self.say, any_host=self.source is not None, partial_after_s=self.partial_after_s)
             prefix = self.prefix.format(host=platform.node(), file=log.name, path=log.path)
             shipped = Shipped(lineage, self.say) if self.delete_after else None
-            route.sources[key], route.is_begun = Source(lineage, key, prefix.encode(), shipped=shipped), False
-
-
-def _lag(route: Route, source: Source, since_s: float | None) -> Lag:
-    waiting, error = source.lineage.lag_bytes, source.error if route.error is None else str(route.error)
-    return Lag(source.lineage.log.path, route.sender.path, waiting, since_s if waiting else None, error)
-
-
-def _read(source: Source, blocks: Iterator[bytes]) -> Iterator[bytes]:
-    """Yield blocks of a log; an error of its disk is not one of the store."""
-    try:
-        yield from blocks
-    except OSError as error:
-        raise Unreadable(source, error) from error
-
-
-def _is_rotated_since(source: Source, piece: Piece) -> bool:
-    """Return whether a piece is of a later file than the last bytes in the segment."""
-    text = source.lineage.text
-    return text is not None and str(piece.start) != text and Position.parse(text).offset > 0
+            route.sources[key], route.is_begun = Source(lineage, key, prefix.encode(), shipped), False
 
 
 def _is_rotated(path: str, other: str) -> bool:

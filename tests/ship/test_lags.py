@@ -3,6 +3,8 @@
 import json
 from pathlib import Path
 
+import pytest
+
 from rollingfs import RollingFileSystem
 from rollingfs.ship import Shipper, observe
 from tests.support.backends import Scripted, private_memory
@@ -67,3 +69,17 @@ def test_top_shows_the_lag_of_logs_of_another_process(tmp_path: Path) -> None:
     assert "not a regular file" in logs[1]["error"]
     assert f"{log}  9 B" in done(*words).text
     assert RollingFileSystem("file").cat_file(f"{tmp_path}/to/app.log") == b"one\n"
+
+
+@pytest.mark.parametrize("option", ["--into", "--seal-on-rotate"])
+def test_top_finds_the_segment_of_another_shipper(option: str, tmp_path: Path) -> None:
+    log = tmp_path / "app.log"
+    log.write_bytes(b"one\n")
+    into = option == "--into"
+    done("ship", "--once", option, log, f"{tmp_path}/to/{'all' if into else ''}")
+    with log.open("ab") as file:
+        file.write(b"two\n")
+    words = "top", f"{tmp_path}/to", "--ship", log, *(("--ship-into", "all") if into else ())
+    *_, lag = json.loads(Run(*words, "--json").out)
+    assert lag["segment"] == f"{tmp_path}/to/{'all' if into else 'app.log/00000001'}"
+    assert lag["lag_bytes"] == 4

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rollingfs import RollingFileSystem
-from rollingfs.ship import Shipper, lineage, sender, shipper as shipping
+from rollingfs.ship import Shipper, lineage, route, sender, shipper as shipping
 from tests.support.backends import Counting, Scripted, private_memory
 from tests.support.cli import done
 from tests.support.faults import VirtualTime
@@ -18,7 +18,7 @@ COMMITS = ("create", "replace", "extend")
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> VirtualTime:
     clock = VirtualTime()
-    for module in (lineage, sender, shipping):
+    for module in (lineage, route, sender, shipping):
         monkeypatch.setattr(module, "time", clock)
     return clock
 

@@ -14,7 +14,7 @@ from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
 from rollingfs import RollingFileSystem
-from rollingfs.ship import Shipper, generations, lineage, sender, shipper as shipping
+from rollingfs.ship import Shipper, generations, lineage, route, sender, shipper as shipping
 from tests.support.backends import Scripted, fail, private_memory
 from tests.support.examples import examples
 from tests.support.faults import VirtualTime
@@ -257,7 +257,7 @@ class World(RuleBasedStateMachine):
 
 
 def test_every_line_comes_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (generations, lineage, sender, shipping):
+    for module in (generations, lineage, sender, route, shipping):
         monkeypatch.setattr(module, "time", CLOCK, raising=False)
     run_state_machine_as_test(
         World, settings=settings(max_examples=examples(200), stateful_step_count=20, deadline=None)

@@ -12,7 +12,7 @@ from hypothesis.stateful import invariant, rule, run_state_machine_as_test
 
 from rollingfs import RollingFileSystem
 from rollingfs.runtime.system import HAS_LEASES
-from rollingfs.ship import Shipper, generations, lineage, sender, shipped, shipper as shipping
+from rollingfs.ship import Shipper, generations, lineage, route, sender, shipped, shipper as shipping
 from tests.ship import test_rotations as rotations
 from tests.support.cli import Run, done
 from tests.support.examples import examples
@@ -96,7 +96,7 @@ class Deleting(rotations.World):
 
 @pytest.mark.parametrize("seals", [False, True])
 def test_no_file_is_deleted_before_it_is_shipped(seals: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (generations, lineage, sender, shipping):
+    for module in (generations, lineage, sender, route, shipping):
         monkeypatch.setattr(module, "time", rotations.CLOCK, raising=False)
     monkeypatch.setattr(shipped, "os", OS)
     monkeypatch.setattr(Deleting, "options", {"seal_on_rotate": seals, "delete_after": True})
