@@ -212,7 +212,12 @@ class Log:
             for name, age in aged.items()
             if (bare := _bare(name)) == name or (bare not in aged and os.path.splitext(name)[1] in PACKERS)
         )
-        return sorted(filter(None, there), key=lambda one: (one.age, one.mtime_ns, one.path))
+        files = sorted(filter(None, there), key=lambda one: (one.age, one.mtime_ns, one.path))
+        for one in [one for one in files if one.age[0] == 0 and ASIDE_NAME.match(os.path.basename(one.path))]:
+            files.remove(one)  # its number was right before later rotations, so its time orders it
+            newer = (at for at, other in enumerate(files) if other.is_current or other.mtime_ns > one.mtime_ns)
+            files.insert(next(newer, len(files)), one)
+        return files
 
 
 def _bare(name: str) -> str:

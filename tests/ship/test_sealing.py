@@ -221,3 +221,14 @@ def test_the_command_seals_and_deletes(tmp_path: Path) -> None:
     assert not fs.isdir(f"{tmp_path}/one")
     with pytest.raises(ValueError, match="seal"):
         Shipper(fs, [str(log)], str(tmp_path / "to"), into=True, seal_on_rotate=True)
+
+
+def test_a_file_set_aside_keeps_its_place(tmp_path: Path, soon: None) -> None:
+    """A shipper died before it deleted the file, and later rotations have given its number to another."""
+    names = f"{generations.ASIDE}{'0' * 32}-app.log.1", "app.log.3", "app.log.2", "app.log.1", "app.log"
+    for number, name in enumerate(names):
+        (tmp_path / name).write_bytes(b"%d\n" % number)
+        os.utime(tmp_path / name, (1e9 + number, 1e9 + number))
+    fs = RollingFileSystem("file")
+    Shipper(fs, [str(tmp_path / "app.log")], f"{tmp_path}/all").once()
+    assert fs.cat_file(f"{tmp_path}/all") == b"0\n1\n2\n3\n4\n"
