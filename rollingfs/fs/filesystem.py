@@ -8,7 +8,8 @@ import os
 import time
 from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import fsspec.asyn
 from fsspec import AbstractFileSystem
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
     from rollingfs.show.metrics import Metrics
 
 
-class RollingFileSystem(opening.Closing, AsyncFileSystem, ChainedFileSystem, metaclass=Configured):
+class RollingFileSystem(AsyncFileSystem, ChainedFileSystem, metaclass=Configured):
     """Segments over another filesystem: files that can be appended to, sealed, truncated and joined.
 
     Name the target, the filesystem below, by URL (``rolling::s3://bucket/events``), by `target_protocol` and
@@ -280,6 +281,22 @@ class RollingFileSystem(opening.Closing, AsyncFileSystem, ChainedFileSystem, met
     def _strip_default(cls, path: str) -> str:
         """The path of a URL without its scheme, as the target of this class of filesystems writes the path."""
         return path.rstrip("/") or path[:1]
+
+    async def close(self) -> None:
+        """Close the connections of this filesystem and of its tiers; a later verb opens new connections.
+
+        For a filesystem with ``asynchronous=True``, before its event loop ends; ``async with`` closes it, too. A
+        blocking filesystem needs no close.
+        """
+        await self._bridge.arun(self._backend.close())
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
 
     def unstrip_protocol(self, name: str) -> str:
         """The full URL of a path: ``rolling://bucket/x``."""

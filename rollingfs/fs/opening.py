@@ -1,21 +1,18 @@
-"""Opening: files for reading and writing, handles on segments, streams. And the close of a filesystem."""
+"""Open files for reading and writing, handles on segments, and streams."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Iterable
 from io import BufferedReader
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
-from rollingfs.backend.contract import Backend
 from rollingfs.folders.listing import check_on_error
 from rollingfs.format import names
 from rollingfs.format.transitions import missing
 from rollingfs.fs import arguments
 from rollingfs.fs.core import Core
 from rollingfs.fs.store_options import meant
-from rollingfs.runtime.bridge import Bridge
 
 if TYPE_CHECKING:
     from rollingfs.fs.commit_on import CommitOnGiven
@@ -134,26 +131,3 @@ def check_known(path: str, unknown: Iterable[str], verb: str = "open") -> None:
             hint = "" if name in OPTIONS else meant(name, OPTIONS)
             why = "; append() takes it" if name in APPEND_OPTIONS else hint
             raise TypeError(f"{path}: {verb} has no option {name!r}{why}; nothing was written")
-
-
-class Closing:
-    """A filesystem that may be closed."""
-
-    _backend: Backend
-    _bridge: Bridge
-
-    async def close(self) -> None:
-        """Close the connections of this filesystem and of its tiers; a later verb opens new connections.
-
-        For a filesystem with ``asynchronous=True``, before its event loop ends; ``async with`` closes it, too. A
-        blocking filesystem needs no close.
-        """
-        await self._bridge.arun(self._backend.close())
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
