@@ -11,7 +11,10 @@ A move that must replace nothing looks at the header that its commit replaces; a
 
 A look may once find no file although the file is there.
 
-Rules of the protocol: P11.1 to P11.30, P11.34.
+On a disk the mover deletes the header of the source, instead of making a tombstone (P11.35). A loss of power brings it
+back, unless its folder was flushed, and ends the mover.
+
+Rules of the protocol: P11.1 to P11.30, P11.34, P11.35.
 """
 
 from collections.abc import Iterator
@@ -52,6 +55,8 @@ class World:
     """Whether the mover's commit replaced that segment."""
     denied: bool = False
     """Whether a look has not found a file that is there."""
+    unflushed: bool = False
+    """Whether a loss of power brings the source back."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +78,8 @@ class Rule:
     """When a mover that must replace nothing looks for a segment at the target."""
     believes: Literal["nothing", "no evidence", "no target", "no source"] = "nothing"
     """Which file counts as gone after a single look that has not found it."""
+    flushes: Literal["every burial", "before a line goes", "never"] = "every burial"
+    """What makes the end of the source durable: a tombstone's own commit, or the flush of who removes the line."""
 
     def is_denied(self, world: World, what: str) -> bool:
         """Return whether a look may be denied, and is believed."""
@@ -90,6 +97,9 @@ def steps(world: World, rule: Rule) -> Iterator[World]:
     yield from others(world, rule)
     if rule.refuses != "never" and not world.taken and world.line != "merged":  # by a create, which others may do
         yield replace(changed(world, world.line), taken=True)
+    if world.unflushed:  # power is lost; the processes with it
+        over = "over" if world.mover != "never" else world.mover
+        yield replace(world, source="merging", unflushed=False, mover=over, resolver="idle")
     if world.evidence and (rule.expires == "any time" or world.mover in ("over", "never", "committed", "undoing")):
         yield replace(world, evidence=False)
 
@@ -126,7 +136,7 @@ def mover(world: World, rule: Rule) -> Iterator[World]:
             yield replace(world, mover="marked")  # lost: once more, on the header that is there now
     elif world.mover == "committed":
         if world.source == "merging":
-            yield replace(world, source="gone", mover="over")
+            yield replace(world, source="gone", mover="over", unflushed=rule.flushes != "every burial")
         yield replace(world, evidence=False)
     elif world.mover == "undoing":  # its commit was not sent, and never will be
         yield replace(world, evidence=False)
@@ -165,8 +175,9 @@ def resolver(world: World, rule: Rule) -> Iterator[World]:
 def others(world: World, rule: Rule) -> Iterator[World]:
     if 0 < world.token < TOKEN_MAX:
         yield changed(world, world.line)
-        if world.source != "merging":
-            yield changed(world, "none")  # the line's work is done
+        if world.source != "merging":  # the line's work is done
+            is_lasting = rule.flushes == "before a line goes"
+            yield replace(changed(world, "none"), unflushed=world.unflushed and not is_lasting)
         elif rule.is_denied(world, "no source"):
             yield replace(changed(world, "none"), denied=True)
     # a tombstone goes after the grace, which no request outlives that was sent before
@@ -199,6 +210,8 @@ SAFE = {
     "between folders": (BETWEEN, None),
     "between folders, a mark that no mover made": (BETWEEN, FORGED),
     "a move that replaces nothing, by the header that its commit replaces": (Rule(refuses="at the commit"), None),
+    "a header that is deleted, and flushed before a line goes": (Rule(flushes="before a line goes"), None),
+    "the same between folders": (replace(BETWEEN, flushes="before a line goes"), None),
 }
 BROKEN = {
     "any header is trusted: a later one may have lost the line that undoes the mark": (Rule("any base"), 1, None),
@@ -210,6 +223,7 @@ BROKEN = {
         None,
     ),
     "without evidence, a mark that no mover made is written at its target": (Rule(), 1, FORGED),
+    "a header that is deleted, and not flushed before its line goes": (Rule(flushes="never"), 1, None),
     "a source counts as gone after one look, so that its line goes": (Rule(believes="no source"), 1, None),
 }
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import dataclasses
+import os
 import pickle
 import time
 import uuid
@@ -43,6 +44,29 @@ def test_the_marks_and_the_target_of_a_concat_have_one_deadline(monkeypatch):
         drive(concat(world.client, target, [source]))
     assert world.content(target) == b"t!"
     assert world.header(source).phase is Phase.SEALED, "the mark is taken back, whatever the time"
+
+
+@pytest.mark.parametrize("folder", ["", "/elsewhere"])
+def test_a_source_without_files_leaves_no_tombstone(tmp_path, folder):
+    backend = Counting(LocalBackend())
+    world = World(backend)
+    target, source = world.create(f"{tmp_path}/target", [b"t"]), f"{tmp_path}{folder}/source"
+    world.create(source, [b"s"], sealed=True)
+    backend.clear()
+    drive(concat(world.client, target, [source]))
+    assert backend.verbs.count("replace") == 2, "the mark, the target"
+    assert backend.verbs[-2:] == ["remove_whole", "flush"] if not folder else "delete" in backend.verbs
+    assert not [name for _, _, names in os.walk(tmp_path) for name in names if name.startswith("source")]
+    assert world.content(target) == b"ts"
+
+
+def test_a_source_with_files_gets_a_tombstone(tmp_path):
+    world = World(LocalBackend())
+    target, source = world.create(f"{tmp_path}/target"), world.create(f"{tmp_path}/source", [b"s"], sealed=True)
+    (tmp_path / "source$chunks/pin-of-another").write_bytes(b"")
+    drive(concat(world.client, target, [source]))
+    assert world.header(source).phase is Phase.DELETED
+    assert world.content(target) == b"s"
 
 
 def test_an_error_of_a_later_commit_says_how_many_sources_are_joined(monkeypatch):

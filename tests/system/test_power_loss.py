@@ -214,7 +214,7 @@ def came(before=b""):
     def check(top):
         world = client()
         header = drive(world.client.headers.load(f"{top}/a/log")).header
-        if header.merge is not None:  # it took place: the next client that meets the mark removes the source
+        if header is not None and header.merge is not None:  # the next client that meets the mark ends it
             drive(world.client.commits.merges.resolve(f"{top}/a/log", header))
         return (content(f"{top}/a/log"), content(f"{top}/b/log")) == (None, before + OLD)
 
@@ -239,6 +239,14 @@ def plain(world, top):
 
 def two(world, top):
     segment(world, top)
+    seal(world, top)
+    world.create(f"{top}/b/log", [NEW])
+
+
+def alone(world, top):
+    """`two`, of which the first has no chunk file."""
+    world.create(f"{top}/a/log", [OLD[:10]])
+    world.append(f"{top}/a/log", OLD[10:])
     seal(world, top)
     world.create(f"{top}/b/log", [NEW])
 
@@ -269,6 +277,7 @@ CASES = {
     "move": (segment, move, came(), is_there()),
     "move a plain file": (plain, move, came(), is_there()),
     "concat": (two, concat, came(NEW), is_there(NEW)),
+    "concat of a header alone": (alone, concat, came(NEW), is_there(NEW)),
 }
 """Preparation, operation, what holds if the operation was acknowledged, and what holds otherwise."""
 
@@ -297,6 +306,27 @@ def failing(new_disk, case, for_ever):
             assert acknowledged
             return
     raise AssertionError("it never ends")
+
+
+def test_a_line_stays_until_its_source_is_surely_gone(new_disk):
+    """Else the source would come back with its mark, and no line that says that its bytes have moved (P11.35)."""
+    store = new_disk()
+    alone(client(), store.top)
+    store.keep_all()
+
+    async def die(_, path):
+        raise OSError(errno.EIO, "the mover dies before this flush")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(LocalBackend, "flush", die)
+        concat(client(), store.top)
+    assert not os.path.exists(f"{store.top}/a/log$header")
+    other = client()
+    drive(other.client.commits.merges.settle(f"{store.top}/b/log"))
+    drive(append_segment(other.client, f"{store.top}/b/log", [b"!"], attrs={"key": "value"}))
+    assert not other.header(f"{store.top}/b/log").merges
+    store.lose_power()
+    assert (content(f"{store.top}/a/log"), content(f"{store.top}/b/log")) == (None, NEW + OLD + b"!")
 
 
 @pytest.mark.exhaustive

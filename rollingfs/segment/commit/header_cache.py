@@ -326,7 +326,7 @@ class Headers:
     async def load_durable(self, segment: str) -> Segment:
         """`load`, for a caller that concludes from it that something is done: a loss of power will not undo it.
 
-        A header is missing only after it has been missing for a while (`look_for`).
+        A header is missing only after it has been missing for a while (`look_for`), and that is made durable, too.
         """
 
         async def look() -> Segment | None:
@@ -334,7 +334,7 @@ class Headers:
             return None if loaded.token is None else loaded
 
         loaded = await look_for(self.backend, self.runtime, names.header_path(segment), look) or Segment(segment)
-        await self.secure(segment, loaded)
+        await self.secure(segment)
         return loaded
 
     # -- what is at a path: a segment, or a plain file -------------------------------------------------------------

@@ -32,7 +32,7 @@ from rollingfs.segment.commit.hidden_plain_file import check_passes
 from rollingfs.segment.commit.index_pages import PageGoneError, successor
 from rollingfs.segment.files.adopt import adopt
 from rollingfs.segment.segment import Segment, shadow
-from rollingfs.segment.write.whole import remove_grave
+from rollingfs.segment.write.whole import is_alone, remove_grave, remove_header
 
 logger = logging.getLogger("rollingfs")
 
@@ -285,8 +285,10 @@ async def commit_target(at: At, target: str, marked: Marked, make: Make, deadlin
 
 
 async def _bury(at: At, source: Source, frozen: Header) -> bool:
-    """Turn a source into a tombstone; if that fails, the next client that meets its mark does it."""
+    """Turn a source into a tombstone, or delete its header (P11.35); if that fails, the next client does it."""
     try:
+        if is_alone(frozen) and await remove_header(at, source.path, frozen):
+            return True
         grave = await at.commits.merges.finish(source.path, source.txn)
         if grave is not None and not (frozen.entries or grave.drops or grave.adopted):
             await remove_grave(at, source.path, grave)

@@ -22,10 +22,9 @@ BATCH_MAX = 1024
 
 
 def is_alone(header: Header) -> bool:
-    """Return whether a segment is a header without other files, which no client holds or moves."""
+    """Return whether a segment is a header without other files, which no client holds."""
     return not (
-        header.phase is Phase.MERGING
-        or header.owner is not None
+        header.owner is not None
         or header.entries
         or header.drops
         or header.merges
@@ -43,7 +42,8 @@ async def take_whole(store: Store, seen: Mapping[str, Segment], targets: Mapping
     alone = {
         path: (names.header_path(path), loaded.token)
         for path, loaded in (seen.items() if store.backend.capability.removes_whole else ())
-        if loaded.live and loaded.header is not None and loaded.token is not None and is_alone(loaded.header)
+        if loaded.live and (header := loaded.header) is not None and loaded.token is not None
+        if header.phase is not Phase.MERGING and is_alone(header)
     }
     if targets is None:
         return await _taken(store, alone, store.backend.remove_whole)
@@ -78,18 +78,19 @@ async def remove_grave(store: Store, path: str, grave: Header) -> None:
 
     The caller has deleted all files that the tombstone itself may name, or has not found them.
     """
-    seen = store.headers.seen(path)
-    is_needed = not grave.deleted or grave.must_settle or grave.tiers or any(drop.is_hint for drop in grave.drops)
-    if (
-        store.backend.capability.removes_whole
-        and not is_needed
-        and seen is not None
-        and seen.token
-        and seen.header == grave
-    ):
-        header = names.header_path(path)
-        if await _taken(store, {path: (header, seen.token)}, store.backend.remove_whole):
-            await store.backend.flush(header)
+    if grave.deleted and not (grave.must_settle or grave.tiers or any(drop.is_hint for drop in grave.drops)):
+        await remove_header(store, path, grave)
+
+
+async def remove_header(store: Store, path: str, header: Header) -> bool:
+    """Delete the header that a commit has just made, durably, if the store can do that in one step."""
+    seen, file = store.headers.seen(path), names.header_path(path)
+    if not store.backend.capability.removes_whole or seen is None or not seen.token or seen.header != header:
+        return False
+    is_taken = bool(await _taken(store, {path: (file, seen.token)}, store.backend.remove_whole))
+    if is_taken:
+        await store.backend.flush(file)
+    return is_taken
 
 
 async def _taken(
