@@ -226,13 +226,17 @@ def interrupted(path: str, outcome: str) -> AppendInterrupted:
     return AppendInterrupted(f"{path}: interrupted; the commit is {outcome}", outcome)
 
 
-@contextlib.contextmanager
-def if_interrupted(path: str, outcome: str) -> Iterator[None]:
+class if_interrupted:  # noqa: N801 - used as a function
     """Report `outcome` if Ctrl-C comes within: an auxiliary commit (a claim, a mark) does not decide the operation."""
-    try:
-        yield
-    except KeyboardInterrupt as interrupt:
-        raise interrupted(path, outcome) from interrupt
+
+    def __init__(self, path: str, outcome: str) -> None:
+        self._told = path, outcome
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        if isinstance(error, KeyboardInterrupt):
+            raise interrupted(*self._told) from error
 
 
 class CommitTimeoutError(RollingError, TimeoutError):

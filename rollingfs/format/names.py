@@ -117,17 +117,16 @@ def is_hidden_segment(path: str) -> bool:
 
 def lock_path(header: str) -> str:
     """Return the lock file (on a disk) of the segment with this header file."""
-    return f"{chunks_folder(segment_of_header(header))}/{LOCK_NAME}"
+    return f"{segment_of_header(header)}{CHUNKS_SUFFIX}/{LOCK_NAME}"
 
 
 def temporary_path(path: str) -> str:
     """Return a new name for a temporary file in the chunk folder to which a path (segment, header or chunk) belongs."""
-    folder = parent(path)
     if path.endswith(HEADER_SUFFIX):
-        folder = chunks_folder(segment_of_header(path))
+        folder = segment_of_header(path) + CHUNKS_SUFFIX
     elif path.endswith(CHUNKS_SUFFIX):
         folder = path
-    elif not folder.endswith(CHUNKS_SUFFIX):
+    elif not (folder := parent(path)).endswith(CHUNKS_SUFFIX):
         folder = temporary_folder(path)
     return f"{folder}/{TEMPORARY_PREFIX}{uuid.uuid4().hex}"
 

@@ -74,7 +74,7 @@ def _format_of(head: bytes, tail: bytes, inner: bytes) -> str | None:
         return "zlib"
     if inner[TAR_AT:].startswith(TAR):
         return "compressed tar"
-    return _begun(inner)
+    return _begun(inner) if inner else None
 
 
 def unjoinable(head: bytes, tail: bytes) -> str | None:

@@ -40,7 +40,7 @@ def fail_flush(patch: pytest.MonkeyPatch, file: Path) -> list[Any]:
 
     def fails(descriptor: int) -> None:
         if os.fstat(descriptor).st_ino == inode:
-            locks.append(record_lock._locks_of_thread()[:])
+            locks.append(record_lock._of_thread.locks[:])
             raise OSError(errno.EIO, "injected: the flush failed")
 
     locks: list[Any] = []

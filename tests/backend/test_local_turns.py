@@ -59,7 +59,7 @@ def racing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def locked(path: str) -> list[record_lock.record_lock]:
-    return [lock for lock in record_lock._locks_of_thread() if lock.path == lock_path(path)]
+    return [lock for lock in record_lock._of_thread.locks if lock.path == lock_path(path)]
 
 
 @pytest.mark.parametrize("verb", ["replace", "extend", "delete_if", "end_turn"])

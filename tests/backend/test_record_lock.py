@@ -201,7 +201,7 @@ def test_a_wait_that_ends_by_ctrl_c_or_at_its_deadline_leaves_nothing(tmp_path, 
         assert (waiting.is_set(), len(held), record_lock._held) == (True, 1, held)
     assert record_lock._open <= before
     assert threading.active_count() == threads
-    assert record_lock._locks_of_thread() == []
+    assert record_lock._of_thread.locks == []
 
 
 @needs_fork

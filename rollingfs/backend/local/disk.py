@@ -63,8 +63,7 @@ class opened(Opened):  # noqa: N801 - used as a function
     """
 
     def __init__(self, path: str, flags: int = 0) -> None:
-        super().__init__()
-        self._path = path
+        self._path, self._descriptors = path, []
         self._flags = _READ_FLAGS | flags
 
     def __enter__(self) -> tuple[int, os.stat_result]:

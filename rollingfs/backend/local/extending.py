@@ -62,6 +62,8 @@ def token_of(path: str, descriptor: int, status: os.stat_result, known: str | No
         return disk.token_of(descriptor, status)
     read = partial(_read, descriptor)
     mark = _still(descriptor, status, known) if known is not None else None
+    if mark is not None and mark.end == status.st_size:
+        return str(known)
     if mark is not None:
         mark = mark.followed(read(mark.end, status.st_size)) if mark.end < status.st_size else mark
     else:

@@ -13,8 +13,8 @@ from rollingfs.format import names
 class Opened:
     """A file that is open until `close`."""
 
-    def __init__(self) -> None:
-        self._descriptors: list[int] = []
+    _descriptors: list[int]
+    """Empty before it is open, and after."""
 
     def _open(self, path: str, flags: int) -> int:
         # Ctrl-C comes between two calls of the interpreter, so what opens the file notes that, in one call
@@ -39,8 +39,7 @@ class place_of(Opened):  # noqa: N801 - used as a function
     """
 
     def __init__(self, path: str) -> None:
-        super().__init__()
-        self._path = path
+        self._path, self._descriptors = path, []
 
     def __enter__(self) -> tuple[str, int | None]:
         folder, _, name = self._path.rpartition("/")

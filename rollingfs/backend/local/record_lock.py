@@ -52,9 +52,19 @@ Close = Callable[[int], None]
 _held: set[int] = set()
 _opening: set[record_lock] = set()
 """Locks whose file a thread opens, or has opened and not noted in `_held` yet."""
-_of_thread = threading.local()
 _free: list[Bell] = []
 _open: set[int] = set()
+
+
+class _OfThread(threading.local):
+    """Locks of each thread."""
+
+    def __init__(self) -> None:
+        self.locks: list[record_lock] = []
+        """The locks that it holds or waits for."""
+
+
+_of_thread = _OfThread()
 
 
 def _after_fork_in_child() -> None:
@@ -98,7 +108,7 @@ def gives_locks_back(verb: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, C
 
     @functools.wraps(verb)
     async def guarded(*args: P.args, **kwargs: P.kwargs) -> T:
-        locks = _locks_of_thread()
+        locks = _of_thread.locks
         before = [lock for lock in locks if not lock.is_turn] if locks else []
         try:
             return await verb(*args, **kwargs)
@@ -118,9 +128,11 @@ def lock_of(header: str, sync: bool, close: Close | None = None) -> record_lock:
     if (turn := turn_of_thread(path)) is not None:
         return turn
     lock = record_lock(path, until_s(), close)
-    with contextlib.suppress(FileNotFoundError):
+    try:
         lock.acquire(make=False)  # of nearly every header; of one that is gone, the caller sees it under the lock
         return lock
+    except FileNotFoundError:
+        pass
     while True:
         try:
             mode = os.lstat(header).st_mode
@@ -141,7 +153,7 @@ def turn_of_thread(path: str) -> record_lock | None:
 
     From now on it is the caller's.
     """
-    for lock in _turns_of_thread(path):
+    for lock in _turns_of_thread(path) if _of_thread.locks else ():
         if lock.is_held:
             lock.is_turn = False  # what else begins within the verb, as by garbage collection, must not share the lock
             return lock
@@ -156,7 +168,7 @@ def end_turn_of_thread(path: str) -> None:
 
 
 def _turns_of_thread(path: str) -> list[record_lock]:
-    return [lock for lock in _locks_of_thread() if lock.is_turn and lock.path == path]
+    return [lock for lock in _of_thread.locks if lock.is_turn and lock.path == path]
 
 
 class Bell:
@@ -252,13 +264,6 @@ class _Wait:
         )
 
 
-def _locks_of_thread() -> list[record_lock]:
-    if not hasattr(_of_thread, "locks"):
-        _of_thread.locks = []
-    locks: list[record_lock] = _of_thread.locks
-    return locks
-
-
 class record_lock:  # noqa: N801 - used as a function
     """Hold the exclusive lock of the file at `path`. A missing file is made, unless it must be there.
 
@@ -283,12 +288,13 @@ class record_lock:  # noqa: N801 - used as a function
 
     def __init__(self, path: str, until_s: float | None = None, close: Close | None = None) -> None:
         self.path = path
-        self._close_file = _close_lock if close is None else close
+        self._close_file = close
         self.is_turn = False
         """Whether the thread keeps the lock for its next change of what the lock guards."""
-        self._wait = _Wait(path, until_s)
+        self._until_s = until_s
+        self._wait: _Wait | None = None
         self._descriptor: int | None = None
-        self._locks = _locks_of_thread()
+        self._locks = _of_thread.locks
 
     @property
     def is_held(self) -> bool:
@@ -328,11 +334,13 @@ class record_lock:  # noqa: N801 - used as a function
             _held.add(self._descriptor)
             _opening.discard(self)
             if not (is_locked := system.lock(self._descriptor)):
+                self._wait = self._wait or _Wait(self.path, self._until_s)
                 self._wait.watch()  # before the next try: the lock may be given back meanwhile
                 while not (is_locked := system.lock(self._descriptor)) and _is_still(self._descriptor, self.path):
                     self._wait.pause()
             if is_locked and _is_still(self._descriptor, self.path):
-                self._wait.end(is_locked=True)
+                if self._wait is not None:
+                    self._wait.end(is_locked=True)
                 return
             self._close()
 
@@ -345,7 +353,8 @@ class record_lock:  # noqa: N801 - used as a function
         """Release the lock; it may be released twice, because Ctrl-C can come before the first time is through."""
         _opening.discard(self)
         self._close()
-        self._wait.end(is_locked=False)
+        if self._wait is not None:
+            self._wait.end(is_locked=False)
         if self in self._locks:
             self._locks.remove(self)
 
@@ -358,12 +367,10 @@ class record_lock:  # noqa: N801 - used as a function
         finally:
             self._descriptor = None
             # those who wait for a file that has its name still wait for its close
-            is_late = self._close_file is not _close_lock and not os.fstat(descriptor).st_nlink
-            (self._close_file if is_late else _close_lock)(descriptor)
-
-
-def _close_lock(descriptor: int) -> None:
-    close_locks([descriptor])
+            if self._close_file is not None and not os.fstat(descriptor).st_nlink:
+                self._close_file(descriptor)
+            else:
+                close_locks([descriptor])
 
 
 def hold(descriptor: int) -> None:

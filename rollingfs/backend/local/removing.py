@@ -73,7 +73,7 @@ class Closer:
     """Closes removed files in threads, while the caller goes on: the disk frees their blocks then, which takes time."""
 
     def __init__(self) -> None:
-        self._threads = ThreadPoolExecutor(CLOSERS_MAX, "rollingfs-close")
+        self._threads: ThreadPoolExecutor | None = None
         self._parts: deque[Future[None]] = deque()
         self._open: list[int] = []
         self._folders: list[str] = []
@@ -84,7 +84,8 @@ class Closer:
 
     def __exit__(self, *_: object) -> None:
         self._is_over = True
-        self._threads.shutdown()
+        if self._threads is not None:
+            self._threads.shutdown()
         _close_all(self._open)
         for folder in self._folders:
             disk.remove_folder_if_empty(folder)
@@ -105,6 +106,7 @@ class Closer:
             return
         part, self._open = self._open, []
         try:
+            self._threads = self._threads or ThreadPoolExecutor(CLOSERS_MAX, "rollingfs-close")
             self._parts.append(self._threads.submit(_close_all, part))
         except RuntimeError:  # no thread can begin: the program ends, or has too many; yet a thread may have the part
             _close_all(part)

@@ -33,7 +33,7 @@ _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL
 def keep(header: str) -> None:
     """Make a reserve for a segment with chunks on a nearly full disk; ignore errors."""
     folder = names.chunks_folder(names.segment_of_header(header))
-    with contextlib.suppress(OSError):
+    try:
         free_bytes, free_files = system.room(folder)
         is_low = free_bytes < FREE_BYTES_MIN or 0 < free_files < FREE_FILES_MIN
         if not is_low or os.path.lexists(_file(folder, 0)) or not _has_chunks(folder):
@@ -46,6 +46,8 @@ def keep(header: str) -> None:
                     system.allocate(descriptor, size)
             finally:
                 os.close(descriptor)
+    except OSError:
+        pass  # it is a precaution
 
 
 def give_up(path: str) -> bool:

@@ -57,8 +57,8 @@ class Store:
         not take place after a caller has seen that it failed.
         """
         calls = list(calls)
-        if len(calls) == 1:
-            return [await calls[0]()]
+        if len(calls) < 2 or not self.runtime.is_async:
+            return [await call() for call in calls]
         errors: list[Exception] = []
 
         async def one(call: Callable[[], Awaitable[T]]) -> list[T]:

@@ -99,8 +99,10 @@ class JoinLooks:
         """Look at a segment as this client knows it. Others may append to a source that is open."""
         known = self._at.headers.seen(path)
         if known is not None and known.live and known.header is not None and (is_target or known.header.sealed):
-            with contextlib.suppress(*OUTDATED):
+            try:
                 await self._look([known])
+            except OUTDATED:
+                self._parts.pop(path, None)  # the commit looks again
 
     async def _seen(self, path: str) -> None:
         await seen(self._at, [path], self._look)
@@ -110,7 +112,7 @@ class JoinLooks:
         incarnation = view.header.segment if view.header else None
         known, extent = self._parts.get(view.path), (view.start, view.length)
         if known is None or (known.incarnation, known.extent) != (incarnation, extent):
-            head, tail = await self._ends(view) if view.size else (b"", b"")
+            head, tail = await self._ends(view) if extent[0] < extent[1] else (b"", b"")
             self._parts[view.path] = JoinPart(view.path, incarnation, extent, head, tail)
 
     async def _ends(self, view: Segment) -> tuple[bytes, bytes]:

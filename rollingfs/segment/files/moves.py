@@ -195,8 +195,10 @@ async def _mark(at: At, source: Source, incarnation: str, txns: Set[str], deadli
         if not await adopt(at, source.path):
             raise
         committed = await at.commits.commit(source.path, step, fresh=True, deadline_s=deadline_s)
-    await _pin(at, source, committed.made)
-    return committed.made
+    made = committed.made
+    if made.entries:
+        await _pin(at, source, made)
+    return made
 
 
 async def _refuse_plain(at: At, path: str) -> None:
@@ -217,6 +219,8 @@ async def _pin(at: At, source: Source, header: Header) -> None:
 
 
 async def _folders(at: At, path: str, header: Header) -> set[str]:
+    if not header.entries:
+        return set()
     # of the retained bytes alone: the target will not name a folder in which only dropped chunks lie
     retained = [placement.clip(entry, header.start, entry.end) for entry in header.entries if entry.end > header.start]
     return await at.pages.folders(path, retained)

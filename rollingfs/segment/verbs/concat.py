@@ -145,11 +145,12 @@ async def _concat(
     joins: Joins,
 ) -> tuple[int, str]:
     """One commit; returns where the sources begin, and the incarnation of the target."""
-    offset, fresh = -1, str(uuid.uuid4())
+    offset, is_bound = -1, guard.segment is not None or guard.epoch is not None
+    fresh = str(uuid.uuid4()) if create and not is_bound else None
 
     async def joined(base: Segment, attempt: Attempt, marked: Marked) -> Header:
         nonlocal offset
-        if marked.incarnation == fresh and not base.live:
+        if fresh is not None and marked.incarnation == fresh and not base.live:
             found = await _made(at, target, base, fresh)
         elif base.header is None or base.header.deleted or base.header.segment != marked.incarnation:
             # a verb by path goes on with the segment that has this name now, but the marks name the other one
@@ -177,8 +178,7 @@ async def _concat(
             grown = await _hinted(at, grown, target, views[1:])
         return transitions.with_attrs(grown, attrs, target)
 
-    is_bound = guard.segment is not None or guard.epoch is not None
-    incarnation = partial(_target, at, target, guard, fresh if create and not is_bound else None)
+    incarnation = partial(_target, at, target, guard, fresh)
     header = await move(at, target, paths, joined, sealed=sealed, incarnation=incarnation, meant=meant)
     return offset, header.segment
 
