@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from rollingfs import RollingFileSystem
-from rollingfs.backend.local import backend as local, record_lock as record_locks, removing, system
+from rollingfs.backend.local import record_lock as record_locks, removing, system
 from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.backend.local.record_lock import record_lock
 from rollingfs.errors import AppendOutcomeUnknown, ConflictError, LockedError
@@ -239,7 +239,7 @@ def test_a_removed_folder_goes_once_it_is_unused(fs, tmp_path):
 def test_a_new_header_at_the_target_is_not_replaced(tmp_path, monkeypatch):
     backend, one, two = LocalBackend(), f"{tmp_path}/s$header", f"{tmp_path}/t$header"
     token = drive(backend.create(one, b"one"))
-    beside(monkeypatch, local, "rename_to_free", lambda *_: drive(backend.create(two, b"two")))
+    beside(monkeypatch, removing, "rename_to_free", lambda *_: drive(backend.create(two, b"two")))
     assert drive(backend.move_whole([(one, token, two)])) == [False]
     assert (Path(one).read_bytes(), Path(two).read_bytes()) == (b"one", b"two")
 
