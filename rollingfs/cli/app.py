@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from rollingfs.cli import change, doctor, policy, read, run as run_command, serve, show, streams, tiers, top, upkeep
+from rollingfs.cli import change, doctor, read, run as run_command, serve, show, streams, top, upkeep
 from rollingfs.cli.command import Groups, add_commands
 
 EPILOG = (
@@ -50,8 +50,8 @@ add_commands(
 )
 add_commands(app, "Streams", streams.cut, streams.trim, streams.retain)
 add_commands(app, "Upkeep", upkeep.consolidate, upkeep.export, upkeep.rebuild, upkeep.collect, upkeep.verify)
-add_commands(app, "Upkeep", policy.policy, run_command.run)
-add_commands(app, "Tiers", tiers.offload, tiers.onload, tiers.roll)
+add_commands(app, "Upkeep", upkeep.policy, run_command.run)
+add_commands(app, "Tiers", run_command.offload, run_command.onload, run_command.roll)
 add_commands(app, "Serve", serve.serve)
 add_commands(app, "Stores and Spark", doctor.doctor, doctor.spark_jars)
 

@@ -15,9 +15,9 @@ from rollingfs.cli import errors, output
 from rollingfs.cli.command import PathOf, PathsOf
 from rollingfs.cli.errors import WrongUsage
 from rollingfs.cli.output import date_text
-from rollingfs.cli.policy import policy_text
 from rollingfs.cli.session import Session
 from rollingfs.cli.stores import split
+from rollingfs.cli.upkeep import policy_text
 from rollingfs.errors import visible
 from rollingfs.folders.info import Info
 from rollingfs.fs.segment_handle import SegmentHandle
