@@ -160,14 +160,10 @@ class Shipper:
         self._end()
 
     def _end(self) -> None:
-        try:
-            for route, source in self._sources():
-                if route.error is not None:
-                    raise route.error
-                if source.error is not None:
-                    raise OSError(source.error)
-        finally:
-            self.close()
+        errors = [route.error or OSError(one.error) for route, one in self._sources() if route.error or one.error]
+        self.close()
+        if errors:
+            raise errors[0]
 
     def close(self) -> None:
         """Close the files; a later run finds their places in the segments."""
@@ -233,11 +229,8 @@ class Shipper:
             self._delete()
         routes = [one for one in self._routes.values() if one.error is None and (flush or not one.rests(now_s))]
         shares = [routes[first::STEPS_AT_ONCE] for first in range(min(STEPS_AT_ONCE, len(routes)))]
-        if len(shares) > 1:
-            with ThreadPoolExecutor(len(shares)) as threads:
-                found = list(threads.map(partial(self._steps, flush), shares))
-        else:
-            found = [self._steps(flush, share) for share in shares]
+        with ThreadPoolExecutor(STEPS_AT_ONCE) as threads:
+            found = list(threads.map(partial(self._steps, flush), shares))
         self._looked_s, self._rests = now_s, not routes
         return any(found)
 
