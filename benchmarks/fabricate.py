@@ -11,8 +11,8 @@ from rollingfs.format import names
 from rollingfs.format.codec import format_header
 from rollingfs.format.crc import crc32c
 from rollingfs.format.header import LARGE_PAGE_CHUNKS, LOOSE_CHUNKS_MAX, PAGE_CHUNKS, PAGES_JOINED, Chunk, Header, Page
-from rollingfs.format.index_codec import format_page
 from rollingfs.format.placement import place
+from rollingfs.format.side_files import format_page
 from rollingfs.policy import RollingPolicy
 
 AT_MS = 1_760_000_000_000

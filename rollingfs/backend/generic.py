@@ -19,7 +19,7 @@ from rollingfs.backend import shared_errors
 from rollingfs.backend.contract import Backend, Blob, Buffer, FileInfo, Listing, Metadata, Over, Upload
 from rollingfs.backend.values import Capability
 from rollingfs.format import names
-from rollingfs.format.sizes import read_bytes_max
+from rollingfs.format.side_files import read_bytes_max
 
 # filesystems' names for what changes with every content
 _STRONG_KEYS = ("ETag", "etag", "e_tag", "generation", "version_id", "versionId")

@@ -16,7 +16,7 @@ from rollingfs.backend import shared_errors
 from rollingfs.backend.contract import Adapt, Backend, Blob, Buffer, FileInfo, Listing, Metadata, Over, Part, Upload
 from rollingfs.backend.values import Capability
 from rollingfs.format.names import NAMES_KEPT_MAX
-from rollingfs.format.sizes import read_bytes_max
+from rollingfs.format.side_files import read_bytes_max
 from rollingfs.runtime.system import at_fork
 
 # one lock for all instances, because they share the global store; held for dictionary work only

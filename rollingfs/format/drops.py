@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from rollingfs.format import line_codec, names, placement
 from rollingfs.format.header import DROPS_MAX, Chunk, Drop, Entry, Header, Page
-from rollingfs.format.index_codec import ListedChunks
+from rollingfs.format.side_files import ListedChunks
 
 OWN_HINT = "./"
 """The hint at the segment's own folder, where files wait that only its collection deletes."""

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from rollingfs.format import line_codec, names
 from rollingfs.format.header import LARGE_PAGE_CHUNKS, LOOSE_CHUNKS_MAX, PAGE_CHUNKS, PAGES_JOINED, Chunk, Entry, Page
-from rollingfs.format.index_codec import ListedChunks
+from rollingfs.format.side_files import ListedChunks
 from rollingfs.policy import RollingPolicy
 
 PAGE_LINE_BYTES_MAX = 128

@@ -11,7 +11,7 @@ import pytest
 
 from rollingfs.backend.contract import Backend
 from rollingfs.errors import ConflictError
-from rollingfs.format.sizes import read_bytes_max
+from rollingfs.format.side_files import read_bytes_max
 from rollingfs.testing.subject import Subject, content, run
 
 LISTING_FILES = 1005  # stores list in pages of 1,000

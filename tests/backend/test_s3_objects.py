@@ -34,7 +34,7 @@ from rollingfs.backend.objects.obstores import objects as obstore_objects, reque
 from rollingfs.backend.objects.obstores.objects import from_obstore
 from rollingfs.backend.objects.upload import PART_BYTES
 from rollingfs.errors import ConflictError
-from rollingfs.format.sizes import read_bytes_max
+from rollingfs.format.side_files import read_bytes_max
 from tests.support.forks import is_so_in_child, needs_fork
 from tests.support.proxy import CUT, HOLD, Proxy
 

@@ -9,7 +9,7 @@ from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.folders.collect_tree import TreeCollector
 from rollingfs.format import names
 from rollingfs.format.header import GRACE_S
-from rollingfs.format.pin_codec import Pin, format_pin
+from rollingfs.format.side_files import Pin, format_pin
 from rollingfs.runtime.concurrency import drive
 from rollingfs.segment.files.collected import CHUNK, DROPPED, LEFTOVER, PIN, PLAIN, PROBE, STAGED, TOMBSTONE
 from rollingfs.segment.verbs.delete import delete

@@ -8,12 +8,12 @@ import uuid
 import pytest
 
 from rollingfs import CorruptHeaderError, RollingPolicy
-from rollingfs.format import index_codec, names, placement
+from rollingfs.format import names, placement, side_files
 from rollingfs.format.codec import format_text
 from rollingfs.format.crc import crc32c
 from rollingfs.format.header import OFFSET_MAX, Chunk, Header, Page
-from rollingfs.format.index_codec import format_page, parse_page
 from rollingfs.format.line_codec import parse_chunk_line
+from rollingfs.format.side_files import format_page, parse_page
 from rollingfs.format.tokens import seal_text
 from rollingfs.runtime.concurrency import drive
 from rollingfs.segment.at import At
@@ -159,7 +159,7 @@ def test_a_place_of_a_page_parses_few_lines(monkeypatch, count):
     chunks = [Chunk(a, b - a, f"{a}-x", 1, 1) for a, b in itertools.pairwise(starts)]
     data, parsed = format_page(chunks), []
     monkeypatch.setattr(
-        index_codec.line_codec, "parse_chunk_line", lambda line: parsed.append(line) or parse_chunk_line(line)
+        side_files.line_codec, "parse_chunk_line", lambda line: parsed.append(line) or parse_chunk_line(line)
     )
     listed = parse_page(data, page_line(data, starts[-1], count), "index-a")
     assert parsed == []

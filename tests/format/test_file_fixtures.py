@@ -11,7 +11,7 @@ import pytest
 
 from rollingfs import OffloadPolicy, RetentionPolicy, StreamCut
 from rollingfs.format.listing_codec import Row, format_rows, parse_rows
-from rollingfs.format.pin_codec import Pin, format_pin, parse_pin
+from rollingfs.format.side_files import Pin, format_pin, parse_pin
 from rollingfs.stream.ledger_codec import Goal, Ledger, Published, Trim, format_ledger, parse_ledger
 
 FOLDER = Path(__file__).parents[1] / "fixtures" / "files"

@@ -12,8 +12,8 @@ import pytest
 
 from rollingfs.errors import CorruptHeaderError
 from rollingfs.format.codec import parse_header
-from rollingfs.format.index_codec import PAGE_BYTES_MAX
 from rollingfs.format.listing_codec import parse_rows
+from rollingfs.format.side_files import PAGE_BYTES_MAX
 from rollingfs.format.tokens import seal_text
 from rollingfs.stream.ledger_codec import parse_ledger
 from tests.support.examples import MANY

@@ -29,8 +29,8 @@ from rollingfs.format.header import (
     Phase,
     Tier,
 )
-from rollingfs.format.index_codec import format_page, parse_page
 from rollingfs.format.records import Record, fold
+from rollingfs.format.side_files import format_page, parse_page
 from rollingfs.format.tokens import seal_text
 from rollingfs.policy import OffloadPolicy, RollingPolicy
 

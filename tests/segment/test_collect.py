@@ -14,7 +14,7 @@ from rollingfs.format import names
 from rollingfs.format.codec import format_header
 from rollingfs.format.drops import with_hints
 from rollingfs.format.header import GRACE_S, Drop, Header, Phase
-from rollingfs.format.pin_codec import Pin, format_pin, pin_path
+from rollingfs.format.side_files import Pin, format_pin, pin_path
 from rollingfs.runtime.concurrency import drive
 from rollingfs.segment.files.collected import is_old
 from tests.support.backends import Scripted, Shifted, private_memory

@@ -10,7 +10,7 @@ import pytest
 from rollingfs.errors import BadOffsetError, CorruptChunkError, FencedError
 from rollingfs.format import drops, erasing, names
 from rollingfs.format.header import AGE_S_MAX, GRACE_S
-from rollingfs.format.pin_codec import Pin, format_pin, pin_path
+from rollingfs.format.side_files import Pin, format_pin, pin_path
 from rollingfs.format.transitions import Guard
 from rollingfs.runtime.concurrency import drive
 from rollingfs.segment.files.erased import HIDDEN, KEPT, PINNED, YOUNG, Erased

@@ -11,7 +11,7 @@ from rollingfs import RollingPolicy
 from rollingfs.folders.collect_tree import TreeCollector
 from rollingfs.format import line_codec, names
 from rollingfs.format.header import Merge, Phase
-from rollingfs.format.pin_codec import Pin, format_pin, pin_path
+from rollingfs.format.side_files import Pin, format_pin, pin_path
 from rollingfs.runtime.concurrency import drive
 from rollingfs.segment.commit import index_pages
 from rollingfs.segment.commit.index_pages import Pages

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from rollingfs.folders.listing import Listings
 from rollingfs.format import names
 from rollingfs.format.header import Chunk, Header, Page, Phase
-from rollingfs.format.pin_codec import parse_pin
+from rollingfs.format.side_files import parse_pin
 from rollingfs.policy import OffloadPolicy, RollingPolicy
 from rollingfs.runtime.meters import REQUEST
 from rollingfs.segment.files.erased import Erased

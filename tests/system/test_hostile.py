@@ -23,7 +23,7 @@ from rollingfs.errors import CorruptChunkError, CorruptHeaderError, RollingError
 from rollingfs.format import names
 from rollingfs.format.codec import format_header
 from rollingfs.format.header import HEADER_BYTES_MAX, Chunk, Drop, Header, Merge, MergeOutcome, Phase
-from rollingfs.format.pin_codec import Pin, format_pin, pin_path
+from rollingfs.format.side_files import Pin, format_pin, pin_path
 from rollingfs.format.tokens import quote, seal_text
 from rollingfs.runtime.clock import Moment
 from rollingfs.runtime.concurrency import drive

@@ -12,7 +12,7 @@ import pytest
 from rollingfs.errors import RollingError
 from rollingfs.format.codec import format_header
 from rollingfs.format.header import Header
-from rollingfs.format.pin_codec import pin_path
+from rollingfs.format.side_files import pin_path
 from tests.support.examples import MANY, nightly, slowly
 from tests.support.mutants import KINDS, UUID, mutant
 from tests.system.test_hostile import TXN, Store

@@ -17,7 +17,7 @@ from rollingfs.backend.contract import Blob, FileInfo, Link, Listing
 from rollingfs.backend.local import disk, extending, system
 from rollingfs.backend.local.reserve import goes_along
 from rollingfs.format import names
-from rollingfs.format.sizes import read_bytes_max
+from rollingfs.format.side_files import read_bytes_max
 
 _CANNOT_WRITE = {errno.EACCES, errno.EPERM, errno.EROFS}
 _NO_FOLDER = {errno.ENOENT, errno.ENOTDIR, errno.EINVAL, errno.EBADF}

@@ -20,7 +20,7 @@ from rollingfs.backend.objects.bucket import Answer, Bucket, Condition, FolderPa
 from rollingfs.backend.objects.clouds import names_of
 from rollingfs.backend.objects.errors import Refusal, date_of, errors_of, retrying, token_of
 from rollingfs.backend.objects.google_requests import GoogleRequests
-from rollingfs.format.sizes import read_bytes_max
+from rollingfs.format.side_files import read_bytes_max
 
 DELETES_AT_ONCE_MAX = 32
 BYTES = "application/octet-stream"

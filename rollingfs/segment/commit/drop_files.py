@@ -17,7 +17,7 @@ from rollingfs.errors import CorruptHeaderError, MissingTierError, UnknownTierEr
 from rollingfs.format import names
 from rollingfs.format.drops import dropped_chunks, is_deletable, is_due, is_own
 from rollingfs.format.header import Chunk, Drop, Header, Page, Tier
-from rollingfs.format.index_codec import ListedChunks
+from rollingfs.format.side_files import ListedChunks
 from rollingfs.segment.commit.commits import Commits
 from rollingfs.segment.commit.header_cache import Headers
 from rollingfs.segment.commit.index_pages import PAGE_READS_MAX, Pages

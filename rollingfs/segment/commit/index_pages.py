@@ -18,7 +18,7 @@ from rollingfs.format.codec import format_text
 from rollingfs.format.crc import crc32c
 from rollingfs.format.drops import drop_line, is_deletable, is_own, merge_drops, shed_drops
 from rollingfs.format.header import TEXT_BYTES_MAX, Chunk, Drop, Entry, Header, Page
-from rollingfs.format.index_codec import ListedChunks, format_page, parse_page
+from rollingfs.format.side_files import ListedChunks, format_page, parse_page
 from rollingfs.format.transitions import STAMP_BYTES_MAX
 from rollingfs.runtime.concurrency import Runtime
 from rollingfs.segment.commit.header_cache import Headers

@@ -19,7 +19,7 @@ from rollingfs.format import merging, names
 from rollingfs.format.drops import with_hints
 from rollingfs.format.header import Header, MergeOutcome, Phase
 from rollingfs.format.merging import is_merging
-from rollingfs.format.pin_codec import Pin, parse_pin, pin_path
+from rollingfs.format.side_files import Pin, parse_pin, pin_path
 from rollingfs.segment.commit.attempt import Attempt
 from rollingfs.segment.commit.hidden_plain_file import delete_shadowed, wait_for_new_date
 from rollingfs.segment.commit.index_pages import PageGoneError

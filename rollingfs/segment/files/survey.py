@@ -16,7 +16,7 @@ from rollingfs.backend.values import PendingUpload
 from rollingfs.format import names
 from rollingfs.format.drops import is_due
 from rollingfs.format.header import Header, Phase, Tier
-from rollingfs.format.pin_codec import Pin, parse_pin
+from rollingfs.format.side_files import Pin, parse_pin
 from rollingfs.runtime.values import value_class
 from rollingfs.segment.at import At
 from rollingfs.segment.commit.drop_files import check_there, dropped_files

@@ -17,7 +17,7 @@ from rollingfs.backend.tiers import check_tiers
 from rollingfs.errors import ConflictError, UnknownTierError
 from rollingfs.format import names, placement
 from rollingfs.format.header import Chunk, Header, Page
-from rollingfs.format.index_codec import ListedChunks
+from rollingfs.format.side_files import ListedChunks
 from rollingfs.runtime.concurrency import Runtime
 from rollingfs.runtime.meters import READ, Meters
 from rollingfs.segment.commit.header_cache import Headers

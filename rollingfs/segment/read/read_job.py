@@ -11,7 +11,7 @@ from rollingfs.backend.contract import Backend, Buffer
 from rollingfs.errors import ConflictError, CorruptChunkError, CorruptHeaderError, SegmentTruncatedError
 from rollingfs.format import names, placement
 from rollingfs.format.header import Chunk, Header, Page
-from rollingfs.format.index_codec import ListedChunks
+from rollingfs.format.side_files import ListedChunks
 from rollingfs.format.tokens import format_time
 from rollingfs.runtime.values import value_class
 from rollingfs.segment.commit.index_pages import lost_page

@@ -20,9 +20,8 @@ from rollingfs.backend.tiers import check_tiers, list_folder
 from rollingfs.errors import ConflictError, CorruptChunkError, CorruptHeaderError, worded
 from rollingfs.format import names, transitions
 from rollingfs.format.header import Header
-from rollingfs.format.index_codec import parse_page
 from rollingfs.format.object_metadata import parse_label
-from rollingfs.format.pin_codec import parse_pin
+from rollingfs.format.side_files import parse_page, parse_pin
 from rollingfs.runtime.clock import Moment
 from rollingfs.runtime.meters import Progress, Steps
 from rollingfs.runtime.values import value_class

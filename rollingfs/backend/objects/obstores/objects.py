@@ -21,7 +21,7 @@ from rollingfs.backend.objects.obstores import requests
 from rollingfs.backend.objects.obstores.forks import keep_from_children
 from rollingfs.backend.objects.obstores.obstore_exit import check_usable, watched
 from rollingfs.backend.patience import PAUSE_FIRST_S, PAUSE_S_MAX
-from rollingfs.format.sizes import read_bytes_max
+from rollingfs.format.side_files import read_bytes_max
 
 _STATUS = re.compile(r" - Server returned non-2xx status code: (?P<status>\d{3}) (?P<reason>[^:\n]*)")
 _STATUS_OF_BULK_DELETE = re.compile(

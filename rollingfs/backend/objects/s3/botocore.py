@@ -22,7 +22,7 @@ from rollingfs.backend.contract import Buffer, FileInfo, Metadata, Over
 from rollingfs.backend.objects.bucket import Answer, Condition, Span, read_up_to
 from rollingfs.backend.objects.errors import LastingError, Refusal, UntrustedStoreError, token_of
 from rollingfs.errors import worded
-from rollingfs.format.sizes import read_bytes_max
+from rollingfs.format.side_files import read_bytes_max
 from rollingfs.runtime.gc_pause import collected_later
 
 SEND_BYTES = 256 * 1024

@@ -31,7 +31,7 @@ from rollingfs.backend.objects.s3.botocore import BotocoreObjects, decoded, foun
 from rollingfs.backend.objects.s3.parts import S3Parts
 from rollingfs.backend.values import Capability
 from rollingfs.format import names
-from rollingfs.format.sizes import read_bytes_max
+from rollingfs.format.side_files import read_bytes_max
 from rollingfs.runtime.concurrency import backoff_s
 
 SETTLE_S_MAX = 1.0

@@ -1,14 +1,21 @@
-"""Index pages: immutable lists of chunks for which the header has no room. Pure."""
+"""The small files beside a header: index pages, pins, and the most bytes that a file has by its name. Pure.
+
+An index page is an immutable list of chunks for which the header has no room. A pin in a chunk folder stands for
+references of other segments: a concat or rename writes the pin before it gives the folder's chunks to another segment,
+and only the folder's own collection removes it.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import NoReturn
+from dataclasses import replace
+from typing import Any, NoReturn
 
-from rollingfs.format import line_codec, tokens
+from rollingfs.format import line_codec, names, tokens
 from rollingfs.format.crc import crc32c
-from rollingfs.format.header import LARGE_PAGE_CHUNKS, OFFSET_MAX, Chunk, Page
+from rollingfs.format.header import HEADER_BYTES_MAX, LARGE_PAGE_CHUNKS, OFFSET_MAX, Chunk, Page
+from rollingfs.runtime.values import value_class
 
 PAGE_FORMAT = "rollingfs-index 1"
 PAGE_BYTES_MAX = 16 * 1024 * 1024
@@ -148,3 +155,96 @@ def parse_page(data: bytes, page: Page | None, name: str) -> ListedChunks:
     except ValueError as error:
         tokens.corrupt(name, 0, "", error)
     return listed
+
+
+# -- pins ------------------------------------------------------------------------------------------------------
+
+PIN_FORMAT = "rollingfs-pin 1"
+PIN_BYTES_MAX = 64 * 1024
+FIELDS = ("txn", "source", "incarnation", "target")
+
+
+@value_class
+class Pin:
+    """The segments that may refer to the chunks of a folder, and the transaction that moves the entries."""
+
+    txn: str
+    source: str
+    """Path of the segment that gives its entries away; "" if it is above the root, after a move of the tree."""
+    target: str
+    """Path of the segment that takes them; "" likewise."""
+    incarnation: str
+    """Incarnation of the source, whose header shows whether the transaction took place."""
+
+    def folded(self) -> Pin:
+        """Return this pin with the paths as disks compare them that ignore case."""
+        return replace(self, source=names.folded(self.source), target=names.folded(self.target))
+
+
+def pin_path(folder: str, txn: str) -> str:
+    """Return the path of a transaction's pin in a chunk folder."""
+    return f"{folder}/{names.PIN_PREFIX}{txn}"
+
+
+def format_pin(pin: Pin, folder: str) -> bytes:
+    """Return a pin's content, with paths relative to the chunk folder's parent."""
+    home = names.parent(folder)
+    source, target = (tokens.quote(names.relative(home, path)) for path in (pin.source, pin.target))
+    text = f"{PIN_FORMAT}\ntxn {pin.txn}\nsource {source}\nincarnation {pin.incarnation}\ntarget {target}\n"
+    return tokens.seal_text(text.encode())
+
+
+def parse_pin(data: bytes, folder: str, name: str) -> Pin:
+    """Read a pin.
+
+    Raises
+    ------
+    CorruptHeaderError
+        The pin is malformed, or a newer release wrote it.
+    """
+    position, line = 0, ""
+    found: dict[str, Any] = {}
+    try:
+        tokens.check_size(data, PIN_BYTES_MAX)
+        text_lines, end = tokens.split_text(data, PIN_FORMAT)
+        for position, line in enumerate(text_lines, start=2):  # noqa: B007 - the error names it
+            kind, word = line.split(" ")
+            if kind not in FIELDS or kind in found:
+                raise tokens.Malformed(f"line kind {kind!r} is unknown or comes twice: upgrade rollingfs to read it")
+            is_path = kind in ("source", "target")
+            found[kind] = _path(folder, tokens.segment_path(word)) if is_path else tokens.uuid(word)
+        position, line = 0, ""
+        tokens.need(found, *FIELDS)
+        if end != len(data):
+            raise tokens.Malformed("it has bytes after its end")
+    except (ValueError, IndexError) as error:
+        tokens.corrupt(name, position, line, error)
+    return Pin(**found)
+
+
+def _path(folder: str, relative: str) -> str:
+    """Return a path of a pin; "" for a path above the root of the store."""
+    return names.find(names.parent(folder), relative) or ""
+
+
+# -- sizes -----------------------------------------------------------------------------------------------------
+
+
+def read_bytes_max(path: str) -> int | None:
+    """Return the bytes to read of a file: a byte more than the format allows.
+
+    The parser refuses such a file. None: all bytes.
+
+    Parameters
+    ----------
+    path
+        The file's path, or its key.
+    """
+    name = path.rpartition("/")[2]
+    if name.endswith(names.HEADER_SUFFIX):
+        return HEADER_BYTES_MAX + 1
+    if name.startswith(names.INDEX_PREFIX):
+        return PAGE_BYTES_MAX + 1
+    if name.startswith(names.PIN_PREFIX):
+        return PIN_BYTES_MAX + 1
+    return None
