@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
-import contextlib
 import inspect
 import os
 import threading
@@ -16,7 +15,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from rollingfs.errors import AppendInterrupted, AppendOutcomeUnknown, CorruptHeaderError, RollingError, interrupted
 from rollingfs.runtime import interpreter_exit, logs
-from rollingfs.runtime.concurrency import drive, lasting
+from rollingfs.runtime.concurrency import be_lasting, drive
 
 T = TypeVar("T")
 
@@ -225,9 +224,9 @@ class _Call(Generic[T]):
 
     async def _run(self) -> None:
         try:
-            with lasting() if self._is_lasting else contextlib.nullcontext():
-                result = await self._coroutine
-            self.outcome.set_result(result)
+            if self._is_lasting:
+                be_lasting()
+            self.outcome.set_result(await self._coroutine)
         except BaseException as error:  # noqa: BLE001 - raised again in the caller's thread
             self.outcome.set_exception(error)
 

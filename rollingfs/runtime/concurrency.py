@@ -62,22 +62,14 @@ def within(seconds: float) -> Iterator[None]:
         _until_s.reset(token)
 
 
-@contextlib.contextmanager
-def lasting() -> Iterator[None]:
-    """Promise that no caller cancels the running task.
-
-    Then `AsyncRuntime.shield` starts no other task within it.
-    """
-    token = _lasting.set(asyncio.current_task())  # the task, not True: tasks that it starts inherit the variable
-    try:
-        yield
-    finally:
-        _lasting.reset(token)
+def be_lasting() -> None:
+    """Promise that no caller cancels the running task: `AsyncRuntime.shield` starts no other task within it."""
+    _lasting.set(asyncio.current_task())  # the task, not True: tasks that it starts inherit the variable
 
 
 async def _lastingly(call: Coroutine[Any, Any, T]) -> T:
-    with lasting():
-        return await call
+    be_lasting()
+    return await call
 
 
 def backoff_s(attempt: int) -> float:

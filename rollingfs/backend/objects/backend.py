@@ -25,7 +25,7 @@ from rollingfs.backend.contract import (
     finished,
 )
 from rollingfs.backend.objects.bucket import Bucket, FolderPage, NoJoinsError
-from rollingfs.backend.objects.errors import Refusal, answer_of, errors_of, is_conflict, is_gone, only_of, retrying
+from rollingfs.backend.objects.errors import Refusal, answer_of, errors_of, is_conflict, is_gone, retrying
 from rollingfs.backend.objects.upload import PART_BYTES, PARTS_MAX, ObjectUpload, put
 from rollingfs.backend.values import Capability
 from rollingfs.format import names
@@ -102,7 +102,7 @@ class ObjectBackend(Backend):
     async def read_range(self, path: str, start: int, end: int, token: str | None = None) -> Buffer:
         """Send a GET of a range, on the condition of a token."""
         bucket, key = self._place(path)
-        with errors_of("reading", path), only_of(path, token):
+        with errors_of("reading", path, token):
             try:
                 answer = await retrying(partial(bucket.get, key, (start, end), if_token=token or ""))
             except Refusal as error:
@@ -222,7 +222,7 @@ class ObjectBackend(Backend):
     async def replace(self, path: str, data: Buffer, token: str) -> str:
         """Send a PUT once, on the condition of a token."""
         bucket, key = self._place(path)
-        with errors_of("replacing", path), only_of(path, token):
+        with errors_of("replacing", path, token):
             try:
                 return await bucket.put(key, [data], token)
             except Refusal as error:
@@ -278,7 +278,7 @@ class ObjectBackend(Backend):
         if origin.name != bucket.name and not self.copies_between:
             await self._copy_through(source, target, token, metadata)
             return
-        with errors_of("copying", source), only_of(source, token):
+        with errors_of("copying", source, token):
             try:
                 await retrying(partial(bucket.copy, origin.name, key, target_key, token, metadata))
             except NoJoinsError:  # of a file that needs parts

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from email.utils import parsedate_to_datetime
 from functools import partial
 from typing import Any, TypeVar
@@ -143,30 +143,29 @@ async def answer_of(verb: str, path: str, request: Callable[..., Awaitable[T]], 
         return await retrying(partial(request, *args, **more))
 
 
-@contextmanager
-def errors_of(verb: str, path: str) -> Iterator[None]:
-    """Raise an `OSError` that names the verb and the file.
+class errors_of:  # noqa: N801 - a context manager like `suppress`; as a generator it would take twice the calls
+    """Raise an `OSError` that names the verb and the file; a `ConflictError` if the file has not the token.
 
     Parameters
     ----------
     verb
         As in "reading".
+    token
+        The condition of the request, if it has one.
     """
-    try:
-        yield
-    except ERRORS as error:
-        raise as_os_error(error, verb, path) from error
 
+    def __init__(self, verb: str, path: str, token: str | None = None) -> None:
+        self._about = verb, path, token
 
-@contextmanager
-def only_of(path: str, token: str | None) -> Iterator[None]:
-    """Raise a `ConflictError` if a file has another token."""
-    try:
-        yield
-    except Refusal as error:
-        if token is None or not is_conflict(error):
-            raise
-        raise shared_errors.changed(path, token, "another") from error
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        if isinstance(error, ERRORS):
+            verb, path, token = self._about
+            if token is not None and is_conflict(error):
+                raise shared_errors.changed(path, token, "another") from error
+            raise as_os_error(error, verb, path) from error
 
 
 def as_os_error(error: BaseException, verb: str, path: str) -> OSError:

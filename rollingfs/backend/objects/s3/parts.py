@@ -12,15 +12,7 @@ from typing import Any
 
 from rollingfs.backend.contract import Metadata, Over, Part
 from rollingfs.backend.objects.bucket import Bucket, NoJoinsError, Parts
-from rollingfs.backend.objects.errors import (
-    ERRORS,
-    NO_JOIN_STATUSES,
-    NO_UPLOAD_CODE,
-    Refusal,
-    errors_of,
-    only_of,
-    retrying,
-)
+from rollingfs.backend.objects.errors import ERRORS, NO_JOIN_STATUSES, NO_UPLOAD_CODE, Refusal, errors_of, retrying
 from rollingfs.backend.objects.upload import PART_BYTES, PARTS_IN_FLIGHT_MAX, PARTS_MAX, make_over
 
 COPY_PART_BYTES_MAX = 2**30
@@ -130,7 +122,7 @@ class S3Parts(Parts):
                 raise
             if not self.bucket.can_join and isinstance(error, Refusal) and error.status in NO_JOIN_STATUSES:
                 raise self._no_joins(str(error)) from error
-            with errors_of("copying", part.path), only_of(part.path, part.token):
+            with errors_of("copying", part.path, part.token):
                 raise
         if not (copied := answer.get("CopyPartResult")):
             raise self._no_joins("the store took the copy for a part without bytes")
