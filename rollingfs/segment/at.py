@@ -27,7 +27,7 @@ PATIENCE_SHARE = 0.9
 """Share of the timeout for which a request is repeated, so that a commit has time left to raise the cause."""
 
 
-@value_class
+@value_class(slots=False)  # with slots it is another class than `super` looks for, and takes no weak reference
 class At(Store):
     """The store that verbs work at, with all that they need: a writer with an id of its own."""
 
