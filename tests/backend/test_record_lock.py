@@ -218,6 +218,19 @@ def test_a_child_takes_no_notes_of_its_parents_bells(waiter):
     assert acquired.wait(WAIT_S)
 
 
+def test_a_bell_tells_a_rename_from_a_close(tmp_path):
+    path, wait = f"{tmp_path}/lock", record_lock._Wait(f"{tmp_path}/lock", None)
+    open(path, "wb").close()
+    wait.watch()
+    if wait._bell is None:
+        pytest.skip("this system has no bell")
+    open(path, "wb").close()
+    assert not wait.pause()
+    os.rename(path, f"{path}-new")
+    assert wait.pause()
+    assert wait.pause()  # by time: by a hand, or on another host, a file loses its name without a ring
+
+
 def test_without_a_bell_a_waiter_tries_again_and_again(tmp_path, monkeypatch):
     monkeypatch.setattr(record_lock, "take_bell", lambda: None)
     slept, sleep = threading.Event(), time.sleep

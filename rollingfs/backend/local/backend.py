@@ -7,7 +7,7 @@ import errno
 import logging
 import os
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -161,7 +161,7 @@ class LocalBackend(Backend):
     async def take_turn(self, path: str) -> None:
         with contextlib.suppress(ConflictError):
             lock = lock_of(path, self.sync)
-            self._remove_lock_of_nothing(path, lock)
+            lock.remove_of_nothing()
             lock.is_turn = os.path.lexists(path)
 
     def end_turn(self, path: str) -> None:
@@ -372,30 +372,8 @@ class LocalBackend(Backend):
 
     # -- within --------------------------------------------------------------------------------------------
 
-    @contextlib.contextmanager
-    def _locked(self, header: str, close: Close | None = None) -> Iterator[record_lock]:
-        """Hold the lock of a header, whose turn ends with it; the lock's file is closed at the end, or by `close`.
-
-        Raises
-        ------
-        ConflictError
-            The header is gone.
-        """
-        lock = lock_of(header, self.sync, close)
-        try:
-            yield lock
-        except (ConflictError, FileNotFoundError):
-            self._remove_lock_of_nothing(header, lock)
-            raise
-        finally:
-            lock.release()
-
-    def _remove_lock_of_nothing(self, header: str, lock: record_lock) -> None:
-        """Remove the file of a held lock if the header went while this process waited: the file is its own."""
-        if not os.path.lexists(header):
-            lock.remove_file()
-            lock.release()
-            disk.remove_folder_if_empty(os.path.dirname(lock.path))
+    def _locked(self, header: str, close: Close | None = None) -> record_lock:
+        return lock_of(header, self.sync, close)
 
     def _flush_name(self, path: str, token: str) -> None:
         """Make the name of a header file survive a loss of power; on a disk that is nearly full, keep a reserve."""

@@ -18,9 +18,10 @@ import os
 import random
 import select
 import stat
+import struct
 import threading
 import time
-from collections.abc import Callable, Coroutine, Iterable, Iterator
+from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator
 from typing import Any, ParamSpec, TypeVar
 
 from rollingfs.backend import shared_errors
@@ -40,9 +41,13 @@ BELLS_FREE_MAX = 4
 """Bells that a process keeps for its next waits: the system takes some 8 ms to close a bell."""
 _FLAGS = system.NO_WAIT | 0o2000000
 """Not to wait, and not to be inherited."""
+_CLOSES = {0x8, 0x10}
+"""A close, after writing or not."""
 _EVENTS = 0x8 | 0x10 | 0x800
-"""A close, after writing or not; a rename. Not a removal: who removes a lock's file is about to close it."""
-_NOTES_BYTES = 4096
+"""A close or a rename. Not a removal: who removes a lock's file is about to close it."""
+_NOTE = struct.Struct("=iIII")
+"""Watch, event, cookie, and the length of a name, which the note of a file has not."""
+_NOTES_BYTES = 256 * _NOTE.size
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -127,25 +132,21 @@ def lock_of(header: str, sync: bool, close: Close | None = None) -> record_lock:
     path = names.lock_path(header)
     if (turn := turn_of_thread(path)) is not None:
         return turn
-    lock = record_lock(path, until_s(), close)
-    try:
-        lock.acquire(make=False)  # of nearly every header; of one that is gone, the caller sees it under the lock
-        return lock
-    except FileNotFoundError:
-        pass
+    lock, make = record_lock(path, until_s(), close, header), False  # nearly every header has the lock's file
     while True:
+        try:
+            lock.acquire(make=make)
+            return lock  # of a header that is gone, the caller sees it under the lock
+        except FileNotFoundError:  # the folder was never made, or another process is removing it
+            if make and os.path.lexists(header):
+                disk.make_folders(os.path.dirname(lock.path), sync)
+        make = True
         try:
             mode = os.lstat(header).st_mode
         except FileNotFoundError:
             raise ConflictError(f"{header!r} is gone") from None  # before a lock and a folder are made for it
         if stat.S_ISLNK(mode):
             raise shared_errors.linked(header)
-        try:
-            lock.acquire()
-            return lock
-        except FileNotFoundError:  # the folder was never made, or another process is removing it
-            if os.path.lexists(header):
-                disk.make_folders(os.path.dirname(lock.path), sync)
 
 
 def turn_of_thread(path: str) -> record_lock | None:
@@ -198,12 +199,11 @@ class Bell:
             self._watch = -1
             self.wait(0)
 
-    def wait(self, seconds: float) -> bool:
-        """Wait until it rings, or the time is over; whether it rang. A dead process's locks are freed just after."""
-        has_rung = bool(self._notes.poll(seconds * 1000))
-        if has_rung:
-            os.read(self._descriptor, _NOTES_BYTES)
-        return has_rung
+    def wait(self, seconds: float) -> Collection[int]:
+        """Wait until it rings, or the time is over; return the events. A dead process's locks are freed just after."""
+        has_rung = self._notes.poll(seconds * 1000)
+        notes = os.read(self._descriptor, _NOTES_BYTES) if has_rung else b""
+        return {events for _, events, _, _ in _NOTE.iter_unpack(notes)}
 
     def give_back(self) -> None:
         """Keep it for another wait of this process; the caller forgets it."""
@@ -231,25 +231,23 @@ class _Wait:
         self._pause_s = PAUSE_S_MIN
         self._bell: Bell | None = None
 
-    @property
-    def left_s(self) -> float:
-        return max(self._until_s - time.monotonic(), 0.0)
-
     def watch(self) -> None:
         """From now on, a release of the lock ends a pause."""
         self._bell = self._bell or take_bell()
         if self._bell is not None:
             self._bell.hang(self._path)
 
-    def pause(self) -> None:
+    def pause(self) -> bool:
+        """Let the holder go on; return whether the lock's file may have lost its name since."""
         left_s = self._until_s - time.monotonic()
         if left_s <= 0:
             raise self.over()
         pause_s = min(self._pause_s * random.uniform(0.5, 1.5), left_s)
-        has_rung = self._bell is not None and self._bell.wait(pause_s)
         if self._bell is None:
             time.sleep(pause_s)
-        self._pause_s = PAUSE_S_MIN if has_rung else min(2 * self._pause_s, PAUSE_S_MAX)
+        events = self._bell.wait(pause_s) if self._bell is not None else ()
+        self._pause_s = PAUSE_S_MIN if events else min(2 * self._pause_s, PAUSE_S_MAX)
+        return not events or not _CLOSES.issuperset(events)
 
     def end(self, *, is_locked: bool) -> None:
         """Give the bell back; after an error, the system may take its time to close it."""
@@ -275,6 +273,8 @@ class record_lock:  # noqa: N801 - used as a function
         When to give up, by the monotonic clock; by default after `WAIT_S_MAX`.
     close
         Closes the file once the lock is released.
+    header
+        The header that it guards: if that went while this process waited, the lock's file goes, too.
 
     Raises
     ------
@@ -286,8 +286,8 @@ class record_lock:  # noqa: N801 - used as a function
         The system or the disk refuses the lock.
     """
 
-    def __init__(self, path: str, until_s: float | None = None, close: Close | None = None) -> None:
-        self.path = path
+    def __init__(self, path: str, until_s: float | None = None, close: Close | None = None, header: str = "") -> None:
+        self.path, self._header = path, header
         self._close_file = close
         self.is_turn = False
         """Whether the thread keeps the lock for its next change of what the lock guards."""
@@ -306,11 +306,17 @@ class record_lock:  # noqa: N801 - used as a function
         """Return whether a hand has deleted its file; quicker than `is_held`."""
         return self._descriptor is None or not os.fstat(self._descriptor).st_nlink
 
-    def __enter__(self) -> None:
-        self.acquire()
+    def __enter__(self) -> record_lock:
+        if self._descriptor is None:
+            self.acquire()
+        return self
 
-    def __exit__(self, *_: object) -> None:
-        self.release()
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        try:
+            if self._header and isinstance(error, ConflictError | FileNotFoundError):
+                self.remove_of_nothing()
+        finally:
+            self.release()
 
     def acquire(self, *, make: bool = True) -> None:
         """Take the lock; after an error it is not held, and the caller may try again.
@@ -336,8 +342,11 @@ class record_lock:  # noqa: N801 - used as a function
             if not (is_locked := system.lock(self._descriptor)):
                 self._wait = self._wait or _Wait(self.path, self._until_s)
                 self._wait.watch()  # before the next try: the lock may be given back meanwhile
-                while not (is_locked := system.lock(self._descriptor)) and _is_still(self._descriptor, self.path):
-                    self._wait.pause()
+                may_be_gone = True
+                while not (is_locked := system.lock(self._descriptor)):
+                    if may_be_gone and not _is_still(self._descriptor, self.path):
+                        break
+                    may_be_gone = self._wait.pause()
             if is_locked and _is_still(self._descriptor, self.path):
                 if self._wait is not None:
                     self._wait.end(is_locked=True)
@@ -348,6 +357,13 @@ class record_lock:  # noqa: N801 - used as a function
         """Remove the file of the held lock, unless the name is free, or another file's."""
         if self._descriptor is not None and _is_still(self._descriptor, self.path):
             nofollow.unlink(self.path)
+
+    def remove_of_nothing(self) -> None:
+        """Remove the file of the held lock if the header went while this process waited: the file is its own."""
+        if not os.path.lexists(self._header):
+            self.remove_file()
+            self.release()
+            disk.remove_folder_if_empty(os.path.dirname(self.path))
 
     def release(self) -> None:
         """Release the lock; it may be released twice, because Ctrl-C can come before the first time is through."""
