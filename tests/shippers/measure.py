@@ -95,23 +95,27 @@ def measured(shipper: Shipper, folder: Path) -> dict[str, str]:
             subprocess.Popen(words, env=settings, stdout=said, stderr=said, start_new_session=True) as process,
         ):
             try:
-                _ship(lines, shipper, folder, lambda: _size(fs, path), kill)
+                _ship(lines, shipper, folder, lambda: _size(fs, path, shipper), kill)
             except TimeoutError as error:
                 text = Path(folder, "said").read_text(errors="replace")[-2000:]
                 raise TimeoutError(f"{error}: {text}") from error
             finally:
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGTERM)
-        came = Counter(fs.cat_file(path).splitlines())
+        came = Counter((shipper.lines or bytes.splitlines)(fs.cat_file(path)))
     assert set(came) <= set(lines), "a line is torn"
     doubled = sum(times - 1 for times in came.values())
     found = {"program": shipper.program, "version": shipper.version(), "output": shipper.output}
     return found | {"sent": str(LINES), "lost": str(len(lines) - len(came)), "doubled": str(doubled)}
 
 
-def _size(fs: RollingFileSystem, path: str) -> int:
+def _size(fs: RollingFileSystem, path: str, shipper: Shipper) -> int:
     with contextlib.suppress(OSError):
-        return int(fs.size(path))
+        return (
+            int(fs.size(path))
+            if shipper.lines is None
+            else sum(len(line) + 1 for line in shipper.lines(fs.cat_file(path)))
+        )
     return 0
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -28,6 +29,19 @@ import (
 )
 
 func main() {{ service.RunCLI(context.Background()) }}
+"""
+COLLECTOR, COLLECTOR_VERSION = "go.opentelemetry.io/collector", "v0.165.0"
+CONTRIB = "github.com/open-telemetry/opentelemetry-collector-contrib"
+COLLECTOR_PARTS = {"receivers": f"{CONTRIB}/receiver/filelogreceiver", "exporters": f"{CONTRIB}/exporter/fileexporter"}
+COLLECTOR_BUILD = "dist: {name: otelcol, output_path: .}\n" + "".join(
+    f"{kind}: [{{gomod: {module} {COLLECTOR_VERSION}}}]\n" for kind, module in COLLECTOR_PARTS.items()
+)
+COLLECTOR_SETTINGS = """
+receivers: {{filelog: {{include: ["{source}"], start_at: beginning}}}}
+exporters: {{file: {{path: "{folder}/logs.jsonl"}}}}
+service:
+  telemetry: {{metrics: {{level: none}}}}
+  pipelines: {{logs: {{receivers: [filelog], exporters: [file]}}}}
 """
 SYSLOG_NG = """@version: 3.38
 source lines {{ file("{source}" flags(no-parse) follow-freq(0.1) log-iw-size(2000)); }};
@@ -98,24 +112,48 @@ class Shipper:
     """It goes on at the end of the file; else it reads the file once, when all of it is there."""
     once: bool = True
     """No line may come twice."""
+    lines: Callable[[bytes], list[bytes]] | None = None
+    """Finds the lines in what it wrote, if these are not as they were."""
 
 
-def benthos() -> Path:
-    """Return Benthos, the core of Bento and Redpanda Connect, built with its HTTP output."""
-    binary = cache_dir() / f"benthos-{BENTHOS_VERSION}"
+def _built(program: str, version: str, files: dict[str, str], steps: list[list[str]]) -> Path:
+    """Return a program in the cache, which Go builds from files at its first use."""
+    binary = cache_dir() / f"{program}-{version}"
     if binary.exists():
         return binary
     go = shutil.which("go")
     if not required() or go is None:
-        require("Benthos is not built in the cache, and ROLLINGFS_REQUIRE is not 'all' or there is no Go to build it")
+        why = "ROLLINGFS_REQUIRE is not 'all' or there is no Go to build it"
+        require(f"{program} is not built in the cache, and {why}")
     binary.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=binary.parent) as work:
-        Path(work, "main.go").write_text(BENTHOS_MAIN)
-        parts = [f"{BENTHOS}/public/{one}@{BENTHOS_VERSION}" for one in ("service", "components/io", "components/pure")]
-        for words in (["mod", "init", "shipper"], ["get", *parts], ["build", "-ldflags=-s -w", "-o", "benthos", "."]):
+        for name, text in files.items():
+            Path(work, name).write_text(text)
+        for words in [*steps, ["build", "-mod=mod", "-ldflags=-s -w", "-o", "built", "."]]:
             subprocess.run([go, *words], cwd=work, check=True, timeout=BUILD_S_MAX, capture_output=True)
-        os.replace(f"{work}/benthos", binary)
+        os.replace(f"{work}/built", binary)
     return binary
+
+
+def benthos() -> Path:
+    """Return Benthos, the core of Bento and Redpanda Connect, built with its HTTP output."""
+    parts = [f"{BENTHOS}/public/{one}@{BENTHOS_VERSION}" for one in ("service", "components/io", "components/pure")]
+    return _built("benthos", BENTHOS_VERSION, {"main.go": BENTHOS_MAIN}, [["mod", "init", "shipper"], ["get", *parts]])
+
+
+def collector() -> Path:
+    """Return a collector of OpenTelemetry, made by its builder.
+
+    `go get` finds its modules: the builder's `go mod tidy` also wants those of their tests, which a proxy may lack.
+    """
+    generate = [f"{COLLECTOR}/cmd/builder@{COLLECTOR_VERSION}", "--config", "builder.yaml"]
+    modules = [f"{one}@{COLLECTOR_VERSION}" for one in (f"{COLLECTOR}/otelcol", *COLLECTOR_PARTS.values())]
+    steps = [
+        ["run", *generate, "--skip-get-modules", "--skip-compilation"],
+        ["mod", "init", f"{COLLECTOR}/cmd/builder"],
+        ["get", *modules],
+    ]
+    return _built("otelcol", COLLECTOR_VERSION, {"builder.yaml": COLLECTOR_BUILD}, steps)
 
 
 def _said(command: list[str], environment: dict[str, str], word: int) -> str:
@@ -182,6 +220,18 @@ def _tail(job: Job) -> Command:
     return ["sh", "-c", f"exec tail -n +1 -F {job.source} | {APPEND} {job.target}"], {}
 
 
+def _collector(job: Job) -> Command:
+    settings, ship = job.file("collector.yaml", COLLECTOR_SETTINGS), f"{sys.executable} -m rollingfs.cli ship"
+    return ["sh", "-c", f"{collector()} --config {settings} & exec {ship} {job.folder}/logs.jsonl {job.target}"], {}
+
+
+def _bodies(data: bytes) -> list[bytes]:
+    """Return the bodies of records, of which a file exporter writes a batch a line."""
+    batches = [json.loads(line) for line in data.splitlines()]
+    scopes = (scope for batch in batches for resource in batch["resourceLogs"] for scope in resource["scopeLogs"])
+    return [record["body"]["stringValue"].encode() for scope in scopes for record in scope["logRecords"]]
+
+
 KEY = "&key_of_body=true"
 SHIPPERS = {
     "syslog-ng": Shipper("syslog-ng", "http(), 500 lines", _syslog_ng(500, ""), _syslog_ng_version, once=False),
@@ -190,6 +240,14 @@ SHIPPERS = {
     ),
     "bento": Shipper(
         "Benthos", "http_client, 500 lines, `key_of_body`", _bento(500, KEY), lambda: BENTHOS_VERSION[1:], follows=False
+    ),
+    "collector": Shipper(
+        "OpenTelemetry collector",
+        "file exporter, `ship`",
+        _collector,
+        lambda: COLLECTOR_VERSION[1:],
+        by_http=False,
+        lines=_bodies,
     ),
     "rsyslog": Shipper("rsyslog", "omprog, `append --commit-on`", _rsyslog, _rsyslog_version, by_http=False),
     "journald": Shipper(
