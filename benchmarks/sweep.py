@@ -50,7 +50,7 @@ _READ_BUFFER = "rollingfs.fs.read_buffer:PREFETCH_RANGE_BYTES"
 TRIALS = (
     Trial(DEFAULT, tuple(WORKS)),
     *(Trial(f"max_concurrency {count}", (*RANGES, *WHOLE), {"max_concurrency": count}) for count in (16, 32, 100)),
-    *(Trial(f"max_memory {count} MiB", WHOLE, {"max_memory": count * MIB}) for count in (32, 96, 128)),
+    *(Trial(f"max_memory {count} MiB", WHOLE, {"max_memory": count * MIB}) for count in (32, 64, 96, 128)),
     *(
         Trial(
             f"ranges fetched ahead of {count} MiB",

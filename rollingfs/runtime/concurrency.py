@@ -156,6 +156,9 @@ class SyncRuntime:
 
 async def gather_limited(calls: Iterable[Callable[[], Awaitable[T]]], limit: int) -> list[T]:
     """Run calls on the running loop, at most `limit` at a time; the first error cancels the rest and is raised."""
+    calls = list(calls)
+    if len(calls) < 2:
+        return [await call() for call in calls]  # as each range that is fetched ahead: a task would cost more
     places = asyncio.Semaphore(limit)
 
     async def one(call: Callable[[], Awaitable[T]]) -> T:
