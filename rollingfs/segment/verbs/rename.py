@@ -8,7 +8,7 @@ from functools import partial
 from rollingfs.backend.tier_marks import moved_lines
 from rollingfs.format import merging, names, placement, transitions
 from rollingfs.format.drops import with_hints
-from rollingfs.format.header import Adopted, Header, Phase
+from rollingfs.format.header import Header, Phase
 from rollingfs.format.transitions import NO_GUARD
 from rollingfs.segment.at import At
 from rollingfs.segment.commit.attempt import Attempt
@@ -50,31 +50,20 @@ async def rename(at: At, path: str, target: str, *, overwrite: bool = True) -> N
     await try_drops(at.commits, target, header)
 
 
-async def _check_taken(at: At, target: str, base: Segment, *, overwrite: bool) -> None:
-    if not overwrite and base.live and not (base.header and base.header.phase is Phase.MERGING):
+async def _renamed(at: At, base: Segment, attempt: Attempt, marked: Marked, *, overwrite: bool) -> Header:
+    (source,), now_ms, there = marked.sources, at.now_ms(), base.header
+    path, target = source.path, source.target
+    if not overwrite and base.live and not (there and there.phase is Phase.MERGING):
         raise transitions.exists(target)
     if base.live:  # a segment that is on its way elsewhere must get there first
-        there = transitions.check(base.header, NO_GUARD, target)
-        await check_there(at.headers, at.pages, target, there)
-
-
-async def _plain(at: At, target: str, base: Segment, *, overwrite: bool) -> Adopted | None:
-    """The plain file that a rename's target will hide."""
+        await check_there(at.headers, at.pages, target, transitions.check(there, NO_GUARD, target))
+    (frozen,) = await frozen_headers(at, base, marked)
     plain = None if base.live else await at.contents.room(target, base)
     if plain is not None and not overwrite:
         raise transitions.exists(target)
-    return shadow(plain)
-
-
-async def _renamed(at: At, base: Segment, attempt: Attempt, marked: Marked, *, overwrite: bool) -> Header:
-    (source,), now_ms = marked.sources, at.now_ms()
-    path, target = source.path, source.target
-    await _check_taken(at, target, base, overwrite=overwrite)
-    (frozen,) = await frozen_headers(at, base, marked)
-    adopted = await _plain(at, target, base, overwrite=overwrite) or (base.header.adopted if base.header else None)
+    adopted = shadow(plain) or (there.adopted if there else None)
     entries = placement.transplant(frozen.entries, frozen.start, frozen.length, path, target)
-    lines = moved_lines(at.backend, frozen.tiers, path, target)
-    source_header = replace(frozen, tiers=lines)
-    found = merging.renamed(source_header, entries, base.header, source.mark, marked.incarnation, adopted, now_ms)
-    hints = await at.pages.hints(target, base.header.entries) if base.header else []
+    source_header = replace(frozen, tiers=moved_lines(at.backend, frozen.tiers, path, target))
+    found = merging.renamed(source_header, entries, there, source.mark, marked.incarnation, adopted, now_ms)
+    hints = await at.pages.hints(target, there.entries) if there else []
     return merging.with_waiting(with_hints(found, hints, now_ms), target, [(path, frozen)], now_ms)
