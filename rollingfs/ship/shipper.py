@@ -229,8 +229,11 @@ class Shipper:
             self._delete()
         routes = [one for one in self._routes.values() if one.error is None and (flush or not one.rests(now_s))]
         shares = [routes[first::STEPS_AT_ONCE] for first in range(min(STEPS_AT_ONCE, len(routes)))]
-        with ThreadPoolExecutor(STEPS_AT_ONCE) as threads:
-            found = list(threads.map(partial(self._steps, flush), shares))
+        if len(shares) > 1:
+            with ThreadPoolExecutor(len(shares)) as threads:
+                found = list(threads.map(partial(self._steps, flush), shares))
+        else:  # in this thread: a caller may drive coroutines there
+            found = [self._steps(flush, share) for share in shares]
         self._looked_s, self._rests = now_s, not routes
         return any(found)
 
