@@ -121,6 +121,8 @@ class Lineage:
         """The end of the file at the last look."""
         self._waiting: Piece | None = None
         self._current: Generation | None = None
+        self._inodes: set[int] = set()
+        """Of the files among which the open one was chosen."""
         self._rest: tuple[int, int, int] | None = None
         """Inode, size and time of the file that has the name of the log and all of it in the segment; else None."""
         self._status: tuple[int, int] | None = None
@@ -210,7 +212,11 @@ class Lineage:
         self._written_s = now_s if is_written else self._written_s
         self._changed_s = now_s if has_changed else self._changed_s
         is_coarse = status is not None and not status[1] % 10**9  # then a file may change twice at one time
-        if self.file is not None and (is_written or is_coarse) and not self._known.holds(self.file.read):
+        if self.file is None or not (is_written or is_coarse):
+            return has_changed
+        # the few bytes seen of a first line may begin the next file, too, while a rotated copy has the line
+        is_doubtful = not self.position.offset and {one.inode for one in self.log.generations()} != self._inodes
+        if is_doubtful or not self._known.holds(self.file.read):
             self.begin_again()
             return True
         return has_changed
@@ -241,6 +247,7 @@ class Lineage:
     def _find(self) -> bool:
         """Open the file of the position, or that which came after it."""
         there, position = self.log.generations(), self.position
+        self._inodes = {one.inode for one in there}
         if position == START:
             later = there
         elif self._open_own(there):
@@ -277,6 +284,7 @@ class Lineage:
         self.is_pending = time.time() - mtime_ns / 1e9 < LEAVE_S and time.monotonic() - self._written_s < LEAVE_S
         if self.is_pending:
             return False
+        self._inodes = {one.inode for one in there}
         if at is None and self._open_own(there):  # another file has its bytes now, compressed perhaps
             return True
         if self.lag_bytes:

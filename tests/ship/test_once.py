@@ -175,6 +175,21 @@ def test_a_log_is_cut_after_a_look(commit_on: str, tmp_path: Path, monkeypatch: 
     assert fs.cat_file(f"{tmp_path}/segment") == b"one\nthree\n"
 
 
+def test_a_new_file_may_begin_like_the_old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A look sees a byte of a line; then the log is copied and cut, and its next line begins with that byte."""
+    monkeypatch.setattr(lineage, "GONE_S", 0.0)
+    monkeypatch.setattr(lineage, "LEAVE_S", 0.0)
+    log, fs = tmp_path / "app.log", RollingFileSystem("file")
+    shipper = Shipper(fs, [str(log)], f"{tmp_path}/segment", commit_on="line", say=lambda line: None)
+    log.write_bytes(b"1")
+    shipper.step()
+    (tmp_path / "app.log.1").write_bytes(b"12\n")
+    log.write_bytes(b"16\n")
+    shipper.step()
+    shipper.once()
+    assert fs.cat_file(f"{tmp_path}/segment") == b"12\n16\n"
+
+
 def test_a_copy_that_gets_the_inode_stays_shipped(tmp_path: Path, monkeypatch) -> None:
     """A log was copied, written to and deleted; its inode comes back in the copy, as that is compressed."""
     monkeypatch.setattr(lineage, "GONE_S", 0.0)
@@ -275,8 +290,9 @@ BAD = {
     "unreadable": "Permission denied",
     "stale": "Stale file handle",
     "half": "Input/output error",
+    "late": "Input/output error",
 }
-"""What a path is, and what its error has: a file on NFS that is gone, a disk that cannot read the first MiB."""
+"""What a path is, and what its error has: a file on NFS that is gone, a disk that fails for the first MiB, or later."""
 
 
 @pytest.mark.parametrize("into", [False, True])
@@ -293,11 +309,14 @@ def test_a_bad_file_is_named(what: str, into: bool, tmp_path: Path, monkeypatch)
         bad.unlink()
         bad = tmp_path / "bad.log.1.gz"
         bad.write_bytes(gzip.compress(b"line\n")[:-9])
-    number = {"unreadable": errno.EACCES, "stale": errno.ESTALE, "half": errno.EIO}.get(what)
+    number = {"unreadable": errno.EACCES, "stale": errno.ESTALE, "half": errno.EIO, "late": errno.EIO}.get(what)
+    reads: list[int] = []
 
     def pread(fd: int, size: int, offset: int) -> bytes:
         is_bad = number is not None and os.fstat(fd).st_ino == inode
-        if is_bad and (what == "stale" or (what == "half" and offset == 0 and size > 2000)):
+        if is_bad and offset == 0 and size > 2000:
+            reads.append(size)
+        if is_bad and (what == "stale" or (offset == 0 and size > 2000 and len(reads) > (what == "late"))):
             raise OSError(number, os.strerror(number))
         return read(fd, size, offset)
 
