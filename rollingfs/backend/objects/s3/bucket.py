@@ -190,20 +190,14 @@ class S3Bucket(Bucket):
     async def _replace(self, key: str, token: str, send: Callable[[Condition], Awaitable[str]]) -> str:
         """Replace a file by its ETag, without quotes if the store refuses the ETag that it gave."""
         bare = token.strip('"')
-        sent = bare if self._is_bare else token
+        sent, other = (bare, token) if self._is_bare else (token, bare)
         try:
             made = await send(sent)
-            self._is_bare = bool(self._is_bare)
         except ERRORS as error:
-            if (
-                self._is_bare is False
-                or sent == bare
-                or not is_conflict(error)
-                or (await self.head(key)).token != token
-            ):
+            if self._is_bare is False or not is_conflict(error) or (await self.head(key)).token != token:
                 raise
-            made = await send(bare)
-            self._is_bare = True
+            sent, made = other, await send(other)
+        self._is_bare = sent == bare
         return made
 
     async def _by_way(self, request: Callable[[Any], Awaitable[T]]) -> T:
