@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 
 from rollingfs.cli import output
 from rollingfs.cli.running import Stop
-from rollingfs.errors import AppendOutcomeUnknown, FencedError, RollingError, SegmentSealedError
+from rollingfs.errors import UNSUPPORTED, AppendOutcomeUnknown, FencedError, RollingError, SegmentSealedError
 from rollingfs.format import transitions
 from rollingfs.format.append_keys import AlreadyAppended, AppendKey, ForgottenError, gone_of
 from rollingfs.format.transitions import Guard
@@ -155,7 +155,7 @@ class Pipe:
                     if segment == self._segment:
                         continue
                 is_unknown |= isinstance(error, AppendOutcomeUnknown)
-                if is_last or isinstance(error, FINAL):
+                if is_last or isinstance(error, FINAL) or error.errno in UNSUPPORTED:
                     raise NotWrittenError(self._said(size, error, is_unknown)) from error
                 if time.monotonic() >= reported_s + REPORT_S:
                     reported_s = time.monotonic()

@@ -1,5 +1,6 @@
 """`append --commit-on`: whole lines, each once, while the pipe goes on."""
 
+import errno
 import os
 import queue
 import signal
@@ -90,6 +91,14 @@ def test_a_segment_that_is_sealed_ends_the_pipe_with_an_error() -> None:
     pipe = piping(fs, parse_commit_on("line"), b"".join(LINES))
     fs.seal("/log")
     with pytest.raises(NotWrittenError, match=r"35 bytes are not written: .*sealed"):
+        pipe.run()
+
+
+def test_a_store_that_cannot_append_ends_the_pipe() -> None:
+    store = Scripted(private_memory())
+    pipe = piping(RollingFileSystem(backend=store), parse_commit_on("line"), b"".join(LINES))
+    store.plan(("extend", "replace"), times=None, before=raises(OSError(errno.EOPNOTSUPP, "not on this store")))
+    with pytest.raises(NotWrittenError, match="not on this store"):
         pipe.run()
 
 
