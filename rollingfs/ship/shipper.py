@@ -29,7 +29,7 @@ logger = logging.getLogger("rollingfs")
 
 COMMIT_ON = ("1s", "8MiB")
 POLL_S = 0.1
-REST_S = 0.15
+REST_S = 0.2
 """Time between two looks while all files stay as they are: 200 files take less than 1 % of a processor."""
 FIND_S = 0.75
 """Time between two looks for new files of patterns."""
