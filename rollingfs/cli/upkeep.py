@@ -20,7 +20,7 @@ from rollingfs.cli.errors import WrongUsage, value_of
 from rollingfs.cli.output import picked
 from rollingfs.cli.session import Session, StorePath
 from rollingfs.errors import CorruptHeaderError
-from rollingfs.folders.collect_tree import CollectedTree, TreeCollector
+from rollingfs.folders.collect_tree import CollectedTree, tree_at
 from rollingfs.format.policies import PolicyChange
 from rollingfs.fs.core import core
 from rollingfs.policy import FOREVER, KEEP, MAX_AGE_S_MAX, OffloadPolicy, RollingPolicy
@@ -251,11 +251,10 @@ def _segments_below(session: Session, place: StorePath) -> list[str]:
     FileNotFoundError
         There is neither a segment nor a folder.
     """
-    unlisted: dict[str, OSError] = {}
-    found = place.core.run(TreeCollector(place.core.client).segments(place.name, unlisted))
-    for folder, error in unlisted.items():
+    tree = place.core.run(tree_at(place.core.client, place.name))
+    for folder, error in tree.unlisted.items():
         _complain_of(session, folder, error)
-    return found
+    return sorted(tree.segments)
 
 
 NEVER = "never"

@@ -246,7 +246,7 @@ class Folders:
 
         scans = await self.listings.tree(path, depth_max, hidden=True, on_error=REPORT)
         check_readable(path, scans.values(), "deleted", damaged=damaged)
-        for link in [link for scan in scans.values() for link in scan.links]:
+        for link in [link for scan in scans.values() for link in scan.found.links]:
             await self.take_link(link)  # first, so that nothing is deleted through one
         seen = {path: view for scan in scans.values() for path, view in scan.views.items()}
         gone = await take_all(self.client, path, seen)

@@ -9,6 +9,7 @@ from rollingfs.format import names
 from rollingfs.format.header import Header
 from rollingfs.format.listing_codec import Row
 from rollingfs.runtime.values import value_class
+from rollingfs.segment.read.folder_contents import Sorted
 from rollingfs.segment.segment import Segment
 
 Info = dict[str, Any]
@@ -76,11 +77,11 @@ class Scan:
     """A folder as it was listed."""
 
     path: str
-    views: dict[str, Segment]
+    found: Sorted
+    """Its entries. Folders with tombstones only do not exist for users."""
+    views: dict[str, Segment] = field(default_factory=dict)
     """Segments and plain files, by path, except those in `rows`."""
-    folders: tuple[str, ...]
-    """Folders in it. With tombstones only, they do not exist for users."""
-    stays: bool
+    stays: bool = True
     """It exists even if it is empty."""
     unreadable: dict[str, OSError] = field(default_factory=dict)
     """Segments and plain files that cannot be read and so are not among the views, by path."""
@@ -88,8 +89,6 @@ class Scan:
     """The error, if the folder itself cannot be listed."""
     rows: dict[str, Row] = field(default_factory=dict)
     """Segments whose row suffices, by path; only for a caller that asked for rows."""
-    links: tuple[str, ...] = ()
-    """Symbolic links in it; see `Sorted`."""
     listed_s: float | None = None
     """The store's time after the listing, in seconds since 1970, if the listing has it."""
     is_by_rows: bool = False
@@ -108,9 +107,9 @@ class Scan:
     @property
     def unlinked(self) -> list[str]:
         """Return the folders without symbolic links."""
-        return [folder for folder in self.folders if folder not in self.links]
+        return [folder for folder in self.found.folders if folder not in self.found.links]
 
     @property
     def shown(self) -> list[str]:
         """Return the folders that no segment of the same name hides."""
-        return [folder for folder in self.folders if folder not in self.views and folder not in self.rows]
+        return [folder for folder in self.found.folders if folder not in self.views and folder not in self.rows]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
 from rollingfs.backend.contract import Listing
 from rollingfs.errors import CorruptHeaderError
@@ -132,6 +132,7 @@ class Listings:
         with_rows: bool = False,
         rowless_max: int | None = None,
         wanted: Wanted | None = None,
+        by_names: bool = False,
     ) -> Scan:
         """List a folder.
 
@@ -143,6 +144,8 @@ class Listings:
             With more headers than this that have no row, the rows are written again; by default `ROWLESS_MAX`.
         wanted
             Leave out segments and plain files of other names, and do not read their headers.
+        by_names
+            Read no header, and return only the entries.
 
         Raises
         ------
@@ -155,6 +158,8 @@ class Listings:
         began = headers.begin()
         listing = await self.backend.list(folder)
         found = Sorted.of(listing.entries)
+        if by_names:
+            return Scan(folder, found)
         rowless_max = ROWLESS_MAX if rowless_max is None else rowless_max
         if wanted is not None:
             found, rowless_max = found.only(wanted), sys.maxsize  # what was read is not all that the rows are of
@@ -218,12 +223,11 @@ class Listings:
             await self.rows.keep(folder, rows.values(), read, rowless_max)
         return Scan(
             folder,
+            found,
             views,
-            found.folders,
             stays or self.is_top(folder),
             unreadable,
             rows=live,
-            links=found.links,
             listed_s=listing.now,
             is_by_rows=is_by_rows,
         )
@@ -244,8 +248,7 @@ class Listings:
         except (FileNotFoundError, NotADirectoryError):
             return [await self._info_of_file(path, on_error)]
         found = await self.infos_of(scan)
-        if scan.folders:
-            shown = scan.shown
+        if shown := scan.shown:
             for folder, is_alive in zip(shown, await self._alive(shown), strict=True):
                 if is_alive:
                     found.setdefault(folder, info_of_folder(folder))
@@ -284,9 +287,8 @@ class Listings:
         *,
         hidden: bool = False,
         on_error: OnError = RAISE,
-        with_rows: bool = False,
-        wanted: Wanted | None = None,
         into: Wanted = bool,
+        **how: Any,
     ) -> dict[str, Scan]:
         """List a folder and the folders below it, from the top.
 
@@ -297,32 +299,30 @@ class Listings:
         hidden
             Also list folders that have the name of a segment, and do not go through symbolic links: for a caller that
             changes what it finds.
-        with_rows, wanted
-            The same as in `scan`.
         into
             Predicate of the folders below that are listed; by default all.
+        how
+            `with_rows`, `wanted` and `by_names`, as in `scan`.
         """
+
+        async def one(path: str) -> Scan | None:
+            try:
+                return await self.scan(path, on_error, **how)
+            except (FileNotFoundError, NotADirectoryError):
+                return None  # deleted meanwhile
+            except PermissionError as error:
+                if path == folder or on_error == RAISE:
+                    raise
+                return Scan(path, Sorted.of(()), error=error)
+
         scans: dict[str, Scan] = {}
         level = [folder]
         while level and (depth_max is None or depth_max > 0):
-            calls = [partial(self._scan, path, on_error, path == folder, with_rows, wanted) for path in level]
-            found = [scan for scan in await self.gather(calls) if scan]
+            found = [scan for scan in await self.gather([partial(one, path) for path in level]) if scan]
             scans.update({scan.path: scan for scan in found})
             level = [inner for scan in found for inner in (scan.unlinked if hidden else scan.shown) if into(inner)]
             depth_max = None if depth_max is None else depth_max - 1
         return scans
-
-    async def _scan(
-        self, folder: str, on_error: OnError, is_top: bool, with_rows: bool, wanted: Wanted | None
-    ) -> Scan | None:
-        try:
-            return await self.scan(folder, on_error, with_rows=with_rows, wanted=wanted)
-        except (FileNotFoundError, NotADirectoryError):
-            return None  # deleted meanwhile
-        except PermissionError as error:
-            if is_top or on_error == RAISE:
-                raise
-            return Scan(folder, {}, (), stays=True, error=error)
 
     async def find(
         self,
@@ -366,6 +366,7 @@ class Listings:
         edge = [folder for scan in scans.values() for folder in scan.shown if folder not in scans]
         alive = {folder for folder, is_alive in zip(edge, await self._alive(edge), strict=True) if is_alive}
         for path, scan in reversed(scans.items()):
-            if scan.stays or scan.listed or scan.rows or scan.errors or any(folder in alive for folder in scan.folders):
+            below = scan.found.folders
+            if scan.stays or scan.listed or scan.rows or scan.errors or not alive.isdisjoint(below):
                 alive.add(path)
         return alive

@@ -150,7 +150,7 @@ async def _move_tree(folders: Folders, source: str, target: str, overwrite: bool
         raise ValueError(f"the folder {source!r} cannot move into itself, to {target!r}; nothing was moved")
     scans = await folders.listings.tree(source, hidden=True, on_error=REPORT)
     check_readable(source, scans.values(), "moved")
-    links = [link for scan in scans.values() for link in scan.links]
+    links = [link for scan in scans.values() for link in scan.found.links]
     for link in links:
         if names.is_reserved(link):  # the header, the chunks or the lock of a segment
             raise shared_errors.linked(link)

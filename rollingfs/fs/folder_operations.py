@@ -201,10 +201,9 @@ async def collect(
 
     grace_s = None if grace is None else parse_seconds(grace)
     if recursive:
-        from rollingfs.folders.collect_tree import TreeCollector
+        from rollingfs.folders.collect_tree import collect_tree
 
-        tree = TreeCollector(core.client)
-        return await tree.collect(core.strip(path), grace_s=grace_s, dry_run=dry_run, callback=callback)
+        return await collect_tree(core.client, core.strip(path), grace_s=grace_s, dry_run=dry_run, callback=callback)
     callback.set_size(1)
     collected = await collect(core.client, core.to_write(path), grace_s=grace_s, dry_run=dry_run)
     callback.relative_update(1)

@@ -165,10 +165,10 @@ async def streams(core: Core, path: str) -> list[str]:
     PermissionError
         A folder cannot be listed.
     """
-    from rollingfs.folders.collect_tree import TreeCollector
+    from rollingfs.folders.collect_tree import tree_at
 
-    found = await TreeCollector(core.client).segments(core.strip(path))
-    ledgers = [one for one in found if names.is_ledger(one)]
+    found = await tree_at(core.client, core.strip(path), RAISE)
+    ledgers = [one for one in sorted(found.segments) if names.is_ledger(one)]
     loaded = await core.listings.gather([partial(core.client.headers.load, one) for one in ledgers])
     return [names.parent(one) for one, ledger in zip(ledgers, loaded, strict=True) if ledger.live]
 

@@ -12,7 +12,8 @@ from functools import partial
 from typing import Any
 
 from rollingfs.errors import CorruptHeaderError, SegmentNotSealedError
-from rollingfs.folders.collect_tree import TreeCollector
+from rollingfs.folders.collect_tree import tree_at
+from rollingfs.folders.listing import RAISE
 from rollingfs.format import names
 from rollingfs.fs.core import core
 from rollingfs.fs.filesystem import RollingFileSystem
@@ -325,9 +326,8 @@ def _found(options: Options) -> tuple[RollingFileSystem, list[str]]:
     """
     fs = places.filesystem(options)
     below, found = core(fs), set[str]()
-    tree = TreeCollector(below.client)
     for place in options.places:
         path = below.strip(place.path)
-        there = below.run(tree.segments(patterns.above(path) or "/"))
+        there = below.run(tree_at(below.client, patterns.above(path) or "/", RAISE)).segments
         found.update(filter(places.meaning(path), there) if patterns.is_pattern(path) else there)
     return fs, sorted(found)

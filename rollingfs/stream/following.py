@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 
-from rollingfs.folders.collect_tree import TreeCollector
+from rollingfs.folders.collect_tree import tree_below
 from rollingfs.format import names
 from rollingfs.policy import TIER_DEFAULT, OffloadPolicy
 from rollingfs.segment.at import At
@@ -110,21 +110,21 @@ class Following:
         OSError
             A folder cannot be listed.
         """
-        tree, listed = TreeCollector(self.client), set[str]()
+        segments, listed, tokens = set[str](), set[str](), dict[str, str | None]()
         for folder in sorted(self.folders):
-            unlisted: dict[str, OSError] = {}
-            listed |= await tree.below(folder, unlisted)
-            for path, error in unlisted.items():
+            tree = await tree_below(self.client, folder)
+            segments, listed, tokens = segments | tree.segments, listed | tree.listed, {**tokens, **tree.tokens}
+            for path, error in tree.unlisted.items():
                 logger.info("%s: not followed now, because it cannot be listed: %s", path, error)
-        self._tokens = tree.tokens
-        changed = await self._ledgers.renew({names.parent(path) for path in listed}, tree.listed, tree.tokens)
-        wanted = {path for path in listed if not names.is_hidden_segment(path) and not names.is_ledger(path)}
+        self._tokens = tokens
+        changed = await self._ledgers.renew({names.parent(path) for path in segments}, listed, tokens)
+        wanted = {path for path in segments if not names.is_hidden_segment(path)}
         for path in self.followed.keys() - wanted - self._named:
             del self.followed[path]
         self._ended = {path: token for path, token in self._ended.items() if path in wanted}
         due = []
         for path in sorted(wanted - self._named):
-            token, is_asked_anew = tree.tokens.get(path), names.parent(path) in changed
+            token, is_asked_anew = tokens.get(path), names.parent(path) in changed
             if path in self._ended and self._ended[path] == token is not None and not is_asked_anew:
                 continue
             self._ended.pop(path, None)

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-from rollingfs.folders.collect_tree import SEGMENTS_AT_ONCE_MAX, TreeCollector
+from rollingfs.folders.collect_tree import SEGMENTS_AT_ONCE_MAX, clear_marks, tree_at
 from rollingfs.folders.listing import Listings
 from rollingfs.format import names
 from rollingfs.format.header import GRACE_S, Chunk, Header, Phase
@@ -96,7 +96,7 @@ class Upkeep:
         self.listings = Listings(client)
         self.ledgers = Ledgers(client, once=True)
         self.how = How(steps, grace_s, readers_grace_s, dropped, is_stopped)
-        self._tree = TreeCollector(client)
+        self._tokens: Mapping[str, str | None] = {}
         self._seen: dict[str, int] = {}
         self._named: frozenset[str] = frozenset()
         self._rests: dict[str, _Rest] = {}
@@ -116,14 +116,14 @@ class Upkeep:
         """
         found: dict[str, list[str]] = defaultdict(list)
         streams = set()
-        tree = self._tree = TreeCollector(self.client)
-        segments = await tree.segments(root, unlisted)
-        self._seen, self._named = {}, frozenset(segments)
+        tree = await tree_at(self.client, root)
+        unlisted |= tree.unlisted
+        self._seen, self._named, self._tokens = {}, tree.segments, tree.tokens
         self._rests = {path: rest for path, rest in self._rests.items() if path in tree.tokens}
         self.ledgers = Ledgers(self.client, once=True, listed=tree.listed, tokens=tree.tokens)
         if COLLECT in self.how.steps:
-            await tree.clear_marks()  # of the round before, which has taken the last tombstones
-        for path in segments:
+            await clear_marks(self.client, tree)  # of the round before, which has taken the last tombstones
+        for path in sorted(tree.segments):
             folder = names.parent(path)
             if names.is_ledger(path):
                 streams.add(folder)
@@ -184,7 +184,7 @@ class Upkeep:
     def _rests_now(self, path: str, ledger: Ledger | None) -> bool:
         """Return whether the last look found no step, and another is not due yet."""
         rest = self._rests.get(path)
-        if rest is None or ledger is None or rest.token != self._tree.tokens.get(path):
+        if rest is None or ledger is None or rest.token != self._tokens.get(path):
             return False
         now_s = self.client.now_ms() / 1000
         # before the look it is where a clock went back: then all that waits for a time would wait longer
@@ -192,7 +192,7 @@ class Upkeep:
 
     async def _let_rest(self, path: str, ledger: Ledger, began_s: float) -> None:
         """Note that a look has found no step. The next look does steps that become due during this look."""
-        seen, token = self.client.headers.seen(path), self._tree.tokens.get(path)
+        seen, token = self.client.headers.seen(path), self._tokens.get(path)
         header = None if seen is None or seen.token != token else seen.header
         if token is None or header is None or header.drops or header.must_settle or header.phase is Phase.MERGING:
             return

@@ -6,7 +6,7 @@ import pytest
 
 from rollingfs import RollingPolicy
 from rollingfs.backend.local.backend import LocalBackend
-from rollingfs.folders.collect_tree import TreeCollector
+from rollingfs.folders.collect_tree import collect_tree
 from rollingfs.format import names
 from rollingfs.format.header import GRACE_S
 from rollingfs.format.side_files import Pin, format_pin
@@ -25,7 +25,7 @@ def world():
 
 
 def collect(world, path="/tree", **options):
-    return drive(TreeCollector(world.client).collect(path, **options))
+    return drive(collect_tree(world.client, path, **options))
 
 
 def files(world):

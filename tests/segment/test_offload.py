@@ -13,7 +13,7 @@ import pytest
 
 from rollingfs.backend.tiers import TieredBackend, TierStore
 from rollingfs.errors import BadOffsetError, ConflictError, CorruptChunkError, UnknownTierError
-from rollingfs.folders.collect_tree import TreeCollector
+from rollingfs.folders.collect_tree import collect_tree
 from rollingfs.format import names
 from rollingfs.format.header import AGE_S_MAX, GRACE_S
 from rollingfs.runtime.concurrency import drive
@@ -53,7 +53,7 @@ def collect_all(world: World, times: int = 1) -> None:
     for _ in range(times):
         for folder in ("/stream", "/other", "/far"):
             with contextlib.suppress(FileNotFoundError):
-                assert not drive(TreeCollector(world.client).collect(folder, grace_s=0)).failures
+                assert not drive(collect_tree(world.client, folder, grace_s=0)).failures
 
 
 def tiers_of(world: World) -> list[str]:
@@ -191,7 +191,7 @@ def test_two_hot_stores_that_share_a_root_by_mistake_do_not_delete_each_others_c
     for world in worlds:
         assert world.content(A) == DATA[300:]
     assert len(cold.files() - {"/archive/$tier"}) == 20
-    drive(TreeCollector(At.of(cold)).collect("/archive", grace_s=0))
+    drive(collect_tree(At.of(cold), "/archive", grace_s=0))
     assert len({file for file in cold.files() if "/tier-" in file}) == 20, "a tier that is taken for a tree of segments"
 
 

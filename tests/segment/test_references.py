@@ -8,7 +8,7 @@ from unittest import mock
 import pytest
 
 from rollingfs import RollingPolicy
-from rollingfs.folders.collect_tree import TreeCollector
+from rollingfs.folders.collect_tree import collect_tree
 from rollingfs.format import line_codec, names
 from rollingfs.format.header import Merge, Phase
 from rollingfs.format.side_files import Pin, format_pin, pin_path
@@ -29,12 +29,12 @@ def concatenated(world: World, sources: int) -> None:
     world.concat(world.create(TARGET), paths)
 
 
-def collect_tree(world: World) -> None:
-    assert drive(TreeCollector(world.client).collect("/tree", grace_s=0)).failures == ()
+def collect_below(world: World) -> None:
+    assert drive(collect_tree(world.client, "/tree", grace_s=0)).failures == ()
 
 
 @pytest.mark.parametrize("busy", [True, *slowly(False)])
-@pytest.mark.parametrize("collect", [lambda world: world.collect(TARGET), *slowly(collect_tree)])
+@pytest.mark.parametrize("collect", [lambda world: world.collect(TARGET), *slowly(collect_below)])
 def test_the_pages_of_a_target_are_parsed_once_for_the_folders_of_all_sources(collect, busy):
     counts = []
     for sources in (20, 80):

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from rollingfs.errors import BadOffsetError, ConflictError, CorruptChunkError, SegmentTruncatedError, StagedExpiredError
-from rollingfs.folders.collect_tree import TreeCollector
+from rollingfs.folders.collect_tree import collect_tree
 from rollingfs.folders.listing import Listings
 from rollingfs.format.header import AGE_S_MAX
 from rollingfs.format.transitions import Guard
@@ -238,7 +238,7 @@ class Verbs(TreeVerbs, FaceVerbs):
 
     def collect_tree(self) -> Op:
         folder = self.chance.choice(self.world.folders)
-        return self._upkeep(folder, lambda client: TreeCollector(client).collect(folder))
+        return self._upkeep(folder, lambda client: collect_tree(client, folder))
 
     def export(self) -> Op:
         path, target = self._long(), f"{EXPORTS}{self.world.new_number()}"

@@ -67,12 +67,14 @@ class Sorted:
     """The content of header files that the listing has read, by segment."""
     links: tuple[str, ...] = ()
     """The symbolic links that recursive verbs do not follow: to folders, broken, or of hidden names."""
+    chunked: tuple[str, ...] = ()
+    """The segments that have a chunk folder."""
 
     @staticmethod
     def of(entries: Iterable[FileInfo]) -> Sorted:
         headers: dict[str, str | None] = {}
         read: dict[str, bytes] = {}
-        files, folders, links, is_removed, is_kept = [], [], [], False, False
+        files, folders, links, chunked, is_removed, is_kept = [], [], [], [], False, False
         for entry in entries:
             name = entry.path.rpartition("/")[2]
             if entry.link is not None and (entry.link is not Link.FILE or names.is_hidden(name)):
@@ -80,7 +82,10 @@ class Sorted:
             if entry.link is Link.NOTHING:
                 continue
             if entry.is_folder:
-                folders += [] if names.CHUNKS_SUFFIX in name or names.is_hidden(name) else [entry.path]
+                if name.endswith(names.CHUNKS_SUFFIX) and name != names.CHUNKS_SUFFIX:
+                    chunked.append(names.segment_of_folder(entry.path))
+                elif not names.is_hidden(name):
+                    folders.append(entry.path)
             elif name.endswith(names.HEADER_SUFFIX) and name != names.HEADER_SUFFIX:
                 segment = names.segment_of_header(entry.path)
                 headers[segment] = entry.token
@@ -92,7 +97,7 @@ class Sorted:
                 is_kept = True
             elif not names.is_hidden(name):
                 files.append(entry)
-        return Sorted(headers, tuple(files), tuple(folders), is_removed, is_kept, read, tuple(links))
+        return Sorted(headers, tuple(files), tuple(folders), is_removed, is_kept, read, tuple(links), tuple(chunked))
 
     def only(self, wanted: Callable[[str], object]) -> Sorted:
         """Without the segments and plain files of names that are not wanted; a folder's rows stay."""
