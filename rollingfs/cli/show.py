@@ -22,7 +22,7 @@ from rollingfs.errors import visible
 from rollingfs.folders.info import Info
 from rollingfs.fs.segment_handle import SegmentHandle
 from rollingfs.show.readable import prices_of, size_text, upkeep_texts
-from rollingfs.show.segment_map import Leftovers, outline
+from rollingfs.show.segment_map import GARBAGE, Class, outline
 
 MAP_COLUMNS_MAX = 120
 MAP_MARGIN_COLUMNS = 3
@@ -156,7 +156,7 @@ def map_(session: Session, path: PathOf, file: Path | None = None) -> None:
     with session.progress(f"reading the map of {path}"):
         segment = place.fs.segment(place.path)
         loose = place.fs.collect(place.path, grace=0, dry_run=True)
-        garbage = Leftovers(len(loose.files), loose.bytes)
+        garbage = Class(GARBAGE, len(loose.files), loose.bytes)
         columns = _columns(is_picture=file is not None)
         chunks = segment.chunks
         found = outline(chunks.snapshot, chunks, now_s=time.time(), width=columns, garbage=garbage)
@@ -185,7 +185,7 @@ def _columns(*, is_picture: bool) -> int:
     return max(1, min(output.screen().width - MAP_MARGIN_COLUMNS, MAP_COLUMNS_MAX))
 
 
-def _as_object(segment: SegmentHandle, garbage: Leftovers, file: Path | None) -> dict[str, Any]:
+def _as_object(segment: SegmentHandle, garbage: Class, file: Path | None) -> dict[str, Any]:
     chunks = [
         {
             "start": max(chunk.start, segment.start),
@@ -206,6 +206,6 @@ def _as_object(segment: SegmentHandle, garbage: Leftovers, file: Path | None) ->
         "length": segment.length,
         "chunks": chunks,
         "inline": {"start": tail_start, "end": segment.length},
-        "garbage": {"files": garbage.files, "bytes": garbage.bytes},
+        "garbage": {"files": garbage.count, "bytes": garbage.bytes},
         "output": None if file is None else str(file),
     }

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
+from rollingfs.errors import visible
 from rollingfs.format.header import Chunk, Entry, Page
 from rollingfs.runtime.values import value_class
 from rollingfs.segment.files.state import SIZES, size_class
 from rollingfs.segment.segment import Segment
-from rollingfs.show.readable import count_text
+from rollingfs.show.readable import count_text, size_text
 
 WIDTH = 72
 """Characters of the bar."""
@@ -19,6 +20,8 @@ PAGES = "index pages"
 """Folder of chunks that only index pages list."""
 AGES = ((60, "< 1 min"), (3600, "< 1 h"), (86400, "< 1 day"), (7 * 86400, "< 1 week"), (None, "1 week or more"))
 """Classes of chunks by the seconds since they were written."""
+GONE, TAIL, GARBAGE, RUN = "gone", "tail", "garbage", "run"
+"""Kinds of parts of a picture; the other kinds are the labels of `AGES` and `SIZES`."""
 
 
 @value_class
@@ -74,27 +77,18 @@ class Cell:
 
     size: int
     """Bytes of that chunk; 0 for the inline tail and for truncated bytes."""
-    age: int
-    """The chunk's class in `AGES`."""
+    kind: str
+    """The label of the chunk's age, `GONE` or `TAIL`."""
     start: int = 0
     """Segment offset of the chunk's first byte, which distinguishes neighbours of equal size."""
-    is_gone: bool = False
 
 
 @dataclass(slots=True)
 class Class:
-    """Chunks of about the same size, or age."""
+    """Chunks of about the same size, or age; or files of a segment's folder without a reference."""
 
     label: str
     count: int = 0
-    bytes: int = 0
-
-
-@value_class
-class Leftovers:
-    """Files of a segment's folder without a reference."""
-
-    files: int = 0
     bytes: int = 0
 
 
@@ -111,7 +105,7 @@ class MapOutline:
     runs: Sequence[ChunkRun]
     sizes: Sequence[Class]
     ages: Sequence[Class]
-    garbage: Leftovers
+    garbage: Class
 
     @property
     def chunks(self) -> int:
@@ -130,9 +124,35 @@ class MapOutline:
         bytes_ = f"{self.length - self.start:,} bytes in {count_text(self.chunks, 'chunk')}"
         return f"{facts}: {bytes_}{f', {self.tail_bytes:,} inline' if self.tail_bytes else ''}"
 
+    def legend(self, runs_max: int) -> Iterator[tuple[str, str]]:
+        """Yield the parts of the picture: the kind of each, and what it is.
+
+        Parameters
+        ----------
+        runs_max
+            Maximum number of runs of chunks in other folders.
+        """
+        if self.start:
+            yield GONE, f"{size_text(self.start)} truncated, up to offset {self.start:,}"
+        for what, classes in (("age", self.ages), ("size", self.sizes)):
+            for one in classes:
+                if one.count:
+                    yield one.label, f"{count_text(one.count, 'chunk')}, {size_text(one.bytes)}, {what} {one.label}"
+        elsewhere = [run for run in self.runs if run.count and run.where != OWN]
+        for run in elsewhere[:runs_max]:
+            where = f"{count_text(run.count, 'chunk')} in {visible(run.where)}"
+            yield RUN, f"{run.start:,} to {run.end:,}: {where}"
+        if len(elsewhere) > runs_max:
+            yield RUN, f"… {len(elsewhere) - runs_max:,} more runs of chunks in other folders …"
+        if self.tail_bytes:
+            yield TAIL, f"{size_text(self.tail_bytes)} inline in the header"
+        if self.garbage.count:
+            files = f"{count_text(self.garbage.count, 'file')}, {size_text(self.garbage.bytes)}"
+            yield GARBAGE, f"{files}, that nobody refers to: garbage, or uploads under way"
+
 
 def outline(
-    view: Segment, chunks: Iterable[Chunk], *, now_s: float, width: int = WIDTH, garbage: Leftovers | None = None
+    view: Segment, chunks: Iterable[Chunk], *, now_s: float, width: int = WIDTH, garbage: Class | None = None
 ) -> MapOutline:
     """Return the content of a picture of a segment.
 
@@ -147,54 +167,33 @@ def outline(
     width
         Number of cells of equal offsets.
     """
-    tally = _Tally(view.start, view.length, now_s, width)
-    found = list(runs(tally.noted(chunks), view.start, view.length))
-    if found and found[-1].count == 0 and tally.cells:
-        tally.cells[-1] = Cell(0, 0)  # an inline tail is shown, however short it is
-    return MapOutline(
-        view.path,
-        view.state,
-        view.version,
-        view.start,
-        view.length,
-        tally.cells,
-        found,
-        tally.sizes,
-        tally.ages,
-        garbage or Leftovers(),
-    )
+    start, length = view.start, view.length
+    sizes, ages = ([Class(label) for _, label in classes] for classes in (SIZES, AGES))
 
+    def columns(first: int, end: int) -> range:
+        """Return the cells whose first byte is between two offsets."""
+        return range(*(-(-offset * width // length) for offset in (first, end))) if length else range(0)
 
-@dataclass(slots=True)
-class _Tally:
-    """Counts chunks as they pass by."""
+    cells = [Cell(0, TAIL)] * (width if length else 0)
+    for column in columns(0, start):
+        cells[column] = Cell(0, GONE)
 
-    start: int
-    length: int
-    now_s: float
-    width: int
-    cells: list[Cell] = field(init=False)
-    sizes: list[Class] = field(default_factory=lambda: [Class(label) for _, label in SIZES])
-    ages: list[Class] = field(default_factory=lambda: [Class(label) for _, label in AGES])
-
-    def __post_init__(self) -> None:
-        gone = self._columns(0, self.start)
-        self.cells = [Cell(0, 0, is_gone=column in gone) for column in range(self.width if self.length else 0)]
-
-    def noted(self, chunks: Iterable[Chunk]) -> Iterator[Chunk]:
+    def noted() -> Iterator[Chunk]:
         for chunk in chunks:
-            size = chunk.end - max(chunk.start, self.start)
-            age = _age_class(self.now_s - chunk.at_ms / 1000)
-            for found in (self.sizes[size_class(size)], self.ages[age]):
+            first = max(chunk.start, start)
+            age = ages[_age_class(now_s - chunk.at_ms / 1000)]
+            for found in (sizes[size_class(chunk.end - first)], age):
                 found.count += 1
-                found.bytes += size
-            for column in self._columns(max(chunk.start, self.start), chunk.end):
-                self.cells[column] = Cell(size, age, chunk.start)
+                found.bytes += chunk.end - first
+            for column in columns(first, chunk.end):
+                cells[column] = Cell(chunk.end - first, age.label, chunk.start)
             yield chunk
 
-    def _columns(self, first: int, end: int) -> range:
-        """Return the cells whose first byte is between two offsets."""
-        return range(*(-(-offset * self.width // self.length) for offset in (first, end))) if self.length else range(0)
+    found = list(runs(noted(), start, length))
+    if found and found[-1].count == 0 and cells:
+        cells[-1] = Cell(0, TAIL)  # an inline tail is shown, however short it is
+    facts = (view.path, view.state, view.version, start, length)
+    return MapOutline(*facts, cells, found, sizes, ages, garbage or Class(GARBAGE))
 
 
 def _age_class(seconds: float) -> int:
