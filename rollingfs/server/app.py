@@ -30,6 +30,7 @@ from rollingfs.server.tails import Watches
 from rollingfs.server.webhdfs import PREFIX, handle, remote_exception
 
 READY_S = 5.0
+CONDITIONS = ("If-Match", "If-None-Match", "If-Unmodified-Since")
 Endpoint = Callable[[Request], Awaitable[Response]]
 
 
@@ -99,6 +100,7 @@ class Gateway:
                     check_browser(request.headers, self.hosts)
                 token = request.query_params.get("delegation") if failed is remote_exception else None
                 request.state.access = self.tokens.access(request.headers, token)
+                _check_conditions(request)
                 return await endpoint(request)
             except ClientDisconnect:
                 return Response(status_code=400)
@@ -147,6 +149,19 @@ class Gateway:
     async def openapi(self, request: Request) -> Response:
         """Return the OpenAPI document."""
         return Json(document(OPERATIONS))
+
+
+def _check_conditions(request: Request) -> None:
+    """Refuse a change under a condition of HTTP, which no commit checks.
+
+    Raises
+    ------
+    HTTPException
+        It has one.
+    """
+    name = next((one for one in CONDITIONS if one in request.headers), None)
+    if name is not None and request.method not in ("GET", "HEAD"):
+        raise HTTPException(501, f"{name} is no condition of a change here (Expected-Offset is); nothing was changed")
 
 
 def make_app(

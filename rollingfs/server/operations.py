@@ -129,7 +129,7 @@ async def unpacked(parts: AsyncIterable[bytes], bytes_max: float) -> AsyncIterat
 JSON_BYTES_MAX = 1024 * 1024
 JSON, OCTETS, EVENTS = "application/json", "application/octet-stream", "text/event-stream"
 HEADERS = ("accept", "content_encoding", "expected_offset", "idempotency_key", "last_event_id")
-CONDITIONS = ("range", "if_range", "if_none_match")
+CONDITIONS = ("range", "if_range", "if_match", "if_none_match")
 STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 
 

@@ -96,13 +96,14 @@ async def append(
     return Json(fields, headers={"Segment-Offset": str(offset), "Segment-Version": str(after.version)})
 
 
-@operation("GET", "/v1/segments/{path}", answers={200: OCTETS, 206: OCTETS, 304: "", 416: PROBLEM})
+@operation("GET", "/v1/segments/{path}", answers={200: OCTETS, 206: OCTETS, 304: "", 412: PROBLEM, 416: PROBLEM})
 async def read(
     call: Call,
     start: Offset | None = None,
     end: Offset | None = None,
     range: str | None = None,
     if_range: str | None = None,
+    if_match: str = "*",
     if_none_match: str = "",
 ) -> Any:
     """Read bytes of a snapshot. The headers Segment-Start, -Length, -Offset, -Version and -State describe it.
@@ -117,6 +118,8 @@ async def read(
         Bytes counted from the first retained byte, as bytes=0-99 or bytes=-100.
     if_range
         The Range counts only for this ETag.
+    if_match
+        Answer 412 if the segment has another ETag.
     if_none_match
         Answer 304 if the segment still has this ETag.
     """
@@ -139,6 +142,8 @@ async def read(
     tag, names = etag(view), ("start", "length", "version", "state")
     headers = {"ETag": tag, "Accept-Ranges": "bytes", "X-Content-Type-Options": "nosniff"}
     headers |= {f"Segment-{name.title()}": str(getattr(view, name)) for name in names}
+    if if_match != "*" and tag not in re.split(r"\s*,\s*", if_match):
+        raise HTTPException(412, f"the segment's ETag is {tag}", headers)
     if tag in re.split(r"\s*,\s*", if_none_match.replace("W/", "")) or if_none_match == "*":
         return Response(status_code=304, headers=headers)
     first, last, status = span(view)

@@ -65,6 +65,33 @@ def test_an_expected_offset_counts_at_the_commit(client: Client) -> None:
     assert client.get("/v1/segments/a").content == b"x"
 
 
+@pytest.mark.parametrize("name", ["If-Match", "If-None-Match", "If-Unmodified-Since"])
+@pytest.mark.parametrize(
+    ("method", "url"),
+    [
+        ("DELETE", "/v1/segments/a"),
+        ("POST", "/v1/segments/a?create=true"),
+        ("PUT", "/webhdfs/v1/a?op=CREATE&overwrite=true&data=true"),
+        ("DELETE", "/webhdfs/v1/a?op=DELETE"),
+    ],
+)
+def test_no_change_is_made_under_an_unchecked_condition(client: Client, method: str, url: str, name: str) -> None:
+    client.post("/v1/segments/a?create=true", content=b"kept")
+    refused = client.request(method, url, content=b"x" if method != "DELETE" else b"", headers={name: '"of before"'})
+    assert refused.status_code == (400 if "webhdfs" in url else 501)
+    assert client.get("/v1/segments/a").content == b"kept"
+
+
+def test_a_read_of_another_etag_is_refused(client: Client) -> None:
+    client.post("/v1/segments/a?create=true", content=b"one")
+    tag = client.get("/v1/segments/a").headers["etag"]
+    assert client.get("/v1/segments/a", headers={"If-Match": f'"other", {tag}'}).content == b"one"
+    client.post("/v1/segments/a", content=b"two")
+    refused = client.get("/v1/segments/a", headers={"If-Match": tag, "Range": "bytes=0-1"})
+    assert (refused.status_code, refused.headers["etag"] != tag) == (412, True)
+    assert client.get("/v1/segments/a", headers={"If-Match": "*"}).content == b"onetwo"
+
+
 @pytest.mark.parametrize("size", [3, 3 << 20])
 def test_a_repeat_with_its_key_appends_nothing_and_is_answered_alike(client: Client, size: int) -> None:
     client.put("/v1/segments/a")
