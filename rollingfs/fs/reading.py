@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from functools import partial
 from typing import IO, Any
 
@@ -156,23 +156,29 @@ async def get_file(
             f"Nothing was copied; a filesystem without absolute=True copies what is left"
         )
     callback.set_size(view.size)
-    if outfile is not None or not isinstance(lpath, str | os.PathLike):
-        await _write(parts, outfile or lpath, callback)  # type: ignore[arg-type]  # a file, not a name
-        return
-    os.makedirs(os.path.dirname(os.path.abspath(lpath)), exist_ok=True)
+    in_thread = core.client.runtime.in_thread  # a slow disk must not block the store's event loop
+    with contextlib.ExitStack() as stack:
+        target = outfile or lpath
+        if isinstance(target, str | os.PathLike):
+            target = await in_thread(partial(stack.enter_context, _new_file(target)))
+        async for data in parts:
+            await in_thread(partial(target.write, data))
+            callback.relative_update(len(data))
+        await in_thread(stack.close)
+
+
+@contextlib.contextmanager
+def _new_file(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
+    """Make a local file, with its folder, and remove it after an error."""
+    os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
+    target = open(path, "wb")  # noqa: SIM115 - a file that cannot be opened is not ours to remove
     try:
-        with open(lpath, "wb") as target:
-            await _write(parts, target, callback)
+        with target:
+            yield target
     except BaseException:
-        if os.path.isfile(lpath):  # no device, no pipe
-            os.unlink(lpath)
+        if os.path.isfile(path):  # no device, no pipe
+            os.unlink(path)
         raise
-
-
-async def _write(parts: AsyncIterator[bytes], target: IO[bytes], callback: Callback) -> None:
-    async for data in parts:
-        target.write(data)
-        callback.relative_update(len(data))
 
 
 async def pieces(

@@ -138,6 +138,10 @@ class SyncRuntime:
     async def wait(self, gate: threading.Lock, seconds: float) -> None:
         gate.acquire(timeout=seconds)
 
+    async def in_thread(self, call: Callable[[], T]) -> T:
+        """Call a function here: the caller has this thread for itself."""
+        return call()
+
     async def gather(self, calls: Iterable[Callable[[], Awaitable[T]]], limit: int) -> list[T]:
         """Call the functions in order."""
         return [await call() for call in calls]
@@ -188,6 +192,15 @@ class AsyncRuntime:
 
     async def wait(self, gate: threading.Lock, seconds: float) -> None:
         """Return at once, because tasks wait for locks."""
+
+    async def in_thread(self, call: Callable[[], T]) -> T:
+        """Call a function that may block in another thread; a caller that is cancelled waits for its end."""
+        calling = asyncio.get_running_loop().run_in_executor(None, call)
+        try:
+            return await asyncio.shield(calling)
+        finally:
+            if not calling.done():
+                await asyncio.wait([calling])
 
     async def gather(self, calls: Iterable[Callable[[], Awaitable[T]]], limit: int) -> list[T]:
         return await gather_limited(calls, limit)

@@ -1,6 +1,7 @@
 """Copies of several files at once: how many are under way, what an error does, what the callback hears."""
 
 import asyncio
+import io
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 import pytest
 
 from rollingfs import RollingFileSystem
+from rollingfs.fs import reading
 from tests.fs.test_faces import Kept
 from tests.support.backends import Scripted, private_memory
 
@@ -72,6 +74,37 @@ def test_a_list_of_targets_must_be_as_long_as_what_a_pattern_matches(fs: Rolling
     with pytest.raises(ValueError, match="3 sources and 2 targets: give as many targets as sources"):
         fs.copy("/from/*", ["/to/a", "/to/b"])
     assert not fs.exists("/to")
+
+
+class Asking(io.BytesIO):
+    """A file that asks the filesystem itself whenever it gets bytes."""
+
+    fs: RollingFileSystem
+
+    def write(self, data: Any, /) -> int:
+        assert self.fs.exists("/from/a")
+        return super().write(data)
+
+
+def test_the_loop_runs_while_a_file_is_written(fs: RollingFileSystem) -> None:
+    file = Asking()
+    file.fs = fs
+    fs.get_file("/from/a", file)
+    assert file.getvalue() == b"a"
+
+
+def test_a_local_file_that_cannot_be_opened_stays(
+    fs: RollingFileSystem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "kept").write_bytes(b"kept")
+
+    def refuse(*args: object) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(reading, "open", refuse, raising=False)
+    with pytest.raises(PermissionError):
+        fs.get_file("/from/a", f"{tmp_path}/kept")
+    assert (tmp_path / "kept").read_bytes() == b"kept"
 
 
 def test_nothing_is_left_on_the_disk_of_a_file_that_does_not_exist(fs: RollingFileSystem, tmp_path: Path) -> None:

@@ -56,6 +56,9 @@ class SimulatedThreads:
             await asyncio.sleep(self._chance.random() * pause_s)
             pause_s *= PAUSE_GROWTH  # a look is cheap for a thread, and not here
 
+    async def in_thread(self, call: Callable[[], T]) -> T:
+        return call()
+
     async def gather(self, calls: Iterable[Callable[[], Awaitable[T]]], limit: int) -> list[T]:
         return [await call() for call in calls]
 

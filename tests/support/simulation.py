@@ -29,6 +29,7 @@ from rollingfs.format import codec
 from rollingfs.format.header import Header
 from rollingfs.format.transitions import Guard
 from rollingfs.runtime.concurrency import backoff_s
+from rollingfs.runtime.interpreter_exit import without_executors
 from rollingfs.segment.at import At
 from rollingfs.segment.commit import header_cache, turns as turns_module
 from tests.support.backends import limit, private_memory
@@ -151,6 +152,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def __init__(self) -> None:
         self.now_s = 1000.0
         super().__init__()
+        without_executors(self)  # a thread would take its own time
 
     def time(self) -> float:
         return self.now_s
