@@ -101,15 +101,18 @@ def __dir__() -> list[str]:
 # `logging` is the name of a module of this package, which `logging.config` finds by its name
 _logging.getLogger(__name__).addHandler(_logging.NullHandler())
 
+STORES = {
+    "S3": ("s3", "s3a"),
+    "Azure": ("az", "abfs", "abfss"),
+    "Google": ("gs", "gcs"),
+    "Local": ("file", "local"),
+    "Memory": ("memory",),
+}
+"""The schemes of each kind of store. ``rolling+s3`` and ``rollings3`` are schemes of this package over it."""
+
 # an installed package has entry points for fsspec; these lines serve a package that is only on the path
-for _class, _stores in (
-    ("S3", "s3 s3a"),
-    ("Azure", "az abfs abfss"),
-    ("Google", "gs gcs"),
-    ("Local", "file local"),
-    ("Memory", "memory"),
-):
-    for _store in _stores.split():
-        for _scheme in (f"rolling+{_store}", f"rolling{_store}"):
-            register_implementation(_scheme, f"rollingfs.fs.schemes.Rolling{_class}FileSystem", clobber=True)
+for _kind, _stores in STORES.items():
+    for _scheme in _stores:
+        for _alias in (f"rolling+{_scheme}", f"rolling{_scheme}"):
+            register_implementation(_alias, f"rollingfs.fs.schemes.Rolling{_kind}FileSystem", clobber=True)
 register_implementation("rolling", "rollingfs.fs.filesystem.RollingFileSystem", clobber=True)

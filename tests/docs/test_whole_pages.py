@@ -16,10 +16,10 @@ from tests.support.servers import new_bucket, require, require_module
 
 require_module("s3fs")
 
+import fsspec
 import s3fs
 
 from rollingfs import RollingFileSystem
-from rollingfs.fs.schemes import RollingS3FileSystem
 
 MARK = "; tests/docs/test_whole_pages.py runs it"
 BUCKET = "my-bucket"
@@ -36,7 +36,7 @@ WHOLE = [page for page in PAGES if any(map(runs_here, page_blocks(page)))]
 
 def forget_clients() -> None:
     """Make the next client read the environment again."""
-    for cls in (RollingFileSystem, RollingS3FileSystem, s3fs.S3FileSystem):
+    for cls in (RollingFileSystem, fsspec.get_filesystem_class("rolling+s3"), s3fs.S3FileSystem):
         cls.clear_instance_cache()
 
 

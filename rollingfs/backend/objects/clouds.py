@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import fsspec
 from fsspec import AbstractFileSystem
 
+from rollingfs import STORES
 from rollingfs.runtime.values import value_class
 
 if TYPE_CHECKING:
@@ -72,16 +73,16 @@ class Cloud:
 
 
 CLOUDS = (
-    Cloud("S3", frozenset({"s3", "s3a"}), "s3fs.core.S3FileSystem", "s3.backend.open_s3", "s3", may_differ=False),
+    Cloud("S3", frozenset(STORES["S3"]), "s3fs.core.S3FileSystem", "s3.backend.open_s3", "s3", may_differ=False),
     Cloud(
         "Azure",
-        frozenset({"az", "abfs", "abfss", "azure", "adl"}),
+        frozenset({*STORES["Azure"], "azure", "adl"}),
         "adlfs.spec.AzureBlobFileSystem",
         "azure_opening.open_filesystem",
         "az",
         is_direct=True,
     ),
-    Cloud("Google's storage", frozenset({"gs", "gcs"}), "gcsfs.core.GCSFileSystem", "google.open_google", "gcs"),
+    Cloud("Google's storage", frozenset(STORES["Google"]), "gcsfs.core.GCSFileSystem", "google.open_google", "gcs"),
 )
 
 
