@@ -27,6 +27,7 @@ FLAGS = (
     "-master.peers=none",  # else it waits a second for others
     f"-master.volumeSizeLimitMB={VOLUME_MIB_MAX}",
     f"-volume.max={VOLUMES_MAX}",
+    "-volume.minFreeSpace=256MiB",  # by default 1 % of the disk: on a large one, every write fails that soon
     "-s3.port.lance=0",
     "-s3.port.iceberg=0",
     # S3 does neither
