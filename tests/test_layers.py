@@ -43,7 +43,7 @@ def _graph() -> dict[str, set[str]]:
 
 
 @pytest.mark.parametrize("layer", LAYERS)
-def test_a_package_imports_only_what_stands_above_it_in_the_picture(layer: str) -> None:
+def test_package_imports_only_what_stands_above_it_in_picture(layer: str) -> None:
     modules = {module: names for module, names in _graph().items() if module.split(".")[1:2] == [layer]}
     assert modules
     allowed = LAYERS[: LAYERS.index(layer) + 1]
@@ -154,7 +154,7 @@ def test_a_reach_into_a_face_is_found(line: str) -> None:
     assert not list(_reached(ast.parse("self._fs.open(path); core(fs).client; self._client.headers; cls._at")))
 
 
-def test_every_name_at_the_top_has_its_place_in_the_picture() -> None:
+def test_every_name_at_top_has_its_place_in_picture() -> None:
     names = {path.stem for path in ROLLINGFS.iterdir() if path.name != "__pycache__"}
     assert names - {"__init__", "py"} == set(LAYERS)
     assert len(names) <= TOP_NAMES_MAX
@@ -175,7 +175,7 @@ def test_every_public_name_is_in_its_module() -> None:
 # -- circles -----------------------------------------------------------------------------------------------------
 
 
-def test_no_modules_import_each_other_in_a_circle_not_even_for_types() -> None:
+def test_no_circular_imports_exist_types_included() -> None:
     graph = _graph()
     assert len(graph) > 200
     TopologicalSorter(graph).prepare()  # a `CycleError` names the circle

@@ -65,7 +65,7 @@ def ended(program, *words):
     return subprocess.run(command, capture_output=True, text=True, timeout=300, check=True).stderr
 
 
-def test_records_are_there_after_flush_in_order_in_few_commits(fs, make):
+def test_records_are_there_after_flush_in_few_commits(fs, make):
     handler, logger = make(interval="1h")
     for number in range(500):
         logger.info("record %d", number)
@@ -76,7 +76,7 @@ def test_records_are_there_after_flush_in_order_in_few_commits(fs, make):
     assert handler.lost == 0
 
 
-def test_a_full_queue_loses_the_newest_records_and_the_log_says_how_many(fs, make):
+def test_full_queue_loses_the_newest_and_logs_the_count(fs, make):
     handler, logger = make(interval="1h", queue_bytes=30)
     for number in range(10):
         logger.info("record %d", number)  # 9 bytes each
@@ -108,7 +108,7 @@ def test_emit_waits_for_room_only_as_long_as_told(fs, make, backend):
     release.set()
 
 
-def test_records_survive_errors_of_the_store_and_others_and_are_written_once(fs, make, backend, monkeypatch):
+def test_records_survive_errors_and_are_written_once(fs, make, backend, monkeypatch):
     monkeypatch.setattr("rollingfs.logging.RETRY_S_MAX", 0.02)
     appends = failing(fs, monkeypatch, OSError("no store"), ValueError("b"), MemoryError("a"))
     fs.create(PATH)
@@ -122,7 +122,7 @@ def test_records_survive_errors_of_the_store_and_others_and_are_written_once(fs,
     assert appends.call_count > 3
 
 
-def test_a_commit_of_unknown_outcome_is_not_repeated_and_counted(fs, make, backend, capsys):
+def test_commit_of_unknown_outcome_is_not_repeated_and_counted(fs, make, backend, capsys):
     fs.create(PATH)
     handler, logger = make(interval="1h", close_s=5)
     backend.plan(("replace", "read", "read_if_changed"), HEADER, before=fail, times=None)
@@ -136,9 +136,7 @@ def test_a_commit_of_unknown_outcome_is_not_repeated_and_counted(fs, make, backe
     assert "unknown whether 1 log record was written: " in capsys.readouterr().err
 
 
-def test_what_cannot_be_written_before_the_end_is_told_on_stderr_and_not_waited_for_again(
-    fs, make, monkeypatch, capsys
-):
+def test_unwritten_records_at_exit_are_reported_on_stderr(fs, make, monkeypatch, capsys):
     failing(fs, monkeypatch, *[OSError("no store")] * ALWAYS)
     handler, logger = make(interval="1h", close_s=0.1)
     logger.info("one")
@@ -152,7 +150,7 @@ def test_what_cannot_be_written_before_the_end_is_told_on_stderr_and_not_waited_
 
 
 @pytest.mark.parametrize("store", ["file", "s3"])
-def test_the_handlers_own_commits_do_not_log_to_it_for_ever(tmp_path, request, caplog, store):
+def test_handlers_own_commits_do_not_log_endlessly(tmp_path, request, caplog, store):
     """Debug records of rollingfs itself, on the thread of the handler and on the event loop."""
     path, options = f"{tmp_path}/log", {}
     if store == "s3":
@@ -211,7 +209,7 @@ def test_a_url_of_another_filesystem_is_refused(tmp_path):
 # -- what must not stop the handler or the program ---------------------------------------------------------
 
 
-def test_a_formatter_that_wants_fields_of_the_program_does_not_end_the_handler(fs, make):
+def test_formatter_with_program_fields_does_not_end_the_handler(fs, make):
     handler, logger = make(interval="1h", queue_bytes=30)
     handler.setFormatter(logging.Formatter("%(request)s %(message)s"))
     for text in ("a" * 20, "lost" * 5):
@@ -224,7 +222,7 @@ def test_a_formatter_that_wants_fields_of_the_program_does_not_end_the_handler(f
     assert notice.startswith("1 log records before this line were lost")
 
 
-def test_a_commit_that_logs_does_not_wait_for_an_emit_that_waits_for_room(fs, make, monkeypatch):
+def test_logging_commit_does_not_wait_for_waiting_emits(fs, make, monkeypatch):
     handler, logger = make(interval="1h", queue_bytes=30, block_s=SOON_S)
     beside(monkeypatch, fs, "append", lambda *_, **__: logger.debug("a record of the commit's own"))
     logger.info("a" * 20)
@@ -238,7 +236,7 @@ def test_a_commit_that_logs_does_not_wait_for_an_emit_that_waits_for_room(fs, ma
     assert lines(fs) == ["a" * 20, "b" * 20]
 
 
-def test_a_thread_that_cannot_start_does_not_disturb_the_program_and_loses_nothing(fs, make, monkeypatch):
+def test_thread_that_cannot_start_loses_nothing(fs, make, monkeypatch):
     handler, logger = make(interval="1h")
     with monkeypatch.context() as patch:
         patch.setattr(threading.Thread, "start", raises(RuntimeError("can't start new thread")))
@@ -251,7 +249,7 @@ def test_a_thread_that_cannot_start_does_not_disturb_the_program_and_loses_nothi
     assert lines(fs) == ["one", "two", "three"]
 
 
-def test_flush_does_not_wait_for_records_that_come_after_it(fs, make, monkeypatch):
+def test_flush_does_not_wait_for_later_records(fs, make, monkeypatch):
     handler, logger = make(interval="1h", close_s=SOON_S)
     more = iter(range(3))
 
@@ -304,7 +302,7 @@ HOWS = ["main", "main, after a flush", "fork", "fork, after a flush", "thread", 
 
 
 @pytest.mark.parametrize("how", HOWS)
-def test_a_program_that_ends_with_its_first_request_or_a_later_one_writes_its_log_to_s3(moto, how):
+def test_program_with_one_request_writes_its_log_to_s3(moto, how):
     require_module("s3fs")
     bucket = new_bucket(moto)
     assert ended(ENDS, how, f"rolling::s3://{bucket}/log", json.dumps({"s3": moto})) == ""
@@ -313,7 +311,7 @@ def test_a_program_that_ends_with_its_first_request_or_a_later_one_writes_its_lo
 
 
 @pytest.mark.parametrize(("refusal", "why"), [(None, "is sealed"), (errno.ENOTSUP, "nothing was committed")])
-def test_what_is_refused_for_good_is_lost_at_once_and_reported(fs, make, monkeypatch, capsys, refusal, why):
+def test_finally_refused_records_are_lost_and_reported_immediately(fs, make, monkeypatch, capsys, refusal, why):
     fs.create(PATH)
     fs.append(PATH, b"before\n")
     fs.seal(PATH)
@@ -368,14 +366,14 @@ logging.basicConfig(force=True)
 
 
 @pytest.mark.parametrize("how", ["class", "()", "fileConfig"])
-def test_a_configuration_finds_the_handler_and_a_later_one_waits_for_no_commit(moto, how):
+def test_configuration_finds_the_handler_without_waiting_for_commits(moto, how):
     require_module("s3fs")
     bucket = new_bucket(moto)
     assert ended(CONFIGURED, how, f"rolling::s3://{bucket}/log", json.dumps({"s3": moto})) == ""
     assert sorted(lines(RollingFileSystem("s3", moto), f"{bucket}/log")) == ["0", "1", "2"]
 
 
-def test_close_under_the_lock_of_logging_leaves_the_commit_to_the_thread(fs, make, monkeypatch):
+def test_close_under_lock_of_logging_leaves_commit_to_thread(fs, make, monkeypatch):
     handler, logger = make(interval="1h", close_s=HELD_S_MAX)
     beside(monkeypatch, fs, "append", lambda *_, **__: logging._lock.acquire() and logging._lock.release())
     logger.info("one")
@@ -391,7 +389,7 @@ def test_close_under_the_lock_of_logging_leaves_the_commit_to_the_thread(fs, mak
     assert handler.lost == 1
 
 
-def test_what_a_handler_closed_under_the_lock_cannot_write_is_told(fs, make, monkeypatch, capsys):
+def test_what_handler_closed_under_lock_cannot_write_is_told(fs, make, monkeypatch, capsys):
     failing(fs, monkeypatch, *[OSError("no store")] * ALWAYS)
     handler, logger = make(interval="1h", close_s=0.1)
     logger.info("one")
@@ -402,7 +400,7 @@ def test_what_a_handler_closed_under_the_lock_cannot_write_is_told(fs, make, mon
     assert f"{PATH}: 1 log record was not written: no store\n" in capsys.readouterr().err
 
 
-def test_a_wait_for_the_loop_under_the_lock_of_logging_lets_the_loop_log(request):
+def test_wait_under_loggings_lock_lets_the_loop_log(request):
     """A `StreamHandler` of a file over S3, which `dictConfig` flushes, waited for ever."""
     backend = Scripted(private_memory(), suspends=True)
     fs = RollingFileSystem(backend=backend, skip_instance_cache=True)
@@ -415,7 +413,7 @@ def test_a_wait_for_the_loop_under_the_lock_of_logging_lets_the_loop_log(request
     assert seen == [True]
 
 
-def test_flush_under_the_handlers_lock_does_not_stop_others_that_log(make):
+def test_flush_under_the_handlers_lock_stops_no_others(make):
     handler, logger = make(interval="1h")
     handler.acquire()  # as `logging.shutdown` does
     try:
@@ -483,7 +481,7 @@ ENDS_BY = {
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGTERM")
 @pytest.mark.parametrize("how", ENDS_BY)
-def test_a_program_that_sigterm_ends_writes_its_log_and_keeps_its_status(tmp_path, how):
+def test_program_ended_by_sigterm_writes_its_log(tmp_path, how):
     status, expected = ENDS_BY[how]
     command = [sys.executable, "-W", "ignore", "-c", TERMINATED, how, f"rolling::file://{tmp_path}/app"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
@@ -528,7 +526,7 @@ if __name__ == "__main__":
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGTERM")
 @pytest.mark.parametrize("method", ["fork", pytest.param("spawn", marks=pytest.mark.slow)])
-def test_the_children_of_a_pool_write_their_logs_though_sigterm_ends_them(tmp_path, method):
+def test_pool_children_write_their_logs_despite_sigterm(tmp_path, method):
     (tmp_path / "program.py").write_text(POOL)
     command = [sys.executable, "-W", "ignore", tmp_path / "program.py", method, f"rolling::file://{tmp_path}/app"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)

@@ -13,7 +13,7 @@ AGES = [("30min", 1800), ("7d", 604800), ("1.5 s", 1.5), ("200ms", 0.2), *((time
 
 
 @pytest.mark.parametrize(("parse", "of"), [(parse_bytes, SIZES), (parse_seconds, [*AGES, ("forever", MAX_AGE_S_MAX)])])
-def test_sizes_and_times_are_numbers_or_text_with_a_unit(parse, of):
+def test_sizes_and_times_are_numbers_or_text_with_unit(parse, of):
     assert [(text, parse(text)) for text, _ in of] == of
 
 
@@ -39,12 +39,12 @@ def test_what_is_no_time_is_refused(text):
         ({"max_age": MAX_AGE_S_MAX + 1}, "max_age is"),
     ],
 )
-def test_what_a_header_could_not_hold_is_refused_when_the_policy_is_made(options, why):
+def test_oversized_policy_is_refused_when_it_is_made(options, why):
     with pytest.raises(ValueError, match=why):
         RollingPolicy(**options)
 
 
-def test_small_policies_are_valid_and_the_tail_never_outgrows_a_chunk():
+def test_small_policies_are_valid_and_tail_never_outgrows_chunk():
     assert RollingPolicy(100).tail_bytes_max == 100
     assert RollingPolicy(100, None, 0).tail_bytes_max == 0
     assert RollingPolicy(2**40).tail_bytes_max == 256 * 1024
@@ -53,6 +53,6 @@ def test_small_policies_are_valid_and_the_tail_never_outgrows_a_chunk():
 
 
 @given(st.integers(1, 2**63 - 1), st.none() | st.floats(0.001, MAX_AGE_S_MAX), st.integers(0, INLINE_BYTES_MAX))
-def test_every_policy_that_can_be_made_is_the_same_after_it_was_written_and_read(max_bytes, max_age, inline_bytes):
+def test_every_policy_is_equal_after_writing_and_reading(max_bytes, max_age, inline_bytes):
     policy = RollingPolicy(max_bytes, max_age, inline_bytes)
     assert parse_policy(format_policy(policy).split(" ")[1:]) == policy

@@ -104,7 +104,7 @@ def sources() -> dict[str, str]:
     return {path.relative_to(ROLLINGFS).as_posix(): path.read_text(encoding="utf-8") for path in paths}
 
 
-def test_a_program_on_top_changes_things_by_one_verb_a_step() -> None:
+def test_program_on_top_changes_things_by_one_verb_step() -> None:
     found = {(module, name): verbs for module, text in sources().items() for name, verbs in found_in(text)}
     assert found == {place: verbs for place, (verbs, _) in STEPS.items()}
 

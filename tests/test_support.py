@@ -6,9 +6,7 @@ from tests.support.servers import BACKENDS, require_module
 
 
 @pytest.mark.parametrize("name", ["surely_not_installed", "surely_not_installed.sdk", "json.surely_not_there"])
-def test_a_module_without_a_package_is_skipped_also_where_its_parent_is_missing(
-    monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
+def test_module_without_package_is_skipped_missing_parents_too(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.delenv("ROLLINGFS_REQUIRE", raising=False)
     with pytest.raises(pytest.skip.Exception, match=f"{name} is not installed"):
         require_module(name)
@@ -18,7 +16,7 @@ def test_a_module_without_a_package_is_skipped_also_where_its_parent_is_missing(
     require_module("json.decoder")
 
 
-def test_the_verdicts_that_spare_tests_a_probe_are_of_the_class_that_reaches_buckets() -> None:
+def test_verdicts_that_spare_probes_are_of_their_class() -> None:
     """The class was renamed once. Nothing failed, and each bucket of the tests was probed, for 8 to 18 s."""
     require_module("s3fs")
     from rollingfs.backend.objects.s3.backend import S3Backend

@@ -32,7 +32,7 @@ fs.create("a", policy={"max_bytes": 1})  # refused
 
 
 @pytest.mark.slow
-def test_mypy_refuses_data_and_paths_of_a_wrong_type_and_takes_all_others(tmp_path: Path) -> None:
+def test_mypy_refuses_wrong_data_and_paths_only(tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
     command = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path / "cache"), str(program)]

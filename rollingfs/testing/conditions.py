@@ -68,7 +68,7 @@ class Conditions(Subject):
             tokens.append(run(backend, backend.replace(path, b"equal", tokens[-1])))
         assert len(set(tokens)) == len(tokens)
 
-    def test_a_segment_is_moved_and_removed_whole_by_its_token_only(self, backend: Backend, folder: str) -> None:
+    def test_segment_is_moved_and_removed_only_by_token(self, backend: Backend, folder: str) -> None:
         self._need(backend.capability.removes_whole, "a request may arrive late on this store")
         path, target = f"{folder}/segment$header", f"{folder}/moved$header"
         token = run(backend, backend.create(path, format_header(Header(str(uuid.uuid4()), 1))))
@@ -81,7 +81,7 @@ class Conditions(Subject):
             with pytest.raises(FileNotFoundError):
                 run(backend, backend.stat(gone))
 
-    def test_an_extended_header_keeps_what_it_had_and_has_another_token(self, backend: Backend, folder: str) -> None:
+    def test_extended_header_keeps_its_bytes_and_changes_token(self, backend: Backend, folder: str) -> None:
         self._need(backend.capability.can_extend, "headers of this store are replaced only")
         path, header = f"{folder}/segment$header", Header(str(uuid.uuid4()), 1)
         data = format_header(header)
@@ -111,7 +111,7 @@ class Conditions(Subject):
         self.raw_write(f"{folder}/plain", b"new")
         assert run(backend, backend.stat(f"{folder}/plain")).token != token
 
-    def test_read_if_changed_gives_a_body_only_for_another_token(self, backend: Backend, folder: str) -> None:
+    def test_read_if_changed_gives_body_only_for_another_token(self, backend: Backend, folder: str) -> None:
         path = f"{folder}/segment$header"
         old = run(backend, backend.create(path, b"old"))
         assert run(backend, backend.read_if_changed(path, old)) is None
@@ -159,7 +159,7 @@ class Conditions(Subject):
             run(backend, backend.create(f"{folder}/segment$header", b"ours"))
         assert self.raw_read(f"{folder}/segment$header") == b""
 
-    def test_replace_with_a_stale_token_is_refused_and_changes_nothing(self, backend: Backend, folder: str) -> None:
+    def test_replace_with_stale_token_is_refused_and_changes_nothing(self, backend: Backend, folder: str) -> None:
         path = f"{folder}/segment$header"
         old = run(backend, backend.create(path, b"old"))
         new = run(backend, backend.replace(path, b"new", old))
@@ -169,7 +169,7 @@ class Conditions(Subject):
         assert self.raw_read(path) == b"new"
         assert run(backend, backend.read(path)).token == new
 
-    def test_replace_of_a_missing_file_is_refused_and_makes_nothing(self, backend: Backend, folder: str) -> None:
+    def test_replace_of_missing_file_is_refused_and_makes_nothing(self, backend: Backend, folder: str) -> None:
         path = f"{folder}/segment$header"
         token = run(backend, backend.create(path, b"old"))
         run(backend, backend.delete([path]))
@@ -181,7 +181,7 @@ class Conditions(Subject):
             run(backend, backend.read(path))
         assert not run(backend, backend.is_folder(f"{folder}/nowhere"))
 
-    def test_a_file_is_replaced_by_longer_shorter_and_empty_ones(self, backend: Backend, folder: str) -> None:
+    def test_file_is_replaced_by_longer_shorter_and_empty_ones(self, backend: Backend, folder: str) -> None:
         path = f"{folder}/segment$header"
         token = run(backend, backend.create(path, b"first"))
         for data in (content(100_000), b"x", b"", bytearray(b"last")):
@@ -206,7 +206,7 @@ class Conditions(Subject):
         run(backend, backend.create(path, b"again"))
         assert run(backend, backend.delete_if(path, new)) is False
 
-    def test_delete_if_of_a_plain_file_leaves_what_was_written_since(self, backend: Backend, folder: str) -> None:
+    def test_plain_file_delete_if_leaves_later_writes(self, backend: Backend, folder: str) -> None:
         self._need(backend.capability.can_delete_if, "this backend does not delete conditionally")
         path = f"{folder}/plain"
         self.raw_write(path, b"adopted")
@@ -222,9 +222,7 @@ class Conditions(Subject):
     # -- races ---------------------------------------------------------------------------------------------
 
     @pytest.mark.parametrize("kind", ["threads", "processes"])
-    def test_every_race_of_creates_and_of_replaces_has_one_winner(
-        self, backend: Backend, folder: str, kind: str
-    ) -> None:
+    def test_every_race_of_creates_and_replaces_has_one_winner(self, backend: Backend, folder: str, kind: str) -> None:
         outcomes = self._race(kind, backend, race_rounds, folder, RACE_ROUNDS)
         for number in range(RACE_ROUNDS):
             created = [racer for racer, rounds in outcomes.items() if rounds[number][0]]
@@ -232,7 +230,7 @@ class Conditions(Subject):
             assert (len(created), len(replaced)) == (1, 1), f"round {number}: {created} {replaced}"
             assert self.raw_read(race_path(folder, number)) == b"replaced by %d" % replaced[0]
 
-    def test_of_two_and_of_sixteen_writers_at_once_one_wins(self, backend: Backend, folder: str) -> None:
+    def test_among_racing_writers_exactly_one_wins(self, backend: Backend, folder: str) -> None:
         self._need(self.claims_atomicity, "this backend is for a single writer")
         for number, racers in enumerate([RACERS_MANY] * RACES_OF_MANY + [2] * RACES_OF_TWO):
             run(backend, race(backend, f"{folder}/race-{racers}-{number}$header", racers))

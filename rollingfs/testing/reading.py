@@ -40,7 +40,7 @@ class Reading(Subject):
     """Check that a read returns the written bytes, or a missing file, and that a listing is complete and never old."""
 
     @pytest.mark.parametrize("size", [0, 1, 5000, 300_000])
-    def test_what_is_written_is_read_whole_and_has_its_size(self, backend: Backend, folder: str, size: int) -> None:
+    def test_written_bytes_are_read_whole_with_their_size(self, backend: Backend, folder: str, size: int) -> None:
         path, data = f"{folder}/file", content(size)
         run(backend, backend.write(path, [data]))
         assert run(backend, backend.read(path)).data == data
@@ -54,9 +54,7 @@ class Reading(Subject):
         assert (blob.data, info.size, info.token, info.is_folder) == (b"not ours", 8, blob.token, False)
 
     @pytest.mark.parametrize("name", ["file$header", "pin-c0ffee00-0000-4000-8000-000000000001"])
-    def test_of_a_file_that_is_longer_than_its_kind_may_be_a_byte_too_many_is_read(
-        self, backend: Backend, folder: str, name: str
-    ) -> None:
+    def test_overlong_file_may_be_read_with_an_extra_byte(self, backend: Backend, folder: str, name: str) -> None:
         path = f"{folder}/{name}"
         limit = read_bytes_max(path)
         assert limit is not None
@@ -91,7 +89,7 @@ class Reading(Subject):
         assert run(backend, backend.read_range(f"{folder}/empty", 7, 10)) == b""
 
     @pytest.mark.parametrize("size", [10, 3_000_000])
-    def test_a_range_with_a_token_is_of_the_file_that_has_it(self, backend: Backend, folder: str, size: int) -> None:
+    def test_range_with_token_is_of_file_that_has_it(self, backend: Backend, folder: str, size: int) -> None:
         path, old, new = f"{folder}/plain", content(size), content(size + 1)[1:]
         self.raw_write(path, old)
         token = run(backend, backend.stat(path)).token
@@ -111,7 +109,7 @@ class Reading(Subject):
         with pytest.raises(FileNotFoundError):
             run(backend, backend.read_range(path, 0, size, token))
 
-    def test_a_file_that_is_held_stays_the_same_for_its_reader(self, backend: Backend, folder: str) -> None:
+    def test_file_that_is_held_stays_same_for_its_reader(self, backend: Backend, folder: str) -> None:
         path, old = f"{folder}/plain", content(1000)
         self.raw_write(path, old)
         token = run(backend, backend.stat(path)).token or ""
@@ -253,7 +251,7 @@ class Reading(Subject):
         run(backend, backend.delete([f"{folder}/inner/file"]))
         assert run(backend, backend.is_folder(f"{folder}/inner")) == backend.capability.has_folders
 
-    def test_a_chunk_folder_can_be_removed_once_its_segment_is_gone(self, backend: Backend, folder: str) -> None:
+    def test_chunk_folder_can_be_removed_after_its_segment(self, backend: Backend, folder: str) -> None:
         self._need(backend.capability.has_folders, "this store has no empty folders")
         header, chunks = f"{folder}/segment$header", f"{folder}/segment$chunks"
         token = run(backend, backend.create(header, b"old"))

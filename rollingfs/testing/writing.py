@@ -102,7 +102,7 @@ class Writing(Subject):
             for upload in uploads:
                 run(backend, upload.abort())
 
-    def test_a_copy_has_the_bytes_and_a_life_of_its_own(self, backend: Backend, folder: str) -> None:
+    def test_copy_has_bytes_and_life_of_its_own(self, backend: Backend, folder: str) -> None:
         self._need(backend.capability.can_copy, "this backend has no copy on the server")
         for name, data in (("some", content(300_000)), ("none", b"")):
             self.raw_write(f"{folder}/{name}", data)
@@ -129,9 +129,7 @@ class Writing(Subject):
                 run(backend, backend.copy(f"{folder}/missing", f"{folder}/copy", token))
 
     @pytest.mark.parametrize("pieces", [1, UPLOAD_PIECES])
-    def test_over_nothing_a_file_is_made_only_where_there_is_none(
-        self, backend: Backend, folder: str, pieces: int
-    ) -> None:
+    def test_over_nothing_creates_only_missing_files(self, backend: Backend, folder: str, pieces: int) -> None:
         target = f"{folder}/target"
         self._make_over(backend, target, b"1" * UPLOAD_PIECE_BYTES, pieces, Over.NOTHING)
         assert self.raw_read(target) == b"1" * UPLOAD_PIECE_BYTES * pieces
@@ -149,9 +147,7 @@ class Writing(Subject):
         assert self._names(backend, folder) == ["target"]
 
     @pytest.mark.parametrize("over", Over)
-    def test_an_upload_over_a_file_is_not_seen_before_it_is_finished(
-        self, backend: Backend, folder: str, over: Over
-    ) -> None:
+    def test_upload_over_a_file_is_invisible_until_finished(self, backend: Backend, folder: str, over: Over) -> None:
         target = f"{folder}/target"
         upload = run(backend, backend.open_write(target, over))
         for _ in range(UPLOAD_PIECES):

@@ -123,7 +123,7 @@ def test_an_archive_is_read_and_never_written(tmp_path):
     assert new._backend.fs.zip.namelist() == []
 
 
-def test_a_web_server_that_knows_no_ranges_is_read_and_never_written(tmp_path):
+def test_web_server_without_ranges_is_read_and_never_written(tmp_path):
     pytest.importorskip("aiohttp")
     whole, handler = _log(tmp_path), functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(tmp_path))
     fs = RollingFileSystem("http", single_writer=True, skip_instance_cache=True)
@@ -132,7 +132,7 @@ def test_a_web_server_that_knows_no_ranges_is_read_and_never_written(tmp_path):
         _reads_and_refuses(fs, f"{url}/log", f"{url}/new", whole)
 
 
-def test_the_generic_filesystem_of_fsspec_is_read_and_never_written(tmp_path):
+def test_generic_filesystem_of_fsspec_is_read_and_never_written(tmp_path):
     whole = _log(tmp_path)
     fs = RollingFileSystem(fs=GenericFileSystem(default_method="current"), single_writer=True)
     _reads_and_refuses(fs, f"file://{tmp_path}/log", f"file://{tmp_path}/new", whole)

@@ -106,9 +106,7 @@ NO_TOKEN = SimpleNamespace(get_token=raises(RuntimeError("the identity service i
         ({"credential": NO_TOKEN}, PermissionError, "the identity service is away"),
     ],
 )
-def test_a_key_that_is_none_is_not_shown_and_a_credential_that_gives_no_token_says_why(
-    azurite, container, proof, error, why
-):
+def test_missing_key_is_hidden_and_failed_token_says_why(azurite, container, proof, error, why):
     with pytest.raises(error, match=why):
         opened(azurite, **proof).read(f"{container}/file")
 
@@ -127,7 +125,7 @@ def test_what_azure_says_is_understood():
 # -- credentials ---------------------------------------------------------------------------------------------
 
 
-def test_a_shared_access_signature_of_a_container_reads_writes_and_deletes_on_a_condition(azurite, container):
+def test_container_signature_reads_writes_and_deletes_on_condition(azurite, container):
     until = datetime.datetime.now(datetime.UTC) + datetime.timedelta(hours=1)
     may = ContainerSasPermissions(read=True, write=True, delete=True, list=True, create=True, add=True)
     token = generate_container_sas(ACCOUNT, container, ACCOUNT_KEY, permission=may, expiry=until)
@@ -206,7 +204,7 @@ def test_names_that_the_store_would_change_are_refused(backend, container, key):
     assert not backend.is_folder(f"{container}/{key}")
 
 
-def test_the_empty_file_by_which_a_tool_marks_a_folder_is_seen_as_that_folder(azurite, backend, container):
+def test_empty_marker_file_of_a_tool_is_a_folder(azurite, backend, container):
     blob_service(**azurite).get_blob_client(container, "made/").upload_blob(b"")
     (folder,) = backend.list(container).entries
     assert (folder.path, folder.is_folder) == (f"{container}/made", True)
@@ -214,7 +212,7 @@ def test_the_empty_file_by_which_a_tool_marks_a_folder_is_seen_as_that_folder(az
     assert [entry.path for entry in backend.list(folder.path).entries] == [f"{folder.path}/file"]
 
 
-def test_containers_are_neither_made_nor_removed_nor_listed_and_that_is_said(backend, container):
+def test_containers_are_not_made_removed_or_listed(backend, container):
     backend.make_folder(container)
     backend.make_folder(f"{container}/folder")
     for verb, path in (("make_folder", "rollingfs-none"), ("remove_folder", container), ("list", "")):
@@ -230,7 +228,7 @@ def path(container: str) -> str:
     return f"{container}/{uuid.uuid4().hex}"
 
 
-def test_segments_live_on_azure_by_protocol_and_by_a_scheme_of_their_own(azurite, path):
+def test_azure_segments_are_reached_by_protocol_and_scheme(azurite, path):
     fs = fsspec.filesystem("rolling", target_protocol="abfs", target_options=azurite)
     fs.create(path)
     fs.append(path, b"one ")
@@ -281,7 +279,7 @@ class AzureBlobFileSystem(AbstractFileSystem):
 @pytest.mark.parametrize(
     ("option", "is_ours"), [({"account_key": "a2V5"}, True), ({"location_mode": "secondary"}, False)]
 )
-def test_a_filesystem_of_adlfs_is_taken_over_or_stays_read_only(option, is_ours, monkeypatch, caplog):
+def test_adlfs_filesystem_is_taken_over_or_read_only(option, is_ours, monkeypatch, caplog):
     monkeypatch.setitem(sys.modules, "adlfs.spec", sys.modules[__name__])
     with caplog.at_level(logging.INFO):
         found = adapt(AzureBlobFileSystem("acme", **option))
@@ -310,7 +308,7 @@ NOT_UNDERSTOOD = ("hunter2", "AccountName=a;AccountKey:hunter2=", "AccountName=a
         ({"anon": False}, {"skip_signature": "false"}),
     ],
 )
-def test_credentials_of_every_kind_are_told_and_no_other_is_looked_up(given, expected):
+def test_all_credentials_are_named_and_no_other_is_read(given, expected):
     found = azure_options({"account_name": "acme", **given}, {})
     place = {
         "account_name": "acme",
@@ -365,7 +363,7 @@ def test_what_cannot_be_expressed_is_named_without_its_value(given, named):
     assert not [secret for secret in (KEY, SAS, "hunter2") if secret in str(raised.value)]
 
 
-def test_the_environment_fills_in_what_is_not_given_and_nothing_else():
+def test_environment_fills_only_what_is_not_given():
     environment = {
         "AZURE_STORAGE_ACCOUNT_NAME": "other",
         "AZURE_STORAGE_ACCOUNT_KEY": KEY,

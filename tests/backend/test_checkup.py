@@ -41,7 +41,7 @@ def means(found: Checkup, what: str) -> str:
     return next(one.means for one in found.findings if one.what == what)
 
 
-def test_memory_can_do_all_but_list_uploads_which_it_does_not_have() -> None:
+def test_memory_can_do_everything_except_list_uploads() -> None:
     backend = private_memory()
     found = examined(backend)
     assert found.is_safe
@@ -53,7 +53,7 @@ def test_memory_can_do_all_but_list_uploads_which_it_does_not_have() -> None:
     assert backend.fs.pseudo_dirs == [""]
 
 
-def test_the_disk_is_examined_within_the_folder_and_nothing_stays(tmp_path: Path) -> None:
+def test_disk_is_examined_within_folder_and_nothing_stays(tmp_path: Path) -> None:
     (tmp_path / "of a user").write_bytes(b"left alone")
     backend = Counting(LocalBackend(sync=False))
     found = examined(backend, str(tmp_path))
@@ -64,7 +64,7 @@ def test_the_disk_is_examined_within_the_folder_and_nothing_stays(tmp_path: Path
 
 
 @pytest.mark.parametrize(("verb", "expected"), [("create", [NO, UNKNOWN, UNKNOWN]), ("replace", [YES, NO, UNKNOWN])])
-def test_a_store_that_looks_first_is_not_safe_and_the_others_are_still_answered(verb: str, expected: list[str]) -> None:
+def test_look_first_store_is_unsafe_and_rest_is_answered(verb: str, expected: list[str]) -> None:
     backend = careless(verb)
     found = examined(backend)
     assert not found.is_safe
@@ -84,7 +84,7 @@ def test_races_are_repeated_as_asked(races: int, seconds: float, probes: int, li
     assert backend.count("create") >= 2 * PAIRS * probes
 
 
-def test_a_filesystem_for_a_single_writer_is_not_safe_until_the_user_says_so() -> None:
+def test_single_writer_filesystem_is_unsafe_until_the_user_asserts() -> None:
     fs = private_memory().fs
     found = examined(GenericBackend(fs))
     assert not found.is_safe
@@ -111,7 +111,7 @@ def test_what_fails_is_not_known_and_the_rest_is(what: str, verb: str) -> None:
     assert [name for name, answer in answers(found).items() if answer == UNKNOWN] == [what]
 
 
-def test_a_late_listing_files_that_are_not_deleted_and_a_copy_of_other_bytes_are_seen() -> None:
+def test_late_listing_undeleted_files_and_changed_copies_are_seen() -> None:
     inner = private_memory()
     empty = run(inner, inner.list(""))
     for what, verb, lie in (
@@ -124,7 +124,7 @@ def test_a_late_listing_files_that_are_not_deleted_and_a_copy_of_other_bytes_are
         assert answers(examined(backend))[what] == NO
 
 
-def test_a_store_that_cannot_be_judged_is_an_error_and_not_a_verdict() -> None:
+def test_unjudged_store_is_an_error_and_not_a_verdict() -> None:
     backend = Scripted(private_memory())
     backend.plan("create", before=raises(PermissionError(errno.EACCES, "forbidden")), times=None, probes=True)
     with pytest.raises(PermissionError, match="forbidden"):

@@ -68,7 +68,7 @@ def test_a_body_of_another_etag_is_asked_for_again(wrong, is_proved):
     assert left == [right(b"new")]
 
 
-def test_the_same_wrong_pair_is_not_believed_while_a_write_may_explain_it(monkeypatch):
+def test_wrong_pair_is_not_believed_while_writes_explain_it(monkeypatch):
     monkeypatch.setattr(module, "SETTLE_S_MAX", 60.0)
     made, _ = bucket(*[STALE] * 5, right(b"new"), writes=md5(b"x"))
 
@@ -80,7 +80,7 @@ def test_the_same_wrong_pair_is_not_believed_while_a_write_may_explain_it(monkey
 
 
 @pytest.mark.parametrize(("written", "asked"), [(None, 2), ("kms", 1)], ids=["no write", "a write"])
-def test_etags_that_are_no_md5_cost_one_more_request_in_all(written, asked):
+def test_etags_without_md5_cost_one_more_request_in_all(written, asked):
     answers = [of_kms(b"one"), of_kms(b"one"), of_kms(b"two"), of_kms(b"three"), of_kms(b"four")]
     made, left = bucket(*answers, writes=md5(b"encrypted"))
 
@@ -93,7 +93,7 @@ def test_etags_that_are_no_md5_cost_one_more_request_in_all(written, asked):
     assert len(left) == len(answers) - asked - 1
 
 
-def test_a_file_that_stays_so_is_believed_after_a_second(monkeypatch):
+def test_file_that_stays_so_is_believed_after_second(monkeypatch):
     monkeypatch.setattr(module, "SETTLE_S_MAX", 0.01)
     made, _ = bucket(of_kms(b"at rest"), writes=md5(b"x"))
 
@@ -105,7 +105,7 @@ def test_a_file_that_stays_so_is_believed_after_a_second(monkeypatch):
 
 
 @pytest.mark.parametrize("others", [[], [of_kms(b"other")]], ids=["one header", "a second read"])
-def test_no_commit_is_made_of_a_body_without_a_proof(monkeypatch, others):
+def test_no_commit_is_made_of_body_without_proof(monkeypatch, others):
     """A client that believes the verdict of another process writes nothing before its first commit."""
     monkeypatch.setattr(module, "AT_REST_S", 0.01)
     made, _ = bucket(*others, *others, STALE, *[STALE] * (not others), right(b"new"), writes=md5(b"x"))
@@ -135,7 +135,7 @@ def test_a_body_at_rest_is_replaced_after_a_moment(monkeypatch):
     assert asyncio.run(commit()) == 0
 
 
-def test_what_is_not_replaced_or_not_whole_is_not_looked_at():
+def test_partial_or_kept_files_are_not_looked_at():
     made, left = bucket(STALE, TORN, right(b"new"))
     assert asyncio.run(made.get("log$chunks/0")) is STALE
     assert asyncio.run(made.get(HEADER, (0, 3))) is TORN

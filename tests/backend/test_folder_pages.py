@@ -70,7 +70,7 @@ def _put(backend: MemoryBackend, path: str, state: str) -> None:
 @example({"log": "shadowed", "log!": "tombstone", "logs": "plain"}, 2)
 @example({"log": "shadowed", "sub/log": "live"}, 1)
 @example({"sub/log": "ledger", "log": "orphans"}, 1)
-def test_a_folder_exists_if_anything_lives_in_it_whatever_the_pages(contents: dict[str, str], keys_max: int) -> None:
+def test_folder_exists_if_anything_lives_in_it_whatever_pages(contents: dict[str, str], keys_max: int) -> None:
     backend = private_memory()
     for name, state in contents.items():
         _put(backend, f"{FOLDER}/{name}", state)

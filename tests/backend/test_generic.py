@@ -64,7 +64,7 @@ class TestGenericBackendOverAnAsyncFilesystem(GenericContract):
     make_fs = staticmethod(lambda: AsyncMemoryFileSystem(private_memory().fs, asynchronous=False))
 
 
-def test_without_a_single_writer_it_reads_and_does_not_write():
+def test_without_single_writer_it_reads_and_does_not_write():
     fs = private_memory().fs
     fs.pipe_file("/x$header", b"old")
     backend = Driven(GenericBackend(fs))
@@ -91,7 +91,7 @@ class Telling(MemoryFileSystem):
         return info if info["type"] == "directory" else self.changed(info)
 
 
-def test_headers_of_one_length_and_one_date_are_told_apart():
+def test_headers_of_equal_length_and_date_are_told_apart():
     fs = Telling(lambda info: {**info, "created": datetime.datetime(2026, 11, 20)})  # the clock counts days
     backend = Driven(GenericBackend(fs, single_writer=True))
     old = backend.create("/x$header", b"version 1")
@@ -104,7 +104,7 @@ def test_headers_of_one_length_and_one_date_are_told_apart():
         backend.replace("/x$header", b"version 3", old)
 
 
-def test_a_tag_saves_the_body_of_what_has_not_changed():
+def test_tag_saves_body_of_what_has_not_changed():
     fs = Telling(lambda info: {**info, "ETag": "etag"})
     backend = Driven(GenericBackend(fs, single_writer=True))
     token = backend.create("/x$header", b"x")
@@ -112,7 +112,7 @@ def test_a_tag_saves_the_body_of_what_has_not_changed():
     assert backend.read_if_changed("/x$header", token) is None
 
 
-def test_a_failing_store_is_not_taken_for_an_empty_one():
+def test_failing_store_is_not_taken_for_empty_one():
     fs = Telling(raises(OSError(5, "the network is down")))
     fs.pipe_file("/x$header", b"old")
     backend = Driven(GenericBackend(fs, single_writer=True))
@@ -206,7 +206,7 @@ class BrokenOff(LocalFileSystem):
         super().mv(path1, path2, *args, **options)
 
 
-def test_a_replace_that_is_broken_off_leaves_the_old_header_and_no_reader_meets_half_of_the_new(tmp_path):
+def test_interrupted_replace_leaves_the_old_header_whole_for_readers(tmp_path):
     fs = BrokenOff()
     backend = Driven(GenericBackend(fs, single_writer=True))
     header = f"{tmp_path}/x$header"
@@ -222,7 +222,7 @@ def test_a_replace_that_is_broken_off_leaves_the_old_header_and_no_reader_meets_
 
 
 @pytest.mark.parametrize("moves", [0, 1])
-def test_a_server_that_cannot_move_is_written_in_place_unless_it_could_before(tmp_path, moves, caplog):
+def test_server_without_moves_is_written_in_place_unless_new(tmp_path, moves, caplog):
     fs = BrokenOff()
     fs.moves_left = moves
     backend = Driven(GenericBackend(fs, single_writer=True))
@@ -240,7 +240,7 @@ def test_a_server_that_cannot_move_is_written_in_place_unless_it_could_before(tm
     assert os.listdir(tmp_path / "x$chunks") == []
 
 
-def test_now_is_the_date_of_a_new_file_and_nothing_is_left_of_it():
+def test_new_file_is_dated_now_and_leaves_nothing():
     fs = Telling(lambda info: {**info, "created": info["created"] - datetime.timedelta(days=1)})
     backend = Driven(GenericBackend(fs, single_writer=True))
     backend.write("/a/chunk", [b"x"])
@@ -248,7 +248,7 @@ def test_now_is_the_date_of_a_new_file_and_nothing_is_left_of_it():
     assert fs.ls("/a", detail=False) == ["/a/chunk"]
 
 
-def test_without_dates_the_time_stands_still_and_who_only_reads_writes_nothing():
+def test_without_dates_time_stands_still_and_readers_write_nothing():
     fs = Telling(lambda info: {**info, "created": None})
     backend = Driven(GenericBackend(fs, single_writer=True))
     assert backend.now("/log") == 0.0 == backend.now("/log")

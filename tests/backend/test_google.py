@@ -43,7 +43,7 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     return counts
 
 
-def test_every_verb_on_google_is_as_few_requests_as_it_says(fake_google, google, bucket, sent):
+def test_each_verb_on_google_makes_the_stated_requests(fake_google, google, bucket, sent):
     path = f"{bucket}/file"
     token = google.create(path, b"old")
     token = google.replace(path, b"new", token)
@@ -62,7 +62,7 @@ def test_every_verb_on_google_is_as_few_requests_as_it_says(fake_google, google,
     assert google.read(copy).data == b"new"
 
 
-def test_a_write_that_the_store_sends_elsewhere_is_not_taken_for_done(fake_google, bucket):
+def test_redirected_write_is_not_taken_for_done(fake_google, bucket):
     """It sends a writer to the address of the file, as a gateway may that wants a login first."""
     with proxy_to(fake_google["endpoint_url"]) as proxy:
         google = Driven(open_google(GCSFileSystem(**fake_google | {"endpoint_url": proxy.url})))
@@ -75,7 +75,7 @@ def test_a_write_that_the_store_sends_elsewhere_is_not_taken_for_done(fake_googl
         assert google.read(f"{bucket}/file").data == b"old"
 
 
-def test_a_missing_bucket_of_google_is_an_error_of_every_write(google):
+def test_missing_bucket_of_google_is_error_of_every_write(google):
     for verb, args, error in (
         ("create", (b"x",), NoBucketError),
         ("write", ([b"x"],), NoBucketError),
@@ -86,7 +86,7 @@ def test_a_missing_bucket_of_google_is_an_error_of_every_write(google):
             getattr(google, verb)("rollingfs-none/folder/file", *args)
 
 
-def test_a_filesystem_of_gcsfs_is_taken_over_unless_it_checks_what_it_wrote(fake_google):
+def test_gcsfs_filesystem_is_taken_over_unless_it_checks_writes(fake_google):
     assert isinstance(adapt(GCSFileSystem(**fake_google)), ObjectBackend)
     assert not adapt(GCSFileSystem(**fake_google, consistency="md5")).capability.can_write
 

@@ -60,7 +60,7 @@ def test_paths_and_urls_become_paths(backend, path, given):
     assert {one: backend.strip(one) for one in given} == dict.fromkeys(given, path)
 
 
-def test_a_root_is_the_disk_of_the_nearest_folder_that_exists(backend, tmp_path):
+def test_root_is_disk_of_nearest_folder_that_exists(backend, tmp_path):
     (tmp_path / "file").write_bytes(b"")
     here, *others = (backend.root(f"{tmp_path}{path}") for path in ("", "/no/such/folder", "/file/x"))
     assert others == [here] * 2
@@ -92,7 +92,7 @@ def test_a_refused_create_or_replace_leaves_no_file_behind(backend, header, tmp_
 
 
 @pytest.mark.parametrize("has_preadv", [True, False])
-def test_a_buffer_is_filled_as_far_as_the_file_goes(backend, tmp_path, monkeypatch, has_preadv):
+def test_buffer_is_filled_as_far_as_file_goes(backend, tmp_path, monkeypatch, has_preadv):
     path = f"{tmp_path}/digits"
     Path(path).write_bytes(b"0123456789")
     if not has_preadv:
@@ -106,7 +106,7 @@ def test_a_buffer_is_filled_as_far_as_the_file_goes(backend, tmp_path, monkeypat
         assert target == expected.ljust(8, b"-")
 
 
-def test_a_token_sees_the_first_bytes_though_inode_date_and_size_are_equal(backend, header):
+def test_token_sees_first_bytes_at_equal_inode_and_size(backend, header):
     token = backend.create(header, b"version 1")
     status = os.stat(header)
     with open(header, "r+b") as file:
@@ -136,7 +136,7 @@ def test_new_files_follow_the_umask(backend, tmp_path, umask):
 
 @needs_posix
 @pytest.mark.parametrize("mode", [0o600, 0o640, 0o664])
-def test_a_replaced_header_keeps_its_mode_and_no_temporary_file_is_more_readable(backend, header, monkeypatch, mode):
+def test_replaced_header_keeps_its_mode_and_temporaries_are_private(backend, header, monkeypatch, mode):
     token, seen = backend.create(header, b"x"), []
     os.chmod(header, mode)
     beside(monkeypatch, os, "write", lambda descriptor, _: seen.append(stat.S_IMODE(os.fstat(descriptor).st_mode)))
@@ -148,7 +148,7 @@ def test_a_replaced_header_keeps_its_mode_and_no_temporary_file_is_more_readable
 
 
 @needs_posix
-def test_a_listing_skips_what_is_neither_file_nor_folder_and_nobody_waits_for_a_pipe(backend, tmp_path):
+def test_listing_skips_special_files_and_nobody_waits_for_pipes(backend, tmp_path):
     (tmp_path / "file").write_bytes(b"12")
     (tmp_path / "folder").mkdir()
     for name, target in (("to-file", "file"), ("to-folder", "folder"), ("broken", "nowhere"), ("loop", "loop")):
@@ -174,7 +174,7 @@ def test_the_root_folder_is_listed_with_plain_paths(backend):
     assert all(path.count("/") == 1 for path in paths)
 
 
-def test_files_that_cannot_be_deleted_are_told_after_the_others_are(backend, tmp_path):
+def test_undeletable_files_are_reported_after_others_are_deleted(backend, tmp_path):
     (tmp_path / "a$chunks/folder").mkdir(parents=True)
     (tmp_path / "a$chunks/file").write_bytes(b"")
     with pytest.raises(OSError, match=rf"1 of 2 files could not be deleted.*'{tmp_path}/a.chunks/folder'") as told:
@@ -182,7 +182,7 @@ def test_files_that_cannot_be_deleted_are_told_after_the_others_are(backend, tmp
     assert [told.value.__cause__.filename] == [str(path) for path in tmp_path.glob("a$chunks/*")]
 
 
-def test_a_folder_that_another_process_removes_while_it_is_looked_for_is_made(tmp_path, monkeypatch):
+def test_folder_removed_during_the_lookup_is_made_again(tmp_path, monkeypatch):
     folder = tmp_path / "s$chunks"
     folder.mkdir()
 
@@ -196,7 +196,7 @@ def test_a_folder_that_another_process_removes_while_it_is_looked_for_is_made(tm
     assert folder.is_dir()
 
 
-def test_a_plain_file_replaced_in_the_middle_of_delete_if_is_put_back(backend, tmp_path, monkeypatch):
+def test_plain_file_replaced_within_delete_if_is_put_back(backend, tmp_path, monkeypatch):
     plain = tmp_path / "plain"
     plain.write_bytes(b"adopted")
     token = backend.stat(str(plain)).token

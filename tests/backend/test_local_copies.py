@@ -25,7 +25,7 @@ def _aged(path: Path, data: bytes, age_s: float) -> str:
 
 @pytest.mark.parametrize("age_s", [0, HOUR_S / 2, 48 * HOUR_S])
 @pytest.mark.parametrize("mode", ["ab", "wb", "r+b"])
-def test_a_copy_is_young_and_not_changed_by_who_writes_to_the_old_name(backend, tmp_path, age_s, mode):
+def test_copy_is_young_and_writes_to_original_spare_it(backend, tmp_path, age_s, mode):
     source = _aged(tmp_path / "plain", b"as adopted", age_s)
     target = f"{tmp_path}/plain$chunks/chunk"
     before = backend.stat(source)
@@ -41,7 +41,7 @@ def test_a_copy_is_young_and_not_changed_by_who_writes_to_the_old_name(backend, 
 
 
 @needs_posix
-def test_a_symbolic_link_is_copied_as_the_file_it_names(backend, tmp_path):
+def test_symbolic_link_is_copied_as_file_it_names(backend, tmp_path):
     _aged(tmp_path / "real", b"old", 2 * HOUR_S)
     (tmp_path / "plain").symlink_to("real")
     backend.copy(f"{tmp_path}/plain", f"{tmp_path}/plain$chunks/chunk")
@@ -49,7 +49,7 @@ def test_a_symbolic_link_is_copied_as_the_file_it_names(backend, tmp_path):
     assert (tmp_path / "plain$chunks/chunk").read_bytes() == b"old"
 
 
-def test_a_write_in_the_middle_of_a_copy_leaves_nothing(backend, tmp_path, monkeypatch):
+def test_write_in_middle_of_copy_leaves_nothing(backend, tmp_path, monkeypatch):
     """In place, of the same length, and beyond what the token looks at."""
     source = _aged(tmp_path / "plain", bytes(100_000), 2 * HOUR_S)
     token = backend.stat(source).token
@@ -66,9 +66,7 @@ def test_a_write_in_the_middle_of_a_copy_leaves_nothing(backend, tmp_path, monke
 
 
 @pytest.mark.parametrize("machine_s", [0.0, 10.0**9, 10.0**10])
-def test_a_copy_of_what_was_just_written_waits_for_the_dates_to_go_on_whatever_time_the_machine_has(
-    backend, tmp_path, monkeypatch, machine_s
-):
+def test_copy_of_fresh_file_waits_until_dates_go_on(backend, tmp_path, monkeypatch, machine_s):
     slept: list[float] = []
     (tmp_path / "plain").write_bytes(b"just now")
     monkeypatch.setattr(time, "time", lambda: machine_s)

@@ -89,7 +89,7 @@ def test_a_pin_is_not_seen_before_it_is_whole(tmp_path, monkeypatch):
     assert fs.cat_file(f"{tmp_path}/target") == b"of a chunk"
 
 
-def test_dates_of_a_header_only_go_up_even_if_the_clock_goes_back(backend, header, monkeypatch):
+def test_header_dates_only_go_up_when_clocks_go_back(backend, header, monkeypatch):
     token = backend.create(header, b"x")
     dates = [os.stat(header).st_mtime_ns]
     monkeypatch.setattr(time, "time_ns", lambda: 10**18)

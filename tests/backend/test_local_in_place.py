@@ -60,7 +60,7 @@ def segment_of(tmp_path: Path, *pieces: bytes) -> tuple[str, Path]:
 # -- the verb ----------------------------------------------------------------------------------------------------
 
 
-def test_a_reader_gets_only_what_was_put_behind_what_it_knows(backend, header):
+def test_reader_gets_only_what_follows_its_known_bytes(backend, header):
     token = backend.create(header, BASE)
     first = backend.extend(header, ONE, token)
     assert backend.read_if_changed(header, first) is None
@@ -73,7 +73,7 @@ def test_a_reader_gets_only_what_was_put_behind_what_it_knows(backend, header):
     assert (blob.data, blob.is_rest) == (BASE + ONE, False)
 
 
-def test_the_rest_of_a_torn_record_changes_no_token_and_the_next_commit_cuts_it_off(backend, tmp_path):
+def test_torn_records_rest_changes_no_token_and_is_cut(backend, tmp_path):
     path, file = segment_of(tmp_path, b"one ", b"two ")
     whole = file.read_bytes()
     token = backend.read(str(file)).token
@@ -93,7 +93,7 @@ def test_the_rest_of_a_torn_record_changes_no_token_and_the_next_commit_cuts_it_
     assert new_fs().cat_file(path) == known.cat_file(path) == b"one two three four"
 
 
-def test_no_more_is_read_than_a_header_has_of_a_file_that_somebody_has_made_longer(tmp_path, monkeypatch, backend):
+def test_lengthened_file_is_read_only_to_the_headers_end(tmp_path, monkeypatch, backend):
     path, file = segment_of(tmp_path, b"one ", b"two ")
     known = new_fs()
     assert known.cat_file(path) == b"one two "
@@ -110,7 +110,7 @@ def test_no_more_is_read_than_a_header_has_of_a_file_that_somebody_has_made_long
     assert os.stat(file).st_size < HEADER_BYTES_MAX
 
 
-def test_a_torn_record_that_another_of_its_length_follows_is_no_reason_to_believe_an_old_header(backend, tmp_path):
+def test_torn_record_before_another_of_its_length_is_detected(backend, tmp_path):
     path, file = segment_of(tmp_path, b"one ")
     whole = file.read_bytes()
     _, room = parse_file(whole, "x")
@@ -154,7 +154,7 @@ def test_a_header_that_may_not_be_written_is_replaced(tmp_path, monkeypatch):
     assert os.stat(header).st_mode & 0o777 == 0o444
 
 
-def test_a_listing_gives_no_content_the_token_of_a_later_one(tmp_path, monkeypatch, backend, header):
+def test_listing_gives_no_content_token_of_later_one(tmp_path, monkeypatch, backend, header):
     """The rest of a record that the disk refused was read, and before its token, another record came in its place."""
     Path(header).write_bytes(BASE + ONE[:-1] + b"?")
     then_comes_another = lambda *_: Path(header).write_bytes(BASE + ONE)  # noqa: E731
@@ -167,7 +167,7 @@ def test_a_listing_gives_no_content_the_token_of_a_later_one(tmp_path, monkeypat
 
 
 @pytest.mark.parametrize("look", ["load", "newer"])
-def test_a_header_that_goes_while_its_records_are_read_is_gone(tmp_path, monkeypatch, look):
+def test_header_that_goes_during_the_record_read_is_gone(tmp_path, monkeypatch, look):
     path, header = segment_of(tmp_path, b"one")
     client = new_fs()._core.client
     base = header.read_bytes()
@@ -191,7 +191,7 @@ def test_this_disk_is_known(tmp_path):
     assert not extending.is_local(f"{tmp_path}/missing")
 
 
-def test_a_header_has_at_most_so_many_records_and_each_byte_is_written_about_once(tmp_path):
+def test_records_are_limited_and_bytes_written_about_once(tmp_path):
     pieces = [b"%4d" % index for index in range(2 * RECORDS_MAX + 5)]
     path, file = segment_of(tmp_path, *pieces)
     assert file.read_bytes().count(b"Record ") == 3
@@ -202,7 +202,7 @@ def test_a_header_has_at_most_so_many_records_and_each_byte_is_written_about_onc
 
 
 @pytest.mark.parametrize("written", [0, 1, 30, 100])
-def test_a_full_disk_leaves_the_file_as_it_was_and_says_that_nothing_was_written(tmp_path, monkeypatch, written):
+def test_full_disk_leaves_the_file_and_names_no_write(tmp_path, monkeypatch, written):
     path, file = segment_of(tmp_path, b"one ", b"two ")
     fs, whole, write = new_fs(), file.read_bytes(), os.pwrite
 
@@ -238,7 +238,7 @@ def test_what_cannot_be_cut_off_is_replaced(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("is_racing", [False, True], ids=["alone", "in a turn"])
-def test_a_failed_flush_is_unknown_and_never_repeated_and_the_file_is_replaced_first(tmp_path, monkeypatch, is_racing):
+def test_failed_flush_is_unknown_never_repeated_and_replaces_first(tmp_path, monkeypatch, is_racing):
     monkeypatch.setattr(Turns, "is_racing", is_racing)
     path, file = segment_of(tmp_path, b"one ", b"two ")
     fs, locks, inode = new_fs(), fail_flush(monkeypatch, file), os.stat(file).st_ino
@@ -252,9 +252,7 @@ def test_a_failed_flush_is_unknown_and_never_repeated_and_the_file_is_replaced_f
 
 
 @pytest.mark.parametrize("then", ["append", "flush"])
-def test_a_file_whose_flush_failed_is_neither_extended_nor_believed_where_the_disk_refused_a_new_one(
-    tmp_path, monkeypatch, backend, then
-):
+def test_file_with_failed_flush_is_neither_extended_nor_believed(tmp_path, monkeypatch, backend, then):
     """As a volume that was full; the cache will forget what it never wrote, and with it all records behind."""
     path, file = segment_of(tmp_path)
     first, second = new_fs(), new_fs()
@@ -282,7 +280,7 @@ def test_a_file_whose_flush_failed_is_neither_extended_nor_believed_where_the_di
 
 
 @pytest.mark.parametrize("moved", ["segment", "folder"])
-def test_a_failed_flush_replaces_the_file_where_it_was_moved_to_meanwhile(tmp_path, monkeypatch, moved):
+def test_failed_flush_replaces_the_file_that_was_moved(tmp_path, monkeypatch, moved):
     path, header = segment_of(tmp_path / "a", b"one")
     before, target = os.stat(header), tmp_path / "b" / header.name
 
@@ -299,7 +297,7 @@ def test_a_failed_flush_replaces_the_file_where_it_was_moved_to_meanwhile(tmp_pa
     assert new_fs().cat(f"{tmp_path}/b/log") == b"onetwo"
 
 
-def test_a_failed_flush_of_a_look_replaces_the_file_too(tmp_path, monkeypatch, backend):
+def test_failed_flush_of_look_replaces_file_too(tmp_path, monkeypatch, backend):
     _, file = segment_of(tmp_path, b"one ", b"two ")
     inode, content = os.stat(file).st_ino, file.read_bytes()
     fail_flush(monkeypatch, file)
@@ -309,7 +307,7 @@ def test_a_failed_flush_of_a_look_replaces_the_file_too(tmp_path, monkeypatch, b
     backend.flush(str(file))
 
 
-def test_a_header_with_two_names_that_goes_while_it_is_flushed_is_nothing_to_flush(tmp_path, monkeypatch, backend):
+def test_linked_header_that_goes_during_its_flush_is_skipped(tmp_path, monkeypatch, backend):
     path, file = segment_of(tmp_path)
     os.link(file, tmp_path / "backup")
 
@@ -322,7 +320,7 @@ def test_a_header_with_two_names_that_goes_while_it_is_flushed_is_nothing_to_flu
     assert os.listdir(tmp_path) == ["backup"]
 
 
-def test_what_a_dead_process_named_is_flushed_with_its_name(tmp_path, monkeypatch, backend, header):
+def test_what_dead_process_named_is_flushed_with_its_name(tmp_path, monkeypatch, backend, header):
     """A process that renamed a new header may have died before it flushed the folder."""
     token = backend.create(header, BASE)
     flushed: list[str] = []

@@ -23,7 +23,7 @@ def opened(count: int) -> list[int]:
 
 
 @needs_locks
-def test_each_file_is_closed_once_though_a_thread_cannot_start(monkeypatch):
+def test_each_file_is_closed_once_though_thread_cannot_start(monkeypatch):
     starts, closed = [], []
 
     def limited(thread: threading.Thread) -> None:
@@ -45,7 +45,7 @@ def test_each_file_is_closed_once_though_a_thread_cannot_start(monkeypatch):
 
 @needs_locks
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded")
-def test_a_child_keeps_none_of_the_files_that_are_closed_late():
+def test_child_keeps_none_of_files_that_are_closed_late():
     with Closer() as closer:
         for file in (files := opened(3)):
             closer.take(file)

@@ -78,9 +78,7 @@ def left(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
         (100 * 1024, 100_000, None, 0),  # too late: a reserve takes no more than a small part of what is left
     ],
 )
-def test_a_segment_with_chunks_keeps_a_reserve_on_a_disk_that_is_nearly_full(
-    tmp_path, left, free_bytes, files, kept_bytes, kept_files
-):
+def test_segment_with_chunks_keeps_a_reserve_on_full_disks(tmp_path, left, free_bytes, files, kept_bytes, kept_files):
     left.bytes, left.files = free_bytes, files
     fs = _fs(tmp_path / "cold", sync=False)
     fs.pipe_file(f"{tmp_path}/s/small", b"a header alone")
@@ -95,7 +93,7 @@ def test_a_segment_with_chunks_keeps_a_reserve_on_a_disk_that_is_nearly_full(
         assert getattr(status, "st_blocks", kept_bytes // 512) * 512 == kept_bytes, "the disk has given it its blocks"
 
 
-def test_nobody_sees_a_reserve_and_it_goes_with_its_segment(tmp_path, left):
+def test_nobody_sees_reserve_and_it_goes_with_its_segment(tmp_path, left):
     fs = _fs(tmp_path / "cold", sync=False)
     folder = f"{tmp_path}/s"
     fs.pipe_file(f"{folder}/a", b"x" * 300_000)
@@ -112,7 +110,7 @@ def test_nobody_sees_a_reserve_and_it_goes_with_its_segment(tmp_path, left):
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
 @pytest.mark.parametrize("verb", FREEING)
-def test_a_verb_that_frees_space_gives_a_reserve_up_once_the_disk_is_full(tmp_path, left, monkeypatch, verb, number):
+def test_freeing_verb_gives_up_its_reserve_on_full_disks(tmp_path, left, monkeypatch, verb, number):
     """No new file can be made until a reserve has gone."""
     fs, cold = _fs(tmp_path / "cold", sync=False), str(tmp_path / "cold")
     data = _fill(fs, f"{tmp_path}/s")
@@ -139,7 +137,7 @@ def test_a_verb_that_frees_space_gives_a_reserve_up_once_the_disk_is_full(tmp_pa
         assert fs.cat_file(f"{tmp_path}/s/a") == data[start:]
 
 
-def test_without_a_reserve_the_error_says_that_nothing_was_committed(tmp_path, monkeypatch):
+def test_without_reserve_error_says_that_nothing_was_committed(tmp_path, monkeypatch):
     fs = _fs(tmp_path / "cold", sync=False)
     data = _fill(fs, f"{tmp_path}/s")
 
@@ -153,7 +151,7 @@ def test_without_a_reserve_the_error_says_that_nothing_was_committed(tmp_path, m
     assert fs.cat_file(f"{tmp_path}/s/a") == data
 
 
-def test_an_erase_without_room_for_what_it_writes_anew_truncates_first(tmp_path, left, monkeypatch):
+def test_erase_without_room_truncates_first(tmp_path, left, monkeypatch):
     fs = _fs(tmp_path / "cold", sync=False)
     data = _fill(fs, f"{tmp_path}/s")
     opened = disk.open_new
@@ -215,7 +213,7 @@ def _fill_inodes(folder: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("fill", [_fill_blocks, _fill_inodes])
 @pytest.mark.parametrize("verb", FREEING)
-def test_a_real_disk_that_is_full_to_the_last_block_or_inode_can_be_freed(volume, tmp_path, verb, fill):
+def test_real_disk_without_blocks_or_inodes_can_be_freed(volume, tmp_path, verb, fill):
     fs = _fs(tmp_path / "cold")
     data = _fill(fs, f"{volume}/s")
     fill(volume)

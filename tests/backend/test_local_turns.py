@@ -63,7 +63,7 @@ def locked(path: str) -> list[record_lock.record_lock]:
 
 
 @pytest.mark.parametrize("verb", ["replace", "extend", "delete_if", "end_turn"])
-def test_a_turn_keeps_others_out_until_its_thread_has_changed_the_header(backend, log, header, verb):
+def test_turn_excludes_others_until_its_thread_changes_the_header(backend, log, header, verb):
     blob = backend.read(header)
     backend.take_turn(header)
     backend.take_turn(header)  # it has it already
@@ -87,7 +87,7 @@ def test_a_turn_at_nothing_is_none_and_leaves_nothing(backend, tmp_path, log, he
 
 
 @pytest.mark.parametrize("verb", ["replace", "extend", "delete_if"])
-def test_a_turn_is_lost_with_the_folder_of_its_lock(backend, log, header, verb):
+def test_turn_is_lost_with_folder_of_its_lock(backend, log, header, verb):
     """Another program moves the folder away, and makes a new one, in which another process changes the header."""
     folder = os.path.dirname(lock_path(header))
     backend.take_turn(header)
@@ -103,7 +103,7 @@ def test_a_turn_is_lost_with_the_folder_of_its_lock(backend, log, header, verb):
 
 @needs_removal
 @pytest.mark.parametrize(("verb", "moment"), [("replace", (disk, "fill")), ("extend", (extending, "put"))])
-def test_nothing_is_written_once_a_hand_has_deleted_the_lock(backend, log, header, monkeypatch, verb, moment):
+def test_nothing_is_written_once_hand_has_deleted_lock(backend, log, header, monkeypatch, verb, moment):
     blob = backend.read(header)
     beside(monkeypatch, *moment, lambda *_, **__: os.unlink(lock_path(header)))
     with pytest.raises(RollingError, match="its lock was deleted"):
@@ -111,7 +111,7 @@ def test_nothing_is_written_once_a_hand_has_deleted_the_lock(backend, log, heade
     assert backend.read(header) == blob
 
 
-def test_a_turn_whose_wait_ends_by_an_error_holds_nothing(log, header, monkeypatch):
+def test_turn_whose_wait_ends_by_error_holds_nothing(log, header, monkeypatch):
     monkeypatch.setattr(os.path, "lexists", raises(KeyboardInterrupt()))
     with pytest.raises(KeyboardInterrupt):
         drive(LocalBackend().take_turn(header))
@@ -119,7 +119,7 @@ def test_a_turn_whose_wait_ends_by_an_error_holds_nothing(log, header, monkeypat
     assert is_free(log)
 
 
-def test_what_begins_within_a_verb_does_not_share_its_lock(backend, log, header, monkeypatch):
+def test_what_begins_within_verb_does_not_share_its_lock(backend, log, header, monkeypatch):
     """As by garbage collection: it would change the header between the verb's comparison and its write."""
     blob = backend.read(header)
     seen = []
@@ -148,7 +148,7 @@ def test_beside_another_only_the_first_append_meets_a_conflict(log, monkeypatch)
     assert counted(one, CONFLICT) + counted(two, CONFLICT) <= 2  # each lost one race
 
 
-def test_nobody_comes_between_the_look_and_the_commit_of_a_turn(tmp_path, racing, monkeypatch):
+def test_nobody_comes_between_look_and_commit_of_turn(tmp_path, racing, monkeypatch):
     """The full tail becomes a chunk within the turn: no process writes a chunk that loses.
 
     A record that fits is sent without a turn. It meets a conflict only where another has just made the tail a chunk.
@@ -213,7 +213,7 @@ def test_a_step_that_breaks_off_gives_the_turn_up(log, racing, monkeypatch, erro
 
 @pytest.mark.parametrize("verb", ["end_turn", "release", "_close"])
 @pytest.mark.parametrize("moment", ["before", "after"])
-def test_ctrl_c_where_a_turn_is_given_up_keeps_nobody_out(log, header, racing, monkeypatch, verb, moment):
+def test_ctrl_c_while_a_turn_ends_excludes_nobody(log, header, racing, monkeypatch, verb, moment):
     fs, owner = new_fs(), LocalBackend if verb == "end_turn" else record_lock.record_lock
     interrupt = raises(KeyboardInterrupt())
     fs.append(log, b"first")
@@ -225,7 +225,7 @@ def test_ctrl_c_where_a_turn_is_given_up_keeps_nobody_out(log, header, racing, m
     assert not locked(header)
 
 
-def test_a_step_that_finds_a_page_gone_looks_again_within_its_turn(log, racing, monkeypatch):
+def test_step_that_misses_a_page_looks_again_in_turn(log, racing, monkeypatch):
     fs, gone = new_fs(), PageGoneError(2, "The index page is gone", "page")
     beside(monkeypatch, group, "grow", raises(gone), once=True)
     fs.append(log, b"bytes", attrs={"a": "b"})
@@ -234,7 +234,7 @@ def test_a_step_that_finds_a_page_gone_looks_again_within_its_turn(log, racing, 
 
 
 @pytest.mark.parametrize("is_racing", [False, True], ids=["alone", "in a turn"])
-def test_a_commit_without_the_lock_ends_at_its_deadline_with_nothing_written(log, header, monkeypatch, is_racing):
+def test_commit_without_the_lock_ends_at_its_deadline_unwritten(log, header, monkeypatch, is_racing):
     monkeypatch.setattr(Turns, "is_racing", is_racing)
     fs = new_fs(commit_timeout_s=0.3)
     with (
@@ -248,7 +248,7 @@ def test_a_commit_without_the_lock_ends_at_its_deadline_with_nothing_written(log
 
 @needs_removal
 @pytest.mark.parametrize("options", [{"data": b""}, {"data": b"again", "expected_offset": 0}])
-def test_nothing_is_concluded_from_a_record_that_cannot_be_flushed(log, monkeypatch, options):
+def test_nothing_is_concluded_from_record_that_cannot_be_flushed(log, monkeypatch, options):
     """A wrong offset tells a caller who repeats an append that it is there: a loss of power must not undo that."""
     new_fs().append(log, b"first")
     fs = new_fs()
@@ -265,7 +265,7 @@ def test_nothing_is_concluded_from_a_record_that_cannot_be_flushed(log, monkeypa
 
 
 @needs_posix
-def test_a_new_file_is_put_in_place_within_a_turn_also_through_a_linked_folder(backend, tmp_path):
+def test_new_file_is_placed_in_turn_through_linked_folders(backend, tmp_path):
     new_fs().create(f"{tmp_path}/folder/log")
     os.symlink(tmp_path / "folder", tmp_path / "link")
     header = header_path(f"{tmp_path}/link/log")
@@ -276,7 +276,7 @@ def test_a_new_file_is_put_in_place_within_a_turn_also_through_a_linked_folder(b
     assert not locked(header)
 
 
-def test_a_turn_is_given_up_for_a_writer_that_has_claimed_the_next_commit(log, racing, monkeypatch):
+def test_turn_is_given_up_for_the_claimant_of_commits(log, racing, monkeypatch):
     fs, frees = new_fs(), []
     fs.append(log, b"first")
 

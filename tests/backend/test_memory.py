@@ -90,7 +90,7 @@ def test_what_fsspec_rewrites_or_appends_to_has_another_token(backend, root):
     assert backend.read(path).data == b"1234"
 
 
-def test_reading_does_not_disturb_an_fsspec_reader_of_the_same_file(backend, root):
+def test_reading_does_not_disturb_fsspec_reader_of_same_file(backend, root):
     store = MemoryFileSystem()
     store.pipe_file(f"{root}/plain", b"0123456789")
     with store.open(f"{root}/plain") as file:
@@ -111,7 +111,7 @@ def test_a_file_is_not_a_parent(backend, root):
 
 
 @needs_fork
-def test_a_child_forked_while_another_thread_holds_the_lock_is_not_stuck(backend, root):
+def test_child_forked_under_another_threads_lock_is_not_stuck(backend, root):
     token = backend.create(f"{root}/x$header", b"a")
     with held_elsewhere(memory._lock):
         assert is_so_in_child(lambda: backend.replace(f"{root}/x$header", b"b", token) != token)

@@ -23,16 +23,13 @@ from tests.support.driven import Driven
 from tests.support.servers import count_requests, free_port, new_bucket, require_module
 
 THREADS = 8
-RACE, INCREMENTS = "test_every_race_of_creates_and_of_replaces_has_one_winner", "test_no_acknowledged_increment_is_lost"
+RACE, INCREMENTS = "test_every_race_of_creates_and_replaces_has_one_winner", "test_no_acknowledged_increment_is_lost"
 SLOW = {
     f"{RACE}[processes]": pytest.mark.slow,  # four processes take 4 s to start
     f"{INCREMENTS}[processes]": pytest.mark.slow,
-    "test_of_two_and_of_sixteen_writers_at_once_one_wins": pytest.mark.slow,
+    "test_among_racing_writers_exactly_one_wins": pytest.mark.slow,
 }
-DELETE_IF = (
-    "test_delete_if_deletes_only_what_has_the_token",
-    "test_delete_if_of_a_plain_file_leaves_what_was_written_since",
-)
+DELETE_IF = ("test_delete_if_deletes_only_what_has_the_token", "test_plain_file_delete_if_leaves_later_writes")
 
 
 def fails(reason: str) -> pytest.MarkDecorator:
@@ -207,7 +204,7 @@ def path(seaweed: dict[str, Any]) -> str:
     return f"{bucket_of(new_bucket, **seaweed)}/{uuid.uuid4().hex}"
 
 
-def test_a_file_that_is_gone_is_not_one_with_another_token(backend, path):
+def test_missing_file_is_not_a_file_with_another_token(backend, path):
     assert backend.delete_if(path, '"token"') is True
     with pytest.raises(FileNotFoundError):
         backend.read_range(path, 0, 1, '"token"')

@@ -65,7 +65,7 @@ def liar(lie: str, verb: str) -> Scripted:
 
 @pytest.mark.parametrize("verb", ["create", "replace"])
 @pytest.mark.parametrize("lie", ["ignores its condition", "says no and writes"])
-def test_a_store_that_overwrites_is_refused_with_path_and_verb(verb, lie):
+def test_store_that_overwrites_is_refused_with_path_and_verb(verb, lie):
     backend = liar(lie, verb)
     with pytest.raises(UnsafeBackendError, match=f"^/a/x: .* not safe .*{verb} .* nothing was written"):
         run(backend, probe(backend, FOLDER))
@@ -73,7 +73,7 @@ def test_a_store_that_overwrites_is_refused_with_path_and_verb(verb, lie):
 
 
 @pytest.mark.parametrize("lie", ["ignores its condition", "says no and deletes"])
-def test_a_store_that_deletes_whatever_the_token_may_be_written_but_not_deleted_in(lie):
+def test_store_with_unconditional_deletes_allows_writes_without_deletes(lie):
     backend = liar(lie, "delete_if")
     assert run(backend, probe(backend, FOLDER)) == Abilities(delete_if=False)
 
@@ -137,9 +137,7 @@ JUDGED: dict[str, tuple[Sequence[Any], Blob | None, type[BaseException], str]] =
 
 
 @pytest.mark.parametrize(("outcomes", "found", "error", "why"), JUDGED.values(), ids=JUDGED)
-def test_a_broken_promise_a_race_that_shows_nothing_and_what_is_no_outcome_are_errors_of_their_own(
-    outcomes, found, error, why
-):
+def test_broken_promise_shown_nothing_and_unknown_are_separate_errors(outcomes, found, error, why):
     with pytest.raises(error, match=why) as raised:
         judged(outcomes, found)
     assert type(raised.value) is error
@@ -151,7 +149,7 @@ def test_a_broken_promise_a_race_that_shows_nothing_and_what_is_no_outcome_are_e
 
 @pytest.mark.parametrize("suspends", [True, False], ids=["tasks", "threads"])
 @pytest.mark.parametrize("verb", VERBS)
-def test_a_store_that_looks_first_and_acts_then_is_refused(verb, suspends):
+def test_store_that_looks_first_and_acts_then_is_refused(verb, suspends):
     backend = careless(verb, suspends=suspends)
     with pytest.raises(
         UnsafeBackendError,
@@ -171,7 +169,7 @@ def test_all_racers_are_under_way_at_once(suspends):
     assert all(backend.at_once_max[verb] >= RACERS for verb in VERBS)
 
 
-def test_an_honest_store_passes_a_race_with_few_requests_and_keeps_nothing(limits):
+def test_honest_store_passes_a_cheap_race_and_keeps_nothing(limits):
     limits(race_module, ROUNDS_S_MAX=60.0)  # a busy machine has all rounds, too
     backend = Counting(private_memory(), suspends=True, must_race=True)
     assert run(backend, probe(backend, FOLDER)) == Abilities(delete_if=True)
@@ -192,7 +190,7 @@ def test_where_one_lock_decides_nobody_races(kind, tmp_path):
     assert (backend.count("create"), backend.count("replace")) == (2, 2)
 
 
-def test_a_winner_without_an_answer_is_raced_for_again_but_not_for_ever():
+def test_winner_without_an_answer_is_raced_again_with_limits():
     async def patiently(backend: Backend) -> Abilities:
         return await probe_patiently(backend, FOLDER, AsyncRuntime())
 
@@ -209,7 +207,7 @@ def test_a_winner_without_an_answer_is_raced_for_again_but_not_for_ever():
     assert backend.inner.fs.store == {}  # type: ignore[attr-defined]
 
 
-def test_a_probe_goes_on_through_an_outage_as_long_as_its_client_is_patient(monkeypatch):
+def test_probe_outlasts_an_outage_while_its_client_is_patient(monkeypatch):
     monkeypatch.setattr("rollingfs.backend.probe.backoff_s", lambda _: 0.0)
 
     async def patiently(backend: Backend, patience: float) -> Abilities:
@@ -249,7 +247,7 @@ def test_probes_of_several_clients_do_not_disturb_each_other():
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_a_store_in_which_two_requests_seldom_meet_is_refused_all_the_same(verb):
+def test_store_where_requests_seldom_meet_is_still_refused(verb):
     refused = 0
     for _ in range(20):
         backend = careless(verb, share=0.25, gap_s=0.001)
@@ -261,7 +259,7 @@ def test_a_store_in_which_two_requests_seldom_meet_is_refused_all_the_same(verb)
 
 
 @pytest.mark.parametrize("kind", ["race", "race_in_rounds"])
-def test_a_store_that_admits_racers_one_by_one_is_judged_by_the_first(kind, limits):
+def test_store_that_serialises_racers_is_judged_by_the_first(kind, limits):
     """SeaweedFS 4.48 lets those who wait for a file's lock wait another second."""
     limits(race_module, REPLACE_S_MAX=0.01, ROUNDS_S_MAX=0.01)
     backend, ended = Scripted(private_memory(), suspends=True), []
@@ -306,7 +304,7 @@ def beside_writes(backend: Scripted, mixed: Callable[[Blob, Blob], Blob]) -> Non
     backend.plan("read", instead=read, times=None, probes=True)
 
 
-def test_a_store_that_reads_an_old_file_with_a_new_token_is_refused_though_each_race_has_one_winner():
+def test_store_with_old_bytes_under_new_tokens_is_refused():
     backend = Scripted(private_memory(), suspends=True, must_race=True)
     beside_writes(backend, lambda old, new: Blob(old.data, new.token, new.modified))
     with pytest.raises(UnsafeBackendError, match="read returned the bytes of an older file with the token of a newer"):
@@ -318,13 +316,13 @@ def test_a_store_that_reads_an_old_file_with_a_new_token_is_refused_though_each_
     [lambda old, new: replace(new, data=new.data[:9] + old.data[9:]), lambda old, new: replace(new, was_unfit=True)],
     ids=["torn", "mended by the adapter"],
 )
-def test_a_torn_read_beside_writes_is_noticed_and_no_danger(mixed):
+def test_torn_read_beside_writes_is_noticed_and_no_danger(mixed):
     backend = Scripted(private_memory(), suspends=True, must_race=True)
     beside_writes(backend, mixed)
     assert run(backend, probe(backend, FOLDER)) == Abilities(delete_if=True, reads_whole=False)
 
 
-def test_rounds_that_show_nothing_say_how_many_racers_got_an_answer():
+def test_rounds_that_show_nothing_count_answered_racers():
     backend = Scripted(private_memory(), suspends=True, must_race=True)
     is_first = lambda _path, data, *_: b"by racer 0" in data  # noqa: E731
     backend.plan("replace", when=is_first, before=raises(LOST), times=None, probes=True)
@@ -336,13 +334,13 @@ def test_rounds_that_show_nothing_say_how_many_racers_got_an_answer():
 @pytest.mark.parametrize("verb", VERBS)
 def test_the_contract_finds_it_too(verb):
     with pytest.raises(BrokenPromise, match=f"{verb} let .* of 16"):
-        BackendContract().test_of_two_and_of_sixteen_writers_at_once_one_wins(careless(verb), FOLDER)
+        BackendContract().test_among_racing_writers_exactly_one_wins(careless(verb), FOLDER)
 
 
 # -- a store that takes only so many writes of one file in a second ----------------------------------------------
 
 
-def test_a_store_that_refuses_losers_for_their_number_is_found_safe_at_its_pace():
+def test_store_that_refuses_crowds_is_safe_at_its_pace():
     """It refuses a write of a file that was written a moment ago, as Google does (429)."""
     backend = Scripted(private_memory(), suspends=True, must_race=True, commit_interval_s=0.05)
     written_s: dict[str, float] = {}

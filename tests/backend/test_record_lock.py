@@ -72,7 +72,7 @@ def test_a_posix_lock_of_another_process_is_waited_for(backend, header):
 
 
 @needs_removal
-def test_who_waits_for_a_lock_file_that_is_removed_locks_the_new_one(backend, header):
+def test_waiter_for_a_removed_lock_file_locks_the_new(backend, header):
     token = backend.replace(header, b"old", backend.create(header, b"x"))
     lock = names.lock_path(header)
     with contextlib.ExitStack() as new:
@@ -95,7 +95,7 @@ def acquire(lock: str, wait_s: float) -> None:
     thread.join()
 
 
-def test_a_lock_is_free_though_a_copy_of_its_descriptor_is_open(tmp_path):
+def test_lock_is_free_though_a_copied_descriptor_is_open(tmp_path):
     """As after a fork that Python does not see."""
     lock = f"{tmp_path}/lock"
     with record_lock.record_lock(lock):
@@ -105,7 +105,7 @@ def test_a_lock_is_free_though_a_copy_of_its_descriptor_is_open(tmp_path):
 
 
 @needs_fork
-def test_a_child_that_was_forked_under_the_lock_does_not_keep_it(tmp_path, monkeypatch):
+def test_child_forked_under_the_lock_does_not_keep_it(tmp_path, monkeypatch):
     """Nor does one that was forked when a thread had opened the lock's file, and not noted that yet."""
     opens, found = record_lock.nofollow.open_file, []
 
@@ -185,7 +185,7 @@ def test_who_waits_wakes_when_the_lock_is_given_back(tmp_path, waiter, ending):
 
 @needs_signals
 @pytest.mark.parametrize(("error", "wait_s"), [(KeyboardInterrupt, WAIT_S), (LockedError, 0.05)])
-def test_a_wait_that_ends_by_ctrl_c_or_at_its_deadline_leaves_nothing(tmp_path, waiting, error, wait_s):
+def test_wait_ended_by_ctrl_c_or_deadline_leaves_nothing(tmp_path, waiting, error, wait_s):
     def interrupt() -> None:
         if waiting.wait(WAIT_S) and error is KeyboardInterrupt:
             time.sleep(0.05)  # a signal that comes just before the system call waits for the end of the pause
@@ -245,7 +245,7 @@ def test_without_a_bell_a_waiter_tries_again_and_again(tmp_path, monkeypatch):
 
 
 @needs_removal
-def test_a_file_that_keeps_its_name_is_closed_at_once_for_those_who_wait(tmp_path):
+def test_file_with_its_name_is_closed_immediately_for_waiters(tmp_path):
     late: list[int] = []
     for is_removed in (False, True):
         lock = record_lock.record_lock(f"{tmp_path}/lock", close=late.append)
@@ -257,7 +257,7 @@ def test_a_file_that_keeps_its_name_is_closed_at_once_for_those_who_wait(tmp_pat
     record_lock.close_locks(late)
 
 
-def test_a_delete_and_a_removal_do_not_wait_for_ever_either(backend, log, header, monkeypatch):
+def test_delete_and_removal_do_not_wait_for_ever_either(backend, log, header, monkeypatch):
     monkeypatch.setattr(record_lock, "WAIT_S_MAX", 0.05)
     token = backend.read(header).token
     chunks = names.chunks_folder(log)
@@ -279,7 +279,7 @@ def test_the_time_of_a_call_bounds_its_wait(backend, header):
     assert record_lock._held == set()
 
 
-def test_it_is_unknown_if_an_earlier_attempt_may_have_taken_place(log, header, monkeypatch):
+def test_outcome_is_unknown_if_an_earlier_attempt_may_count(log, header, monkeypatch):
     """A lost answer still counts if a later attempt meets a held lock."""
     fs = new_fs(commit_timeout_s=2.0, sync=False)  # by 0.5 s, a busy machine with Wine had made one try
     tries: list[str] = []

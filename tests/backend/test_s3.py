@@ -105,7 +105,7 @@ CHECKED = (
 
 @pytest.mark.parametrize("namespace", [NAMESPACE, ""])
 @pytest.mark.parametrize("files", ["", CONTENTS, CONTENTS * 3, CHECKED + CONTENTS])
-def test_the_files_of_a_listing_are_those_that_botocore_reads(namespace, files):
+def test_files_of_listing_are_those_that_botocore_reads(namespace, files):
     theirs, ours = _parsed(LISTING.format(namespace, files).encode())
     for file in theirs.get("Contents", []):
         for name in ("Owner", "ChecksumType", "ChecksumAlgorithm"):
@@ -137,19 +137,19 @@ def _left_alone(*files: str, status: int = 200) -> bool:
         (CONTENTS, f"<!-- {CONTENTS} -->"),
     ],
 )
-def test_a_listing_that_is_not_as_documented_is_left_to_botocore(part, other):
+def test_undocumented_listing_is_left_to_botocore(part, other):
     assert part in CONTENTS
     assert _left_alone(CONTENTS, CONTENTS.replace(part, other))
 
 
-def test_a_refused_listing_and_a_file_that_is_not_understood_beside_others_are_left_to_botocore():
+def test_refused_listing_and_unclear_file_are_left_to_botocore():
     assert _left_alone(CONTENTS, status=503)
     assert not _left_alone(CONTENTS)
     owned = CONTENTS.replace("<Owner><ID>me</ID></Owner>", "").replace("<Key>", "<Owner><ID>me</ID></Owner><Key>")
     assert _left_alone(owned, owned.replace("2026-11-24T", "24 November 2026, "), owned)
 
 
-def test_keys_of_a_listing_are_decoded_as_one_by_one():
+def test_keys_of_listing_are_decoded_as_one_by_one():
     keys = ["a%2Fb%24header", "", "a+b", "%2B%25", "%C3%A9", "%"]
     assert decoded(keys) == ["a/b$header", "", "a b", "+%", "é", "%"]
     assert decoded(["a%0Ab", "c"]) == ["a\nb", "c"]
@@ -238,7 +238,7 @@ def test_a_botocore_without_conditions_is_refused(seaweed, proxy, monkeypatch, v
 
 @needs_fork
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
-def test_a_forked_child_that_forgets_the_backend_does_not_disturb_the_parent(s3_options, path):
+def test_forked_child_that_forgets_backend_does_not_disturb_parent(s3_options, path):
     backends = [driven_s3(s3_options, config_kwargs={"read_timeout": 5})]
     backends[0].create(path, b"before")  # leaves an open connection behind
 
@@ -313,7 +313,7 @@ def test_a_large_write_keeps_few_parts_in_memory(backend, path, monkeypatch):
     assert backend.read(path).data == b"".join(pieces)
 
 
-def test_a_full_part_of_an_upload_that_has_begun_is_sent_at_once(backend, path, monkeypatch):
+def test_full_part_of_a_begun_upload_is_sent_immediately(backend, path, monkeypatch):
     monkeypatch.setattr(objects_backend, "PART_BYTES", 5 * MIB)
 
     with count_requests(backend) as counts:
@@ -324,7 +324,7 @@ def test_a_full_part_of_an_upload_that_has_begun_is_sent_at_once(backend, path, 
 
 
 @pytest.mark.parametrize("parts", [1, 2])
-def test_an_upload_that_is_given_up_at_its_last_request_is_over_only_when_that_is(backend, bucket, parts, monkeypatch):
+def test_aborted_upload_ends_only_with_its_last_request(backend, bucket, parts, monkeypatch):
     path = f"{bucket}/file"
     owner, name = {1: (s3_bucket.S3Bucket, "put"), 2: (S3Backend, "call")}[parts]
     real, arrived = getattr(owner, name), []
@@ -472,7 +472,7 @@ def test_bucket_and_key_are_those_of_s3fs(path):
 
 
 @pytest.mark.parametrize("use_obstore", [True, False])
-def test_metadata_go_with_the_write_beside_the_users_own_and_cost_no_request(s3_options, bucket, use_obstore):
+def test_metadata_go_with_the_write_without_extra_requests(s3_options, bucket, use_obstore):
     owner = {"Metadata": {"owner": "me"}}
     backend = driven_s3(s3_options, use_obstore=use_obstore, s3_additional_kwargs=owner)
     given = {"rollingfs-offset": "5", "rollingfs-crc32c": "00000000"}

@@ -48,7 +48,7 @@ def read_by_newcomer(moto: dict[str, Any], proxy: Proxy, bucket: str, before: Ca
 
 
 @pytest.mark.parametrize("refusal", [(400, "AuthorizationHeaderMalformed"), (301, "PermanentRedirect")])
-def test_many_first_requests_to_a_bucket_elsewhere_all_find_it(moto, moto_proxy, refusal):
+def test_many_first_requests_to_bucket_elsewhere_all_find_it(moto, moto_proxy, refusal):
     bucket, region = f"{new_bucket(moto)}-there", "eu-west-1"
     place = {"CreateBucketConfiguration": {"LocationConstraint": region}}
     driven_s3(moto).call("create_bucket", Bucket=bucket, **place)
@@ -65,7 +65,7 @@ def test_many_first_requests_to_a_bucket_elsewhere_all_find_it(moto, moto_proxy,
     assert ways_of(writer) == {"ObstoreObjects"}
 
 
-def test_many_first_requests_to_a_store_that_only_s3fs_trusts_all_succeed(moto, moto_proxy, monkeypatch):
+def test_many_first_requests_through_s3fs_all_succeed(moto, moto_proxy, monkeypatch):
     async def refused(*_: Any, **__: Any) -> Any:
         await asyncio.sleep(0.01)
         raise UntrustedStoreError("the store's certificate cannot be trusted")
@@ -115,7 +115,7 @@ FILES, UPLOADS = "ListBucketResult", "ListMultipartUploadsResult"
         (FILES, "<Contents><LastModified>noon</LastModified></Contents>", "bucket/folder': a date or a number .*noon"),
     ],
 )
-def test_a_listing_that_never_ends_or_lacks_or_garbles_something_is_an_error(moto, moto_proxy, name, token, message):
+def test_endless_short_or_garbled_listing_is_an_error(moto, moto_proxy, name, token, message):
     """It says of each page that there is another one, and little else."""
     moto_proxy.fault = lambda _: (200, f"<{name}><IsTruncated>true</IsTruncated>{token}</{name}>".encode())
     with pytest.raises(OSError, match=f"{message}.*; the store is {moto_proxy.url}/bucket"):
@@ -143,7 +143,7 @@ def test_metadata_that_s3_does_not_take_is_refused(moto, moto_proxy):
     assert moto_proxy.of("PUT") == []
 
 
-def test_an_append_that_the_store_sends_elsewhere_is_not_acknowledged(moto, moto_proxy):
+def test_append_that_store_sends_elsewhere_is_not_acknowledged(moto, moto_proxy):
     fs = RollingFileSystem("s3", moto | {"endpoint_url": moto_proxy.url}, commit_timeout_s=2)
     path = f"{new_bucket(moto)}/log"
     fs.create(path)
@@ -157,7 +157,7 @@ def test_an_append_that_the_store_sends_elsewhere_is_not_acknowledged(moto, moto
 
 
 @pytest.mark.parametrize("use_obstore", [True, False])
-def test_a_write_that_ends_on_another_page_is_not_taken_for_done(moto, moto_proxy, monkeypatch, use_obstore):
+def test_write_that_ends_on_another_page_is_not_done(moto, moto_proxy, monkeypatch, use_obstore):
     monkeypatch.setattr("rollingfs.backend.patience.PATIENCE_S", 0.1)
     backend, bucket = driven_s3(moto, moto_proxy.url, use_obstore=use_obstore), new_bucket(moto)
     backend.write(f"{bucket}/kept", [b"another file, with an ETag"])
@@ -184,7 +184,7 @@ class OtherTokens(Handler):
         super()._answer(status, other, data, length)
 
 
-def test_where_tokens_are_no_hashes_the_first_file_is_read_back_and_no_other(moto):
+def test_without_hash_tokens_only_the_first_file_is_reread(moto):
     with serving(moto["endpoint_url"], OtherTokens) as proxy:
         backend, bucket = driven_s3(moto, proxy.url), new_bucket(moto)
         for name in "abc":
@@ -211,9 +211,7 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "ca_bundle = /nowhere/certificates",
     ],
 )
-def test_a_missing_file_of_this_machine_is_not_taken_for_a_missing_segment(
-    moto, config, monkeypatch, lines, use_obstore
-):
+def test_missing_local_file_is_not_a_missing_segment(moto, config, monkeypatch, lines, use_obstore):
     monkeypatch.setattr("rollingfs.backend.patience.PAUSE_FIRST_S", 0.001)
     path = f"{new_bucket(moto)}/log"
     RollingFileSystem("s3", moto).pipe_file(path, DATA)
@@ -231,9 +229,7 @@ def test_a_missing_file_of_this_machine_is_not_taken_for_a_missing_segment(
 
 @pytest.mark.parametrize("use_obstore", [True, False])
 @pytest.mark.parametrize("printed", ["", "no JSON", r"\377"])
-def test_what_a_credential_program_prints_in_place_of_json_is_an_error_in_one_sentence(
-    moto, tmp_path, config, printed, use_obstore
-):
+def test_credential_program_without_json_gives_a_one_sentence_error(moto, tmp_path, config, printed, use_obstore):
     program = tmp_path / "credentials"
     program.write_text(f"#!/bin/sh\nprintf '{printed}'\n")
     program.chmod(0o700)
@@ -282,7 +278,7 @@ obstore_exit._wait = wait_for_the_test
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGINT for one process")
-def test_a_second_interrupt_does_not_end_the_wait_for_obstore_which_calls_it_to_let_it_go():
+def test_second_interrupt_does_not_end_the_wait_for_obstore():
     with subprocess.Popen(
         [sys.executable, "-c", ENDING], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:

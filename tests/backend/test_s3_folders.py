@@ -51,7 +51,7 @@ def _listings(proxy: Proxy) -> list[int]:
 
 @pytest.mark.parametrize("ask", ["isdir", "exists", "info"])
 @pytest.mark.parametrize("content", ["files", "segments", "folders"])
-def test_whether_a_folder_is_there_takes_one_listing_of_a_few_keys(fs, plain, folder, proxy, content, ask):
+def test_folder_check_takes_one_listing_of_few_keys(fs, plain, folder, proxy, content, ask):
     count = folders.FIRST_PAGE_KEYS_MAX + 4
     if content == "segments":
         for number in range(count // 2):  # each has a header and a chunk folder
@@ -91,7 +91,7 @@ def test_a_bucket_says_whether_it_keeps_former_versions(seaweed):
     assert [backend.keeps_versions(f"{name}/a$header") for name in (bucket, other)] == [False, True]
 
 
-def test_keys_with_empty_parts_are_found_and_go_with_their_folder(moto):
+def test_keys_with_empty_parts_are_found_in_their_folder(moto):
     bucket = new_bucket(moto)
     raw = fsspec.filesystem("s3", **moto, skip_instance_cache=True)
     fs = rolling_s3(moto)

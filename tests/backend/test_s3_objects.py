@@ -115,7 +115,7 @@ def store(seaweed: dict[str, Any], proxy: Proxy) -> Way:
     ],
     ids=["ACL", "own sockets", "own sessions", "options that obstore refuses", "own class"],
 )
-def test_what_obstore_cannot_do_goes_through_s3fs_and_is_told_once(seaweed, proxy, told, more, why):
+def test_unsupported_requests_go_through_s3fs_and_are_reported_once(seaweed, proxy, told, more, why):
     store = Way(seaweed, proxy, **more)
     if why is None:
         with pytest.raises(OSError, match="creating"):
@@ -178,7 +178,7 @@ def test_keys_of_all_kinds_are_written_and_read(s3_options, use_obstore):
 
 
 @pytest.mark.parametrize("key", ["a//b", "a/", "/a", "./a", "a/../b", "a\nb", "..", "a/."])
-def test_keys_that_obstore_would_change_or_refuse_are_left_to_s3fs(seaweed, key):
+def test_keys_that_obstore_changes_are_left_to_s3fs(seaweed, key):
     assert not requests.can_name(key)
     assert all(map(requests.can_name, [*KEYS, "back\\slash", "a/.b/..c/d.", "..."]))
 
@@ -198,7 +198,7 @@ def test_a_bucket_of_unknown_region_is_left_to_s3fs(store, proxy, told):
     assert len(proxy.of("PUT")) == 2
 
 
-def test_where_a_store_says_that_a_file_is_gone_it_is_not_replaced_and_is_deleted(store, proxy):
+def test_file_reported_as_gone_is_deleted_and_not_replaced(store, proxy):
     """As MinIO and S3 say it; SeaweedFS says that the condition does not hold."""
     proxy.fault = lambda seen: (404, "NoSuchKey") if seen.method in ("PUT", "DELETE") else None
     with pytest.raises(ConflictError):
@@ -207,14 +207,14 @@ def test_where_a_store_says_that_a_file_is_gone_it_is_not_replaced_and_is_delete
 
 
 # -- ranges, bodies, connections -----------------------------------------------------------------------------
-def test_a_store_that_answers_a_range_with_the_whole_is_understood(store, proxy):
+def test_store_that_answers_range_with_whole_is_understood(store, proxy):
     store.write(store.path, [DATA])
     proxy.fault = lambda seen: (200, DATA) if seen.method == "GET" else None
     assert store.read_range(store.path, 5, 2 * MIB) == DATA[5 : 2 * MIB]
     assert len(proxy.of("GET")) == 2
 
 
-def test_an_answer_that_breaks_off_is_asked_for_again_and_never_short(store, proxy, monkeypatch):
+def test_broken_answer_is_requested_again_and_never_short(store, proxy, monkeypatch):
     monkeypatch.setattr("rollingfs.backend.patience.PAUSE_FIRST_S", 0.0)
     store.write(store.path, [DATA])
     for read in (("read", store.path), ("read_range", store.path, 0, len(DATA)), ("read_range", store.path, 0, 100)):
@@ -228,7 +228,7 @@ def test_an_answer_that_breaks_off_is_asked_for_again_and_never_short(store, pro
     assert store.read(f"{store.path}-whole").data == DATA
 
 
-def test_reads_at_once_use_no_more_connections_than_they_may(seaweed, proxy):
+def test_simultaneous_reads_use_at_most_their_connections(seaweed, proxy):
     store = Way(seaweed, proxy, config_kwargs={"max_pool_connections": 2})
     store.write(store.path, [DATA])
 
@@ -241,7 +241,7 @@ def test_reads_at_once_use_no_more_connections_than_they_may(seaweed, proxy):
     assert gets["most"] == 2
 
 
-def test_a_read_that_is_cancelled_leaves_the_next_one_alone(seaweed, proxy):
+def test_read_that_is_cancelled_leaves_next_one_alone(seaweed, proxy):
     store = Way(seaweed, proxy, config_kwargs={"max_pool_connections": 1})
     store.write(store.path, [DATA])
 
@@ -259,7 +259,7 @@ def test_a_read_that_is_cancelled_leaves_the_next_one_alone(seaweed, proxy):
     assert store.read_range(store.path, 0, 2 * MIB) == DATA[: 2 * MIB]
 
 
-def test_a_large_body_may_take_longer_to_send_than_the_read_timeout(seaweed, proxy, monkeypatch):
+def test_large_body_may_outlast_the_read_timeout(seaweed, proxy, monkeypatch):
     store = Way(seaweed, proxy, config_kwargs={"read_timeout": 0.5})
     store.write(store.path, [b"small"])
     proxy.fault = lambda seen: HOLD
@@ -341,7 +341,7 @@ def test_what_obstore_says_is_understood(text, kind, said):
 @needs_fork
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 @pytest.mark.parametrize("of", ["the parent", "the child"])
-def test_a_forked_child_goes_through_s3fs_and_the_parent_goes_on(store, seaweed, of):
+def test_forked_child_goes_through_s3fs_and_parent_goes_on(store, seaweed, of):
     token = store.create(store.path, b"parent")
 
     def goes_through_s3fs() -> bool:
@@ -385,7 +385,7 @@ print(os.waitpid(child, 0)[1])
 
 
 @needs_fork
-def test_a_fork_waits_for_the_import_of_the_first_request(seaweed: dict[str, Any], seaweed_bucket: str) -> None:
+def test_fork_waits_for_import_of_first_request(seaweed: dict[str, Any], seaweed_bucket: str) -> None:
     path = f"{seaweed_bucket}/forked"
     RollingFileSystem("s3", seaweed, skip_instance_cache=True).pipe_file(path, b"bytes")
     command = [sys.executable, "-c", FORK_DURING_IMPORT, json.dumps(seaweed), path]
@@ -425,7 +425,7 @@ print(os.waitpid(forking.child, 0)[1])
 
 
 @needs_fork
-def test_a_fork_within_an_import_that_the_other_import_waits_for_goes_on() -> None:
+def test_fork_within_an_awaited_import_goes_on() -> None:
     command = [sys.executable, "-c", FORK_WITHIN_IMPORT]
     assert subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout == "0\n"
 

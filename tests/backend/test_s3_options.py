@@ -130,7 +130,7 @@ def test_variables_of_the_environment_count_as_botocore_reads_them(monkeypatch):
     assert made(endpoint_url=CUSTOM).config["aws_endpoint_url_s3"] == CUSTOM
 
 
-def test_the_global_host_is_not_asked_because_it_may_send_a_request_on():
+def test_global_host_is_not_asked_because_it_may_redirect():
     assert url_of_botocore(connected(), "bucket") == "https://bucket.s3.amazonaws.com/key"
     assert url_of(made()) == "https://bucket.s3.us-east-1.amazonaws.com/key"
     assert url_of(made(region="eu-west-1")) == "https://bucket.s3.eu-west-1.amazonaws.com/key"
@@ -138,7 +138,7 @@ def test_the_global_host_is_not_asked_because_it_may_send_a_request_on():
     assert url_of(made(region="eu-west-1", endpoint_url=CUSTOM)) == f"{CUSTOM}/bucket/key"
 
 
-def test_a_bucket_of_s3_express_is_asked_in_its_zone():
+def test_bucket_of_s3_express_is_asked_in_its_zone():
     options = made("logs--usw2-az1--x-s3", client_kwargs={"region_name": "us-west-2"})
     assert url_of(options) == "https://logs--usw2-az1--x-s3.s3express-usw2-az1.us-west-2.amazonaws.com/key"
     assert options.config["s3_express"]
@@ -252,7 +252,7 @@ def settings_without_client(**given: Any) -> Settings | None:
     ],
     ids=str,
 )
-def test_what_is_plain_without_a_client_is_what_the_client_says(given):
+def test_what_is_plain_without_client_is_what_client_says(given):
     plain = settings_without_client(**PLAIN | given)
     client = connected(**PLAIN | given)
     assert plain is not None
@@ -281,7 +281,7 @@ def test_what_is_not_plain_is_left_to_the_client(given):
     assert settings_without_client(**PLAIN | given) is None
 
 
-def test_whatever_this_machine_says_of_aws_is_left_to_the_client(monkeypatch, tmp_path):
+def test_machine_settings_for_aws_are_left_to_the_client(monkeypatch, tmp_path):
     with monkeypatch.context() as patch:
         patch.setenv("AWS_A_NEW_VARIABLE", "x")
         assert settings_without_client(**PLAIN) is None
@@ -289,7 +289,7 @@ def test_whatever_this_machine_says_of_aws_is_left_to_the_client(monkeypatch, tm
     assert settings_without_client(**PLAIN) is None
 
 
-def test_reads_and_writes_of_plain_settings_make_no_client_of_botocore(moto):
+def test_plain_settings_make_no_botocore_client(moto):
     bucket = new_bucket(moto)
     backend = driven_s3(moto)
     backend.create(f"{bucket}/file", b"content")

@@ -104,7 +104,7 @@ def test_a_store_that_cannot_be_trusted_is_sent_nothing(minio_tls, wrong, tls_bu
 
 
 @pytest.mark.s3
-def test_a_certificate_that_only_s3fs_trusts_is_left_to_s3fs(minio, tmp_path, told, monkeypatch):
+def test_certificate_that_only_s3fs_trusts_is_left_to_s3fs(minio, tmp_path, told, monkeypatch):
     certificate = make_certificate(tmp_path, is_own_ca=True)
     monkeypatch.setattr(botocore.httpsession, "where", lambda: str(certificate))
     with minio_server(certificate) as options:

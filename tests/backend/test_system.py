@@ -42,7 +42,7 @@ def test_each_system_defines_all_names(modules):
     assert names - set().union(*map(defined, modules)) == set()
 
 
-def test_a_lock_has_the_layout_of_xnu_and_of_linux():
+def test_lock_has_layout_of_xnu_and_of_linux():
     assert struct.unpack("=qqihh", macos.lock_request(F_WRLCK)) == (0, 0, 0, F_WRLCK, os.SEEK_SET)
     assert struct.unpack_from("=hh4xqqi", linux.lock_request(1)) == (1, os.SEEK_SET, 0, 0, 0)
 
@@ -62,7 +62,7 @@ def test_locks_of_open_files_need_no_name(module, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("number", [errno.ENOTSUP, errno.ENOTTY, errno.EINVAL, errno.EIO])
-def test_a_disk_without_full_flush_is_flushed_as_it_can(tmp_path, monkeypatch, number):
+def test_disk_without_full_flush_is_flushed_as_it_can(tmp_path, monkeypatch, number):
     flushed = []
     monkeypatch.setattr(macos.fcntl, "fcntl", raises(OSError(number, "injected")))
     monkeypatch.setattr(os, "fsync", flushed.append)

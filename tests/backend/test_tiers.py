@@ -70,7 +70,7 @@ def test_hot_store_and_tier_may_each_suspend_or_block(hot_suspends, cold_suspend
     assert not cold.fs.store
 
 
-def test_an_alias_that_is_not_there_is_named_and_no_store_is_asked():
+def test_missing_alias_is_named_before_any_store_is_asked():
     hot = Counting(private_memory())
     backend = tiered(hot)
     for verb in (backend.read, backend.stat, backend.list, backend.now):
@@ -89,7 +89,7 @@ def test_a_drive_is_a_folder_of_the_tier(hot, there):
     assert TierStore(private_memory(), "/archive").path(hot) == f"/archive/{there}"
 
 
-def test_the_server_copies_where_the_tier_lies_on_the_hot_store_and_nowhere_else():
+def test_server_copies_within_the_hot_store_and_nowhere_else():
     hot = private_memory()
     backend = TieredBackend(hot, {"cold": TierStore(hot, "/archive"), "far": TierStore(private_memory(), "/archive")})
     assert backend.tiers == {"cold": True, "far": False}
@@ -105,7 +105,7 @@ def test_the_server_copies_where_the_tier_lies_on_the_hot_store_and_nowhere_else
         drive(backend.copy("/logs/a", names.in_tier("far", FILE)))
 
 
-def test_unfinished_uploads_of_a_tier_are_listed_and_aborted_by_the_names_of_the_core():
+def test_unfinished_tier_uploads_are_listed_and_aborted():
     aborted = []
 
     class Uploading(MemoryBackend):
@@ -124,7 +124,7 @@ def test_unfinished_uploads_of_a_tier_are_listed_and_aborted_by_the_names_of_the
     assert aborted == ["/archive/logs/s$chunks/tier-x"]
 
 
-def test_a_forked_child_drops_the_connections_of_the_tiers_too(monkeypatch):
+def test_forked_child_drops_connections_of_tiers_too(monkeypatch):
     cold, forks = private_memory(), []
     monkeypatch.setattr(cold, "after_fork", lambda: forks.append("cold"))
     tiered(cold=cold).after_fork()

@@ -92,7 +92,7 @@ def test_a_torn_page_is_read_again(monkeypatch):
 
 
 @pytest.mark.parametrize("how", [how for how in TORN if how != "empty"])
-def test_a_header_that_is_damaged_at_rest_is_told_soon(site, how, monkeypatch):
+def test_header_that_is_damaged_at_rest_is_told_soon(site, how, monkeypatch):
     slept: list[float] = []
     site.client.headers.forget()
 

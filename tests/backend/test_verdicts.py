@@ -61,7 +61,7 @@ def ask(backend: Backend, cache: object = None, path: str = PATH) -> Abilities:
 # -- for the process ---------------------------------------------------------------------------------------------
 
 
-def test_clients_of_one_store_probe_it_once_and_one_for_readers_is_refused_whatever_is_known():
+def test_clients_of_one_store_share_a_probe_readers_none():
     backend = Named(private_memory())
     assert [ask(backend) for _ in range(3)] == [Abilities(delete_if=True)] * 3
     assert probes_of(backend) == 1
@@ -69,7 +69,7 @@ def test_clients_of_one_store_probe_it_once_and_one_for_readers_is_refused_whate
         ask(Named(private_memory(), can_write=False))
 
 
-def test_a_store_without_a_name_is_probed_by_every_client_and_not_kept(tmp_path):
+def test_store_without_a_name_is_probed_by_every_client(tmp_path):
     backend = Counting(private_memory())
     ask(backend, tmp_path / "cache")
     ask(backend, tmp_path / "cache")
@@ -77,7 +77,7 @@ def test_a_store_without_a_name_is_probed_by_every_client_and_not_kept(tmp_path)
     assert not (tmp_path / "cache").exists()
 
 
-def test_segments_that_begin_at_the_same_time_wait_for_one_probe():
+def test_segments_that_begin_together_share_one_probe():
     backend = Counting(private_memory(), suspends=True, must_race=True)
     found = Verdicts(backend, AsyncRuntime())
 
@@ -98,7 +98,7 @@ def test_a_refusal_is_not_kept(verb, tmp_path):
     assert not (tmp_path / "cache").exists()
 
 
-def test_a_client_remembers_that_a_store_is_not_safe_and_does_not_probe_it_with_each_call():
+def test_client_remembers_an_unsafe_store():
     backend = careless("replace")
     found = Verdicts(backend, At.of(backend).runtime)
     said = []
@@ -121,7 +121,7 @@ def test_a_failed_probe_is_made_again():
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
-def test_a_child_does_not_wait_for_a_lock_of_its_parents_threads():
+def test_child_does_not_wait_for_a_parent_threads_lock():
     backend = Counting(private_memory())
     found = Verdicts(backend, SyncRuntime())
     found._locks["memory"] = held = SyncRuntime().lock(PATH)
@@ -183,7 +183,7 @@ NOT_BELIEVED: dict[str, tuple[str | bytes, str]] = {
 
 
 @pytest.mark.parametrize(("content", "said"), NOT_BELIEVED.values(), ids=NOT_BELIEVED)
-def test_what_cannot_be_believed_is_written_anew_and_told_of_a_whole_file(tmp_path, content, said, caplog):
+def test_unbelievable_verdict_is_rewritten_and_reported_for_whole_files(tmp_path, content, said, caplog):
     write(tmp_path / "cache", content)
     backend = Named(private_memory())
     with caplog.at_level(logging.WARNING, "rollingfs"):
@@ -213,9 +213,7 @@ def owned_by(patch: pytest.MonkeyPatch, call: str, uid: int) -> None:
 @pytest.mark.parametrize(
     ("mode", "owner", "why"), [(0o664, 0, "mode 664"), (0o646, 0, "mode 646"), (0o644, 1, "uid [0-9]+.* owns it")]
 )
-def test_a_file_that_another_user_may_have_written_is_not_believed_and_one_warning_says_so(
-    tmp_path, monkeypatch, caplog, mode, owner, why
-):
+def test_file_that_others_may_write_is_ignored_with_warning(tmp_path, monkeypatch, caplog, mode, owner, why):
     cache = tmp_path / "cache"
     write(cache, stored())
     cache.chmod(mode)
@@ -240,7 +238,7 @@ def test_a_file_of_root_is_believed(tmp_path, monkeypatch):
     assert ask(Named(private_memory()), tmp_path / "cache") == Abilities(delete_if=False)
 
 
-def test_a_cache_that_cannot_be_written_is_no_error_and_says_so(tmp_path, caplog):
+def test_unwritable_cache_is_no_error_and_is_reported(tmp_path, caplog):
     (tmp_path / "file").write_text("")
     with caplog.at_level(logging.WARNING, "rollingfs"):
         assert ask(Named(private_memory()), tmp_path / "file" / "cache") == Abilities(delete_if=True)
@@ -266,7 +264,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "cache" / "rollingfs"
 
 
-def test_by_default_another_process_of_the_user_believes_the_verdict(cache):
+def test_by_default_another_process_of_user_believes_verdict(cache):
     mask = os.umask(0)
     try:
         assert [kept(private_memory()) for _ in range(2)] == [1, 0]
@@ -326,7 +324,7 @@ PREPARED = [_no_home, _no_folder_can_be_made, _a_file_is_there, _others_may_writ
 
 @needs_owners
 @pytest.mark.parametrize("prepare", [*PREPARED, _root_in_the_home_of_another])
-def test_a_user_without_a_folder_of_his_own_probes_in_each_process(cache, monkeypatch, prepare):
+def test_user_without_a_folder_probes_in_each_process(cache, monkeypatch, prepare):
     prepare(cache, monkeypatch)
     assert [kept(private_memory()) for _ in range(2)] == [1, 1]
     monkeypatch.undo()
@@ -368,7 +366,7 @@ def test_unsafe_beats_safe(tmp_path):
     assert ask(safe, cache).delete_if
 
 
-def test_a_client_that_goes_on_hears_of_what_another_process_has_found(tmp_path, monkeypatch):
+def test_running_client_learns_what_another_process_found(tmp_path, monkeypatch):
     cache, safe, now_s = f"{tmp_path}/{CACHE_NAME}", Named(private_memory()), [1000.0]
     monkeypatch.setattr(verdicts.time, "monotonic", lambda: now_s[0])
     going_on = Verdicts(safe, SyncRuntime(), cache)
@@ -384,7 +382,7 @@ def test_a_client_that_goes_on_hears_of_what_another_process_has_found(tmp_path,
         run(safe, going_on.abilities(PATH))
 
 
-def test_a_store_that_a_probe_refuses_is_refused_by_others_without_a_probe(tmp_path):
+def test_store_refused_by_a_probe_is_refused_without_one(tmp_path):
     cache = f"{tmp_path}/{CACHE_NAME}"
     unsafe = Named(private_memory())
     unsafe.plan("create", instead=lambda *_: "token", times=None, probes=True)

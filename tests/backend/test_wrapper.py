@@ -74,7 +74,7 @@ def test_every_verb_of_the_contract_passes_through_the_hook() -> None:
     assert recorder.calls[-3:] == [(verb, "/uploaded") for verb in OF_UPLOADS]
 
 
-def test_abilities_and_further_attributes_are_those_of_the_inner_backend() -> None:
+def test_abilities_and_further_attributes_are_those_of_inner_backend() -> None:
     inner = LocalBackend(sync=False)
     limit(inner, requests_max=7)
     wrapper = BackendWrapper(inner)
@@ -132,7 +132,7 @@ def test_every_verb_is_counted_once_with_its_bytes(metered: Driven) -> None:
     assert found == {verb: (1, 0, int(verb in MISSING_IN_MEMORY), sizes.get(verb, 0)) for verb in found}
 
 
-def test_a_read_into_is_counted_as_a_range_and_an_answer_without_a_body_as_no_bytes(metered: Driven) -> None:
+def test_read_into_counts_a_range_and_bodiless_answers_nothing(metered: Driven) -> None:
     token = metered.create("/x$header", b"123")
     assert metered.read_into("/x$header", 0, memoryview(bytearray(3))) == 3
     assert metered.read_if_changed("/x$header", token) is None

@@ -46,7 +46,7 @@ def test_paths_that_name_no_store_are_wrong_usage(text):
     failed("info", text, code=2)
 
 
-def test_options_are_json_or_text_and_stand_over_the_environment():
+def test_options_are_json_or_text_and_stand_over_environment():
     options = {"ROLLINGFS_OPTION_KEY": "a", "ROLLINGFS_OPTION_CLIENT_KWARGS__VERIFY": "false"}
     environ = {**options, "ROLLINGFS_REQUIRE": "all"}
     texts = ["key=b=c", "client_kwargs.timeout=3", 'secret="7"', "name=0x"]
@@ -57,7 +57,7 @@ def test_options_are_json_or_text_and_stand_over_the_environment():
             nest((one.names, one) for one in parse_options(wrong, {}))
 
 
-def test_options_reach_rolling_from_the_command_the_environment_and_fsspecs_config(tmp_path, monkeypatch):
+def test_options_reach_rolling_from_command_environment_and_fsspecs_config(tmp_path, monkeypatch):
     def max_bytes(name, *words):
         done("append", tmp_path / name, *words, stdin=b"x" * 30)
         return fsspec.filesystem("rolling", target_protocol="file").segment(f"{tmp_path}/{name}").policy.max_bytes
@@ -106,7 +106,7 @@ def test_an_interrupt_before_the_command_begins_is_no_traceback(monkeypatch):
     assert end.value.code == INTERRUPTED
 
 
-def test_json_comes_as_one_value_a_line_from_every_command(stream):
+def test_json_comes_as_one_value_line_from_every_command(stream):
     a, b = f"{stream}/a", f"{stream}/b"
     cut = done("cut", stream).text
     for words in (

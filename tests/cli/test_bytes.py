@@ -29,7 +29,7 @@ def log(tmp_path: Path) -> str:
     return f"{tmp_path}/folder/log"
 
 
-def test_append_makes_a_segment_and_cat_gives_the_very_bytes(log):
+def test_append_makes_segment_and_cat_gives_very_bytes(log):
     first = done("append", log, "--json", "--option", "max_bytes=100kB", stdin=RANDOM)
     assert first.json == {"name": log, "offset": 0, "size": 300_000}
     assert done("append", log, "--json", stdin=b"\r\n\x00").json["offset"] == 300_000
@@ -38,7 +38,7 @@ def test_append_makes_a_segment_and_cat_gives_the_very_bytes(log):
     assert done("info", log, "--json").json["chunks"] == 3
 
 
-def test_an_append_that_must_not_create_or_expects_another_offset_writes_nothing(log):
+def test_append_with_create_refused_or_wrong_offset_writes_nothing(log):
     said = "No such segment or file, so nothing was written: leave out --no-create to make it"
     assert failed("append", log, "--no-create", stdin=b"x") == f"rollingfs: {log}: {said}\n"
     done("append", log, "--expected-offset", 0, stdin=b"12345")
@@ -49,7 +49,7 @@ def test_an_append_that_must_not_create_or_expects_another_offset_writes_nothing
     assert done("cat", log).out == b"123456"
 
 
-def test_json_of_cat_and_tail_has_segment_offsets_to_go_on_from(log):
+def test_json_of_cat_and_tail_has_offsets_to_resume(log):
     done("append", log, stdin=b"0123456789")
     done("truncate", log, 4)
     (piece,) = done("cat", log, "--json").lines
@@ -65,7 +65,7 @@ LONG = [b"a" * (PEEK_BYTES - 1) + b"\n", b"b" * PEEK_BYTES + b"\n", b"\n", b"c" 
 
 @pytest.mark.parametrize("lines", [LINES, LINES[:3], [*LINES, b"no end"], LONG, [b"\n"] * 12, []])
 @pytest.mark.parametrize("count", [None, 2, *slowly(0, 1, 3, 1000)])
-def test_head_and_tail_count_lines_as_the_usual_tools_do(log, lines, count):
+def test_head_and_tail_count_lines_as_usual_tools_do(log, lines, count):
     done("append", log, stdin=b"gone" + b"".join(lines))
     done("truncate", log, 4)
     words = [] if count is None else ["-n", count]
@@ -93,7 +93,7 @@ def test_a_reader_that_goes_away_ends_cat_quietly(log):
 
 @pytest.mark.skipif(not hasattr(select, "poll"), reason="a closed pipe is noticed by poll()")
 @pytest.mark.parametrize("words", [["-n", 1], *slowly(["-n", 0], ["-n", 1, "--json"])], ids=str)
-def test_following_an_idle_segment_ends_when_its_reader_goes_away(log, words):
+def test_following_idle_segment_ends_when_its_reader_goes_away(log, words):
     done("append", log, stdin=b"a\nb\n")
     with running("tail", "-f", *words, log) as tail:
         assert words[1] == 0 or tail.stdout.readline()
@@ -109,7 +109,7 @@ def test_following_goes_on_while_there_is_a_reader(log, monkeypatch):
 
 
 @pytest.mark.skipif(not hasattr(select, "poll"), reason="a closed pipe is noticed by poll()")
-def test_waiting_with_a_reader_takes_its_time_and_without_one_ends(monkeypatch):
+def test_wait_with_a_reader_lasts_and_without_one_ends(monkeypatch):
     reading, writing = os.pipe()
     with open(writing, "wb") as pipe:
         monkeypatch.setattr(sys, "stdout", pipe)
@@ -143,7 +143,7 @@ def test_memory_stays_bounded_whatever_the_size(log):
     assert done("info", log, "--json").json["size"] == megabytes << 20
 
 
-def test_ctrl_c_on_s3_leaves_no_upload_and_says_not_committed(moto):
+def test_ctrl_c_on_s3_leaves_no_upload_or_commit(moto):
     """The library reads a file in a thread there, which Ctrl-C could not wake; the command line must not."""
     bucket = new_bucket(moto)
     url = f"s3://{bucket}/log"
@@ -173,7 +173,7 @@ def _chunks(plain, bucket):
     return [path for path in plain.find(bucket) if "$chunks/0" in path]
 
 
-def test_following_with_retry_goes_on_in_the_file_that_has_the_name_next(log, monkeypatch, caplog):
+def test_following_with_retry_continues_in_the_next_file(log, monkeypatch, caplog):
     done("append", log, stdin=b"old\n")
     (piece,) = done("tail", log, "--json").lines
 

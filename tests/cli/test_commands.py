@@ -53,7 +53,7 @@ def test_patterns_stand_for_what_matches_them(stream, store, command):
         assert [store.info(f"{stream}/{name}")["sealed"] for name in ("run2", "other")] == [True, False]
 
 
-def test_a_pattern_on_another_store_is_shown_with_its_scheme(stream):
+def test_pattern_on_another_store_is_shown_with_its_scheme(stream):
     sealed = [f"file://{stream}/{name}: sealed at length 2,050" for name in "ab"]
     assert done("seal", f"file://{stream}/[ab]").text.splitlines() == sealed
 
@@ -132,7 +132,7 @@ def test_the_map_shows_all_parts_of_a_segment(stream):
     assert found["garbage"] == {"files": 1, "bytes": 300}
 
 
-def test_the_map_of_an_empty_segment_and_of_a_plain_file_can_be_drawn(tmp_path):
+def test_map_of_empty_segments_and_plain_files_is_drawn(tmp_path):
     done("append", tmp_path / "empty", stdin=b"")
     (tmp_path / "plain").write_bytes(b"x" * 10)
     assert "0 bytes in 0 chunks" in done("map", tmp_path / "empty").text
@@ -157,7 +157,7 @@ def test_the_picture_is_a_file_that_others_can_read(stream, tmp_path):
         assert not (tmp_path / f"map.{suffix}").exists()
 
 
-def test_a_strip_of_less_than_a_pixel_can_be_drawn(store, tmp_path):
+def test_strip_of_less_than_pixel_can_be_drawn(store, tmp_path):
     sources = {f"{tmp_path}/a": b"x", f"{tmp_path}/b": b"x" * 100_000}
     for path, data in sources.items():
         store.pipe_file(path, data)
@@ -232,7 +232,7 @@ def test_retain_stores_a_policy_and_runs_it(stream, store):
         failed("retain", stream, *words, code=2)
 
 
-def test_a_new_policy_can_be_tried_and_asks_before_it_drops_more_than_half(stream, store):
+def test_trying_a_new_policy_asks_before_large_drops(stream, store):
     dry = done("retain", stream, "--by-size", "0", "--dry-run", "--json").json
     assert (dry["bytes"], dry["size"], dry["dry_run"]) == (4100, 0, True)
     assert store.stream(stream).retention is None
@@ -308,7 +308,7 @@ def damaged(stream) -> str:
     return stream
 
 
-def test_ls_shows_what_cannot_be_read_with_its_error_and_ends_with_3(damaged):
+def test_ls_shows_unreadable_segments_and_ends_with_3(damaged):
     found = Run("ls", damaged)
     assert (found.code, found.text) == (3, "a\nb\nc\n")
     assert found.err.startswith(f"rollingfs: {damaged}/c cannot be read: {damaged}/c$header")
@@ -321,7 +321,7 @@ def test_ls_shows_what_cannot_be_read_with_its_error_and_ends_with_3(damaged):
     assert "c$header" in failed("info", f"{damaged}/c")
 
 
-def test_rm_takes_what_cannot_be_read_only_by_its_option(damaged):
+def test_rm_takes_unreadable_segments_only_by_its_option(damaged):
     assert "--damaged" in failed("rm", "-r", damaged)
     assert "--damaged" in failed("rm", f"{damaged}/c")
     assert len(json.loads(Run("ls", damaged, "--json").out)) == 3
@@ -329,7 +329,7 @@ def test_rm_takes_what_cannot_be_read_only_by_its_option(damaged):
     assert "No such" in failed("ls", damaged)
 
 
-def test_collect_trim_and_retain_go_on_without_what_cannot_be_read_and_name_it(damaged):
+def test_tree_commands_pass_over_and_name_unreadable_segments(damaged):
     found = Run("collect", "-r", damaged, "--json")
     assert found.code == 1
     assert f"{damaged}/c is not collected" in found.err
@@ -366,5 +366,5 @@ def test_tables_and_lines_show_control_characters_escaped(capsys: pytest.Capture
     assert shown.out.count("\\x1b[2J") == 5
 
 
-def test_a_date_that_no_time_zone_can_express_is_shown_as_a_number() -> None:
+def test_date_outside_all_time_zones_is_shown_as_number() -> None:
     assert "since 1970" in output.date_text(-1e15)

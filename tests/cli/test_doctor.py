@@ -113,7 +113,7 @@ def test_a_bucket_must_be_named_and_be_there(moto: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("words", [[], *slowly(["--json"])])
-def test_an_s3_server_that_looks_first_ends_with_code_3_and_says_why(moto: dict[str, Any], words: Any) -> None:
+def test_look_first_s3_server_ends_with_code_3(moto: dict[str, Any], words: Any) -> None:
     bucket = new_bucket(moto)
     with serving(moto["endpoint_url"], CarelessHandler) as proxy:
         shown = Run("doctor", *words, *options_of({**moto, "endpoint_url": proxy.url}), f"s3://{bucket}")

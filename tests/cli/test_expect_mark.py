@@ -14,7 +14,7 @@ from tests.support.cli import Run
 
 
 @pytest.mark.parametrize("verb", [["run", "--once"], ["serve", "--port", 0]])
-def test_without_its_mark_a_store_is_not_there_and_nothing_is_made(tmp_path, verb):
+def test_unmarked_store_is_absent_and_nothing_is_made(tmp_path, verb):
     did = Run(*verb, "--expect-mark", ".mounted", tmp_path)
     assert did.code != 0
     assert "is it mounted?" in did.err

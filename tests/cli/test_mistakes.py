@@ -25,7 +25,7 @@ def refused(words: str, path: str, code: int = 1) -> str:
 
 
 @pytest.mark.parametrize("words", [*ON_SEGMENTS, "verify", "collect"])
-def test_a_folder_is_named_as_one_where_a_segment_is_wanted(folder: str, words: str) -> None:
+def test_folder_is_named_as_one_where_segment_is_wanted(folder: str, words: str) -> None:
     said = "this command takes segments" if words in ON_SEGMENTS else "give -r for all segments in it"
     assert refused(words, folder) == f"rollingfs: {folder}: It is a folder, not a segment: {said}\n"
 
@@ -48,12 +48,12 @@ def test_a_missing_bucket_is_named(moto: dict[str, Any]) -> None:
     assert "the bucket 'not-made-by-anybody' does not exist" in said
 
 
-def test_a_bad_value_of_a_variable_is_wrong_usage_and_named(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bad_value_of_variable_is_wrong_usage_and_named(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ROLLINGFS_OPTION_MAX_BYTES", "abc")
     assert "ROLLINGFS_OPTION_MAX_BYTES: 'abc' is not a size" in refused("cat", f"{folder}/log", code=2)
 
 
-def test_an_option_that_is_not_understood_is_not_shown_because_it_may_be_a_secret(folder: str) -> None:
+def test_misunderstood_option_is_hidden_because_of_secrets(folder: str) -> None:
     assert "hunter2" not in refused("cat --option max_bytes=1KiB --option hunter2", f"{folder}/log", code=2)
 
 
@@ -99,7 +99,7 @@ NAMELESS = [f"cat --option {option} {{0}}/log" for option in ("s3.=3", ".key=3",
         *((words, "--option number 1 is not of the form name=value") for words in NAMELESS),
     ],
 )
-def test_a_bad_value_is_wrong_usage_of_every_command_and_nothing_is_changed(folder: str, words: str, said: str) -> None:
+def test_bad_value_is_wrong_usage_and_changes_nothing(folder: str, words: str, said: str) -> None:
     before = sorted(os.listdir(folder))
     found = failed(*words.format(folder).split(), code=2)
     assert said in found
@@ -132,6 +132,6 @@ def test_each_face_words_a_parameter_or_a_verb(verb: str, given: dict[str, Any],
     assert worded(verb, **given) == python
 
 
-def test_a_path_with_words_of_python_is_shown_as_it_is(tmp_path: Path) -> None:
+def test_path_with_words_of_python_is_shown_unchanged(tmp_path: Path) -> None:
     path = f"{tmp_path}/as_bytes=True deletion_lag collect()"
     assert path in failed("cat", path)

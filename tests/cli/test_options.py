@@ -28,7 +28,7 @@ def s3_is_installed():
 
 
 @pytest.mark.parametrize("store", ["file", "s3"])
-def test_a_mistyped_option_is_an_error_in_one_line_that_says_what_there_is(tmp_path, store):
+def test_mistyped_option_names_the_valid_ones_in_one_line(tmp_path, store):
     path = "s3://bucket/x" if store == "s3" else tmp_path / "x"
     said = failed("append", path, "--option", "max_byte=12", stdin=b"data", code=2)
     assert f"--option max_byte: neither rolling nor {store} has an option 'max_byte'" in said
@@ -49,7 +49,7 @@ def test_a_mistyped_option_is_an_error_in_one_line_that_says_what_there_is(tmp_p
         ("utterly_wrong=hush", "'utterly_wrong'; rolling takes"),
     ],
 )
-def test_a_mistyped_option_for_s3_is_no_error_of_botocore_and_its_value_is_not_shown(text, meant):
+def test_mistyped_s3_option_hides_its_value(text, meant):
     with pytest.raises(WrongUsage) as caught:
         opened("s3", text)
     assert meant in str(caught.value)
@@ -79,7 +79,7 @@ def test_options_that_the_store_takes_pass():
 # -- whom an option is meant for ---------------------------------------------------------------------------------
 
 
-def test_a_variable_with_a_stores_name_is_for_that_store_alone():
+def test_variable_with_stores_name_is_for_that_store_alone():
     variables = {"S3_KEY": "a", "S3__SECRET": "b", "S3_CLIENT_KWARGS__REGION_NAME": "c", "FILE_AUTO_MKDIR": "true"}
     assert given(opened("s3", **variables)) == {"key": "a", "secret": "b", "client_kwargs": {"region_name": "c"}}
     assert given(opened("s3a", **variables)) == given(opened("s3", **variables))
@@ -96,7 +96,7 @@ def test_a_variable_of_rolling_is_for_every_store():
         assert given(fs) == {}
 
 
-def test_a_variable_that_names_no_store_is_given_only_to_one_that_has_it():
+def test_variable_without_store_goes_only_to_matching_stores():
     assert given(opened("s3", KEY="a", ENDPOINT_URL="http://x")) == {"key": "a", "endpoint_url": "http://x"}
     for protocol in ("file", "memory"):
         assert given(opened(protocol, KEY="a", SECRET="b", ENDPOINT_URL="c", CLIENT_KWARGS__VERIFY="false")) == {}
@@ -104,7 +104,7 @@ def test_a_variable_that_names_no_store_is_given_only_to_one_that_has_it():
     assert given(opened("dir", "path=x", "target_protocol=memory", KEY="a")).keys() == {"path", "target_protocol"}
 
 
-def test_a_variable_that_two_stores_of_a_command_have_must_name_one():
+def test_variable_for_two_stores_must_name_one():
     variables = {"ROLLINGFS_OPTION_AUTO_MKDIR": "true", "ROLLINGFS_OPTION_USE_LISTINGS_CACHE": "1"}
     stores = Stores(parse_options([], variables))
     stores.open("memory")
@@ -113,7 +113,7 @@ def test_a_variable_that_two_stores_of_a_command_have_must_name_one():
         stores.open("file")
 
 
-def test_an_option_of_rolling_and_of_the_store_must_say_whose_it_is():
+def test_shared_option_must_name_rolling_or_the_store():
     with pytest.raises(WrongUsage, match=r"write --option rolling.max_concurrency=... or --option s3.max_concurrency"):
         opened("s3", "max_concurrency=3")
     with pytest.raises(WrongUsage, match="write ROLLINGFS_OPTION_ROLLING_MAX_CONCURRENCY or "):

@@ -53,7 +53,7 @@ def test_all_bytes_are_there_once_and_in_order(when: str, rest: bytes) -> None:
 
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize("times", [1, 3])
-def test_a_store_that_fails_is_waited_for_and_no_line_comes_twice(after: bool, times: int) -> None:
+def test_failing_store_is_waited_for_without_repeated_lines(after: bool, times: int) -> None:
     store = Scripted(private_memory())
     fs = RollingFileSystem(backend=store, commit_timeout_s=0.01)
     pipe = piping(fs, parse_commit_on("line"), b"".join(LINES))
@@ -67,7 +67,7 @@ def test_a_store_that_fails_is_waited_for_and_no_line_comes_twice(after: bool, t
     assert after or not plan.times
 
 
-def test_what_was_not_written_is_an_error_once_the_user_stops_it() -> None:
+def test_unwritten_data_is_an_error_once_the_user_stops() -> None:
     store = Scripted(private_memory())
     fs = RollingFileSystem(backend=store, commit_timeout_s=0.01)
     stop = Stop()
@@ -86,7 +86,7 @@ def test_what_was_not_written_is_an_error_once_the_user_stops_it() -> None:
     assert fs.cat_file("/log") == b""
 
 
-def test_a_segment_that_is_sealed_ends_the_pipe_with_an_error() -> None:
+def test_segment_that_is_sealed_ends_pipe_with_error() -> None:
     fs = RollingFileSystem(backend=private_memory())
     pipe = piping(fs, parse_commit_on("line"), b"".join(LINES))
     fs.seal("/log")

@@ -30,7 +30,7 @@ def option(tmp_path: Path) -> list[str]:
     return ["--option", f"tiers.cold.root={tmp_path}/cold", "--option", "sync=false"]
 
 
-def test_a_round_has_a_line_for_what_it_changed_and_a_summary(fs, tmp_path, option):
+def test_round_has_line_for_what_it_changed_and_summary(fs, tmp_path, option):
     data = f"{tmp_path}/data"
     lines = done("run", data, "--once", *option).text.splitlines()
     assert lines[0] == f"{data}/logs: 4 chunks of 400 bytes moved"
@@ -44,7 +44,7 @@ def test_a_round_has_a_line_for_what_it_changed_and_a_summary(fs, tmp_path, opti
     assert (whole["name"], whole["streams"], whole["segments"], whole["dropped_bytes"]) == (None, 1, 1, 800)
 
 
-def test_a_round_joins_small_chunks_and_says_how_often_bytes_were_written(fs, tmp_path, option):
+def test_round_joins_small_chunks_and_reports_rewritten_bytes(fs, tmp_path, option):
     path = f"{tmp_path}/data/lone/d"
     fs.create(path, RollingPolicy(max_bytes=1000, inline_bytes=0))
     for number in range(40):
@@ -67,7 +67,7 @@ def test_a_round_joins_small_chunks_and_says_how_often_bytes_were_written(fs, tm
     assert one["write_amplification"] == 2.8
 
 
-def test_what_fails_is_named_the_others_go_on_and_once_says_so_by_its_exit_code(fs, tmp_path, option):
+def test_failure_is_named_and_once_exits_with_its_code(fs, tmp_path, option):
     data = f"{tmp_path}/data"
     Path(f"{data}/logs/a$header").write_text("rubbish")
     found = Run("run", data, "--once", *option)
@@ -79,7 +79,7 @@ def test_what_fails_is_named_the_others_go_on_and_once_says_so_by_its_exit_code(
     assert "--every" in failed("run", data, "--every", "0", code=2)
 
 
-def test_rounds_follow_each_other_until_a_signal_and_the_exit_code_is_0(fs, tmp_path, option, monkeypatch):
+def test_rounds_repeat_until_a_signal_and_exit_with_0(fs, tmp_path, option, monkeypatch):
     waits: list[float] = []
 
     def wait(stop: Stop, seconds: float) -> None:
@@ -99,7 +99,7 @@ def test_rounds_follow_each_other_until_a_signal_and_the_exit_code_is_0(fs, tmp_
 @needs_signals
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_process_that_runs_ends_by_a_signal_while_it_waits(fs, tmp_path, option, number):
+def test_process_that_runs_ends_by_signal_while_it_waits(fs, tmp_path, option, number):
     with running("run", f"{tmp_path}/data", *option) as process:
         for line in process.stdout:
             if line.startswith(b"round 1"):
@@ -144,7 +144,7 @@ def test_the_command_policy_shows_and_changes_each_level(fs, tmp_path, option):
     assert "'warm' is not configured" in failed("policy", path, "--tier", "warm", *option)
 
 
-def test_a_round_frees_old_parquet_footers_of_any_size_and_leaves_other_bytes(tmp_path, monkeypatch):
+def test_round_frees_old_parquet_footers_and_nothing_else(tmp_path, monkeypatch):
     pa = pytest.importorskip("pyarrow")
     from rollingfs.parquet import append, grow
 

@@ -24,7 +24,7 @@ def test_people_see_progress_and_a_coloured_map(tmp_path, store):
     assert (tmp_path / "said").read_text() == "log: 6,291,456 bytes at offset 6,291,456\n"
 
 
-def test_following_shows_what_comes_and_ends_by_a_seal_or_by_ctrl_c(tmp_path, store):
+def test_following_ends_by_a_seal_or_ctrl_c(tmp_path, store):
     path = f"{tmp_path}/log"
     store.create(path)
     store.append(path, b"old 1\nold 2\n")

@@ -38,19 +38,19 @@ SORTED = {"name": "abc", "size": "cba", "cold": "bac", "hot": "cba", "lag": "cba
 
 
 @pytest.mark.parametrize(("sort", "expected"), SORTED.items())
-def test_on_a_pipe_it_shows_each_segment_once_sorted_as_asked(root, sort, expected):
+def test_piped_output_shows_each_segment_once_in_order(root, sort, expected):
     found = done("top", root, "--sort", sort, "--after-bytes", "0")
     assert "".join(row[0] for row in rows(found.text)) == expected
 
 
-def test_the_summary_adds_the_segments_up_and_says_what_the_look_cost(root):
+def test_summary_adds_segments_up_and_says_what_look_cost(root):
     found = done("top", root, "--once", "--after-bytes", "0")
     assert found.text.splitlines()[0] == f"{root}: 3 segments, 650 B hot, 100 B cold, 650 B to offload, 1 request"
     [b] = [row for row in rows(found.text) if row[0] == "b"]
     assert (b[1:4], b[4:9]) == (["open", "0", "250"], ["150", "B", "100", "B", "100"])
 
 
-def test_it_shows_sizes_and_what_upkeep_does_next_which_is_what_a_round_then_does(root, tmp_path):
+def test_sizes_and_the_next_upkeep_equal_the_next_round(root, tmp_path):
     fs = fsspec.filesystem("rolling", target_protocol="file", max_bytes=4096, inline_bytes=0, skip_instance_cache=True)
     fs.create(f"{root}/many")
     for _ in range(50):
@@ -76,7 +76,7 @@ def test_it_shows_sizes_and_what_upkeep_does_next_which_is_what_a_round_then_doe
     assert after["many"]["outlook"]["joins"] == after["c"]["outlook"]["moves"] == 0
 
 
-def test_money_is_by_the_list_prices_of_the_store_and_only_where_they_are_known():
+def test_money_uses_list_prices_only_where_they_are_known():
     found = Outlook((1000, 0, 0, 0, 1), joins=1000, joins_to=1, join_bytes=64 * 2**20)
     assert "999 objects fewer" in next_text(found, None)
     assert "$" not in next_text(found, prices_of("file", "/logs"))
@@ -88,7 +88,7 @@ def test_money_is_by_the_list_prices_of_the_store_and_only_where_they_are_known(
     assert next_text(Outlook(), express) == "upkeep has nothing to join or to move"
 
 
-def test_an_unreadable_segment_is_a_row_and_an_exit_code(root):
+def test_unreadable_segment_is_row_and_exit_code(root):
     Path(f"{root}/a$header").write_bytes(b"nonsense")
     found = Run("top", root)
     assert found.code == 3
@@ -112,7 +112,7 @@ def test_ages_are_told_in_their_two_greatest_units(seconds, text):
 
 
 @pytest.mark.parametrize("width", [30, 40, 60, 80, 100, 120, 200])
-def test_a_narrow_terminal_shows_fewer_columns_and_no_number_in_part(width):
+def test_narrow_terminal_shows_fewer_columns_and_whole_numbers(width):
     states = [
         SegmentState("/r/" + "long/name" * 5, "open", 1_234_567_890, 9_876_543_210, 5 * 2**30, 2**32, 0, 7_000_000_000),
         SegmentState("/r/short", "sealed", 0, 12, 12, lag_bytes=12, lag_s=100_000.0, drops=3),
@@ -132,7 +132,7 @@ def test_a_narrow_terminal_shows_fewer_columns_and_no_number_in_part(width):
     assert (len(titles) == len(top.COLUMNS)) == (width >= 200)
 
 
-def test_a_look_that_fails_is_shown_beside_the_last_one_and_tried_again(monkeypatch):
+def test_failed_look_is_shown_beside_the_last_and_retried(monkeypatch):
     looks = Mock(root="/r", lags=[], logs=list, picture=lambda states: [f"{len(states)} seen"])
     looks.states.side_effect = [
         [SegmentState("/r/a", "open")],
@@ -152,7 +152,7 @@ def test_a_look_that_fails_is_shown_beside_the_last_one_and_tried_again(monkeypa
 
 
 @pytest.mark.slow
-def test_on_a_terminal_it_follows_the_segments_until_q_or_ctrl_c(tmp_path, root, store):
+def test_terminal_follows_segments_until_q_or_ctrl_c(tmp_path, root, store):
     termios = pytest.importorskip("termios", reason="terminals are for Unix")
     with terminal(tmp_path, f"top {root} --every 0.2s") as shell:
         shell.expect(r"3\s+segments")  # a terminal breaks lines

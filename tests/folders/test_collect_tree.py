@@ -32,7 +32,7 @@ def files(world):
     return set(world.backend.inner.fs.store)
 
 
-def test_a_tree_is_rid_of_all_garbage_older_than_the_grace_and_of_no_more(world):
+def test_tree_loses_exactly_its_garbage_older_than_the_grace(world):
     """Live segments, what a concat left, a tombstone, a chunk folder without a header; outside, more garbage."""
     for path in ("/tree/a", "/tree/deep", "/tree/deep/er/b", "/outside/c"):
         world.create(path, [path.encode() * 4])
@@ -77,7 +77,7 @@ def test_one_segment_is_a_tree_and_nothing_is_none(world):
         collect(world, "/nothing")
 
 
-def test_it_says_of_each_file_why_it_goes_and_a_dry_run_the_same(world):
+def test_reason_of_each_file_equals_the_dry_runs(world):
     path = world.create("/tree/a", [b"a" * 50, b"b" * 50, b"c" * 50])
     folder = names.chunks_folder(path)
     expected = {f"{folder}/tmp-1": LEFTOVER, f"{folder}/probe-1$header": PROBE, f"{folder}/pin-1": PIN}

@@ -41,7 +41,7 @@ def victim(fs: RollingFileSystem, tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("name", ["a", "a/link"])
-def test_a_recursive_delete_removes_links_and_what_they_lead_to_stays(fs, victim, tmp_path, name):
+def test_recursive_delete_removes_links_and_spares_their_targets(fs, victim, tmp_path, name):
     fs.rm(f"{tmp_path}/{name}", recursive=True)
     assert not os.path.lexists(tmp_path / name)
 
@@ -68,7 +68,7 @@ LINKED += [(change, "$header") for change in CHANGES if change not in ("collect"
 
 
 @pytest.mark.parametrize(("change", "linked"), LINKED)
-def test_a_linked_header_or_chunk_folder_is_refused_and_left_alone(fs, victim, tmp_path, change, linked):
+def test_linked_header_or_chunk_folder_is_refused_untouched(fs, victim, tmp_path, change, linked):
     if linked == "$chunks":
         shutil.copy(tmp_path / "a/s$header", tmp_path / "a/z$header")
     (tmp_path / f"a/z{linked}").symlink_to(f"{victim}/v{linked}")
@@ -98,13 +98,13 @@ def test_a_linked_lock_makes_no_file_elsewhere(fs, victim, tmp_path):
         fs.append(f"{tmp_path}/a/s", b"more")
 
 
-def test_a_collection_of_a_tree_reports_linked_chunks_and_does_not_look_behind_links(fs, victim, tmp_path):
+def test_tree_collection_reports_linked_chunks_and_skips_link_targets(fs, victim, tmp_path):
     (tmp_path / "a/z$chunks").symlink_to(victim / "sub/w$chunks")
     found = fs.collect(f"{tmp_path}/a", recursive=True, grace=0)
     assert [failure.path for failure in found.failures] == [f"{tmp_path}/a/z$chunks"]
 
 
-def test_a_move_with_a_linked_header_is_refused_before_anything_moves(fs, victim, tmp_path):
+def test_move_with_linked_header_is_refused_before_anything_moves(fs, victim, tmp_path):
     (tmp_path / "a/z$header").symlink_to(victim / "v$header")
     with pytest.raises(PermissionError, match="symbolic link"):
         fs.mv(f"{tmp_path}/a", f"{tmp_path}/b", recursive=True)

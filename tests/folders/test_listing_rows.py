@@ -91,7 +91,7 @@ def test_only_headers_that_changed_since_are_read(store):
 # -- who writes, and what may go wrong -------------------------------------------------------------------------
 
 
-def test_a_crash_at_any_call_of_the_writing_harms_nothing():
+def test_crash_at_any_call_of_writing_harms_nothing():
     for nth in itertools.count():
         world = private_memory()
         fill(world)
@@ -108,7 +108,7 @@ def test_a_crash_at_any_call_of_the_writing_harms_nothing():
     assert nth >= 6
 
 
-def test_who_loses_the_race_leaves_the_rows_of_the_winner(store):
+def test_who_loses_race_leaves_rows_of_winner(store):
     fill(store)
     fs = client(store)
     fs._backend.plan("create", f"{ROWS}$header", before=lambda: client(store).ls(FOLDER))
@@ -118,7 +118,7 @@ def test_who_loses_the_race_leaves_the_rows_of_the_winner(store):
     assert len(header_reads(new)) == 1
 
 
-def test_a_client_that_may_not_write_lists_all_the_same_and_tries_once(store, caplog):
+def test_client_without_writes_lists_and_tries_once(store, caplog):
     fill(store)
     fs = client(store)
     refuse = raises(PermissionError(13, "you may not"))
@@ -131,7 +131,7 @@ def test_a_client_that_may_not_write_lists_all_the_same_and_tries_once(store, ca
     assert fs._backend.count("create") == 0
 
 
-def test_a_damaged_list_of_rows_is_named_in_the_log_and_every_header_is_read(store, caplog):
+def test_damaged_row_list_is_logged_and_headers_are_read(store, caplog):
     fs = listed(store)
     fs._bridge.run(overwrite(fs._client, ROWS, b"nonsense", attrs={"rollingfs.listing": "1"}))
     assert shown(client(store)) == truth(store)
@@ -141,7 +141,7 @@ def test_a_damaged_list_of_rows_is_named_in_the_log_and_every_header_is_read(sto
     assert len(header_reads(after)) == 1, "the listing has written the rows anew"
 
 
-def test_a_row_with_a_number_out_of_range_fails_no_listing(store, caplog):
+def test_row_with_number_out_of_range_fails_no_listing(store, caplog):
     fs = listed(store)
     rows = json.loads(zlib.decompress(fs.cat_file(ROWS)))
     rows["rows"][3][-1] = 10**400
@@ -161,7 +161,7 @@ def test_a_damaged_header_of_the_rows_fails_no_listing(store, caplog):
 
 
 @pytest.mark.parametrize("is_plain", [True, False])
-def test_what_a_user_has_under_the_name_is_neither_taken_for_rows_nor_overwritten(store, is_plain):
+def test_users_file_under_name_is_neither_rows_nor_overwritten(store, is_plain):
     fs = fill(store)
     if is_plain:
         store.fs.pipe_file(ROWS, b"mine")
@@ -177,7 +177,7 @@ def test_what_a_user_has_under_the_name_is_neither_taken_for_rows_nor_overwritte
     assert "/elsewhere/now-shown" in client(store).find("/elsewhere")
 
 
-def test_a_recursive_collection_writes_the_rows_of_a_folder_of_many_segments(store):
+def test_recursive_collection_writes_rows_of_folder_of_many_segments(store):
     fill(store)
     client(store).collect("/", grace=0, recursive=True)
     fs = client(store)
@@ -201,7 +201,7 @@ def test_nothing_shows_the_rows(store):
         fs.segment(ROWS)
 
 
-def test_a_folder_with_nothing_but_rows_does_not_exist_and_collection_deletes_them(store):
+def test_folder_of_only_rows_is_absent_and_gets_collected(store):
     fs = listed(store, 12)
     for path in FILES[:12]:
         fs.rm(path)

@@ -92,7 +92,7 @@ def test_what_is_written_while_it_moves_is_moved_too(place: Any) -> None:
     assert not os.path.exists(file)
 
 
-def test_it_cannot_become_a_segment_and_stays_as_it_is(place: Any) -> None:
+def test_it_cannot_become_segment_and_stays_as_it_is(place: Any) -> None:
     fs, folder, file = place
     refused: list[Callable[[], object]] = [
         lambda: fs.append(file, b"x"),
@@ -112,7 +112,7 @@ def test_it_cannot_become_a_segment_and_stays_as_it_is(place: Any) -> None:
 
 @pytest.mark.s3
 @pytest.mark.slow
-def test_a_key_of_s3_without_room_for_a_header_is_one_of_a_plain_file(minio: dict[str, Any]) -> None:
+def test_s3_key_without_room_for_headers_is_plain(minio: dict[str, Any]) -> None:
     fs, bucket = RollingFileSystem("s3", minio, skip_instance_cache=True), new_bucket(minio)
     folder = f"{bucket}/folder"
     key = "folder/" + 4 * f"{'k' * 200}/"
@@ -131,5 +131,5 @@ def test_a_key_of_s3_without_room_for_a_header_is_one_of_a_plain_file(minio: dic
 
 
 @pytest.mark.parametrize(("verb", "number"), [("reading", errno.ENOENT), ("creating", errno.ENAMETOOLONG)])
-def test_a_key_that_is_too_long_is_that_of_no_file_and_cannot_be_made(verb: str, number: int) -> None:
+def test_too_long_key_is_absent_and_cannot_be_made(verb: str, number: int) -> None:
     assert as_os_error(Refusal(400, "KeyTooLongError", "too long"), verb, "bucket/key").errno == number

@@ -27,7 +27,7 @@ def test_makedirs_accepts_a_folder_that_another_caller_makes_meanwhile(tmp_path:
 
 
 @pytest.mark.parametrize("is_all", [False, True])
-def test_what_others_delete_or_move_away_hinders_no_move_of_its_folder_unless_that_is_all(is_all: bool) -> None:
+def test_other_deletes_hinder_a_folder_move_only_when_complete(is_all: bool) -> None:
     store = private_memory()
     world, other = World(Scripted(store), CHUNKS), World(store)
     for name in ("gone", "kept", "moved"):
@@ -66,7 +66,7 @@ def clients(store: str, tmp_path: Path) -> tuple[str, Scripted, RollingFileSyste
 
 
 @pytest.mark.parametrize("store", STORES)
-def test_rmdir_refuses_a_folder_in_which_a_file_has_come_since_it_looked(store: str, tmp_path: Path) -> None:
+def test_rmdir_refuses_a_folder_that_gained_a_file(store: str, tmp_path: Path) -> None:
     path, backend, fs, other = clients(store, tmp_path)
     other.makedirs(path)
     drive(Folders(other._client, Listings(other._client)).keep(path))
@@ -82,7 +82,7 @@ def test_rmdir_refuses_a_folder_in_which_a_file_has_come_since_it_looked(store: 
 
 
 @pytest.mark.parametrize("store", STORES)
-def test_a_move_that_may_not_overwrite_is_refused_by_whatever_has_the_name(store: str, tmp_path: Path) -> None:
+def test_exclusive_move_is_refused_by_any_file_of_name(store: str, tmp_path: Path) -> None:
     path, backend, fs, other = clients(store, tmp_path)
     for name in ("a", "b", "folder/x", "other/y"):
         other.pipe_file(f"{path}/{name}", name.encode())
@@ -101,7 +101,7 @@ def test_a_move_that_may_not_overwrite_is_refused_by_whatever_has_the_name(store
     assert [other.cat_file(f"{path}/{name}") for name in ("other/a", "plain")] == [b"a", b"b"]
 
 
-def test_a_move_of_a_folder_ends_where_another_writer_makes_a_file_of_the_same_name(tmp_path: Path) -> None:
+def test_folder_move_ends_at_another_writers_file(tmp_path: Path) -> None:
     path, backend, fs, other = clients("memory", tmp_path)
     other.pipe({f"{path}/a/{name}": name.encode() for name in "xyz"})
     backend.plan("make_folder", f"{path}/b", after=lambda: other.pipe_file(f"{path}/b/y", b"new"))
@@ -112,9 +112,7 @@ def test_a_move_of_a_folder_ends_where_another_writer_makes_a_file_of_the_same_n
 
 
 @pytest.mark.parametrize("store", ["memory", "objects"])
-def test_a_plain_file_that_comes_before_the_commit_refuses_a_move_that_may_not_overwrite(
-    store: str, tmp_path: Path
-) -> None:
+def test_late_plain_file_refuses_an_exclusive_move(store: str, tmp_path: Path) -> None:
     path, backend, fs, other = clients(store, tmp_path)
     other.pipe_file(f"{path}/a", b"a")
     backend.plan("replace", f"{path}/a$header", before=lambda: drive(backend.inner.write(f"{path}/b", [b"plain"])))
@@ -125,9 +123,7 @@ def test_a_plain_file_that_comes_before_the_commit_refuses_a_move_that_may_not_o
 
 
 @pytest.mark.parametrize("store", STORES)
-def test_a_file_that_comes_into_a_folder_whose_name_a_segment_takes_is_read_and_stays(
-    store: str, tmp_path: Path
-) -> None:
+def test_late_file_in_segments_folder_is_read_and_kept(store: str, tmp_path: Path) -> None:
     """As docs/guarantees.md says of the one race in which a segment hides a folder."""
     path, backend, fs, other = clients(store, tmp_path)
     backend.plan("create", f"{path}$header", before=lambda: other.pipe_file(f"{path}/new", b"new"))

@@ -85,7 +85,7 @@ def short(place, paths):
 # -- listings ------------------------------------------------------------------------------------------------
 
 
-def test_a_listing_shows_it_with_its_error_and_the_others_as_they_are(place):
+def test_listing_shows_its_error_and_the_other_segments(place):
     fs, root = place.fs, place.root
     infos = {info["name"]: info for info in fs.ls(root)}
     assert short(place, infos) == ["/a", "/b", "/c", "/sub"]
@@ -115,7 +115,7 @@ def test_errors_are_raised_by_whoever_asks_for_it(place):
         place.fs.ls(place.root, on_error="omit")
 
 
-def test_to_read_it_raises_its_error_and_to_read_the_others_does_not(place):
+def test_reading_raises_its_error_and_other_reads_do_not(place):
     fs = place.fs
     for read in (fs.cat_file, fs.open, fs.info, fs.size, fs.modified, fs.segment, fs.ukey):
         with pytest.raises((CorruptHeaderError, PermissionError)):
@@ -145,7 +145,7 @@ def test_what_is_corrupt_is_there_and_is_a_file(corrupt):
         assert "b$header" in info["error"]
 
 
-def test_a_plain_file_beside_a_tombstone_that_may_not_be_looked_at_is_reported():
+def test_unreadable_plain_file_beside_a_tombstone_is_reported():
     backend, root = Scripted(private_memory()), "/root"
     fs = RollingFileSystem(backend=backend, header_cache_s=0, skip_instance_cache=True)
     fs._bridge.run(backend.write(f"{root}/x", [b"plain"]))
@@ -160,7 +160,7 @@ def test_a_plain_file_beside_a_tombstone_that_may_not_be_looked_at_is_reported()
     assert infos[f"{root}/y"]["size"] == 1
 
 
-def test_a_folder_that_may_not_be_listed_is_named_and_the_others_are_listed(corrupt, tmp_path):
+def test_unlistable_folder_is_named_and_the_others_are_listed(corrupt, tmp_path):
     fs = corrupt.fs
     corrupt.mend()
     forbid(fs._backend, f"{corrupt.root}/sub")
@@ -194,7 +194,7 @@ def test_a_store_that_does_not_answer_fails_the_listing(corrupt):
 # -- removing and moving -------------------------------------------------------------------------------------
 
 
-def test_rm_and_mv_of_its_folder_refuse_before_they_begin_and_say_what_to_do(place):
+def test_folder_rm_and_mv_refuse_first_with_advice(place):
     fs, root = place.fs, place.root
     before = sorted(entry.path for entry in fs._bridge.run(fs._backend.list(root)).entries)
     for what, call in (
@@ -211,7 +211,7 @@ def test_rm_and_mv_of_its_folder_refuse_before_they_begin_and_say_what_to_do(pla
     assert fs.cat_file(f"{root}/a") == b"aaa"
 
 
-def test_rm_of_the_corrupt_itself_says_how_and_does_it_when_told_to(corrupt):
+def test_rm_of_the_corrupt_names_the_option_and_obeys(corrupt):
     fs = corrupt.fs
     with pytest.raises(CorruptHeaderError, match=r"rm\(path, damaged=True\)"):
         fs.rm(corrupt.bad)
@@ -223,7 +223,7 @@ def test_rm_of_the_corrupt_itself_says_how_and_does_it_when_told_to(corrupt):
     assert fs.append(corrupt.bad, b"again") == 0
 
 
-def test_rm_of_its_folder_does_it_when_told_to_and_collection_has_the_rest(place):
+def test_folder_rm_obeys_the_option_and_collection_cleans_up(place):
     fs, root = place.fs, place.root
     if place.said == "not for you":
         with pytest.raises(PermissionError, match="nothing was deleted"):
@@ -239,13 +239,13 @@ def test_rm_of_its_folder_does_it_when_told_to_and_collection_has_the_rest(place
         fs._bridge.run(fs._backend.stat(orphan))
 
 
-def test_a_plain_file_that_the_corrupt_header_hid_does_not_come_to_life(corrupt):
+def test_plain_file_behind_the_corrupt_header_stays_hidden(corrupt):
     corrupt.write(corrupt.bad, b"adopted once")
     corrupt.fs.rm(corrupt.bad, damaged=True)
     assert not corrupt.fs.exists(corrupt.bad)
 
 
-def test_a_header_that_was_mended_meanwhile_is_deleted_as_any_other(corrupt, monkeypatch):
+def test_mended_header_is_deleted_normally(corrupt, monkeypatch):
     fs = corrupt.fs
     inner, told = delete_module.bury, []
 
@@ -268,7 +268,7 @@ def test_a_header_that_was_mended_meanwhile_is_deleted_as_any_other(corrupt, mon
 # -- streams -------------------------------------------------------------------------------------------------
 
 
-def test_a_stream_names_it_and_does_everything_to_the_others(place, caplog):
+def test_stream_names_it_and_does_everything_to_others(place, caplog):
     stream = place.fs.stream(place.root)
     bad, a, c = place.bad, f"{place.root}/a", f"{place.root}/c"
     assert stream.segments() == [a, bad, c]
@@ -295,7 +295,7 @@ def test_a_stream_raises_by_choice(place):
         place.fs.stream(place.root, on_error="skip")
 
 
-def test_a_trim_that_was_recorded_goes_on_when_the_header_is_mended(place):
+def test_recorded_trim_continues_after_the_header_is_mended(place):
     fs, stream = place.fs, place.fs.stream(place.root)
     stream.retention = RetentionPolicy.by_size(0, every=0)
     place.mend()
@@ -314,7 +314,7 @@ def test_a_trim_that_was_recorded_goes_on_when_the_header_is_mended(place):
     assert stream.retain().failed == {}
 
 
-def test_retention_goes_on_beside_a_segment_whose_index_page_is_gone(corrupt):
+def test_retention_passes_over_a_segment_without_its_index_page(corrupt):
     fs = corrupt.fs
     corrupt.mend()
     paged = f"{corrupt.root}/paged"
@@ -353,7 +353,7 @@ def test_collection_of_a_tree_goes_on_after_whatever_fails(place):
         assert failure.path == place.bad
 
 
-def test_collection_of_a_tree_names_a_folder_that_may_not_be_listed(corrupt):
+def test_tree_collection_names_an_unlistable_folder(corrupt):
     corrupt.mend()
     forbid(corrupt.fs._backend, f"{corrupt.root}/sub")
     did = corrupt.fs.collect(corrupt.root, grace=0, recursive=True)

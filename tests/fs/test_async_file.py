@@ -24,7 +24,7 @@ def site(request: Any) -> tuple[RollingFileSystem, str]:
     return folder.open(skip_instance_cache=True, asynchronous=bool(loops)), folder.path
 
 
-def test_what_is_written_is_committed_by_close_and_read_in_parts(site: Any) -> None:
+def test_written_data_are_committed_by_close_and_read_partly(site: Any) -> None:
     fs, root = site
     path = f"{root}/x"
 
@@ -68,7 +68,7 @@ def test_an_error_commits_nothing(site: Any) -> None:
 
 
 @pytest.mark.parametrize("how", ["failed", "cancelled"])
-def test_after_a_write_that_failed_or_was_cancelled_nothing_is_committed(how: str, monkeypatch: Any) -> None:
+def test_failed_or_cancelled_write_commits_nothing(how: str, monkeypatch: Any) -> None:
     monkeypatch.setattr(ingest, "SMALL_BYTES_MAX", 10)
     backend = Scripted(private_memory(), suspends=how == "cancelled")
     fs = RollingFileSystem(backend=backend, skip_instance_cache=True)
@@ -90,7 +90,7 @@ def test_after_a_write_that_failed_or_was_cancelled_nothing_is_committed(how: st
     asyncio.run(main())
 
 
-def test_a_file_that_is_let_go_says_what_is_lost() -> None:
+def test_file_that_is_let_go_says_what_is_lost() -> None:
     fs = RollingFileSystem("memory")
 
     async def main() -> None:

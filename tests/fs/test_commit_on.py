@@ -54,13 +54,13 @@ def test_what_commit_on_means(given, meant):
     ],
     ids=str,
 )
-def test_what_commit_on_cannot_mean_is_refused_before_anything_is_opened(fs, given, error):
+def test_invalid_commit_on_is_refused_before_anything_is_opened(fs, given, error):
     with pytest.raises(error, match="give 'flush', a number of bytes" if error is TypeError else None):
         fs.open(PATH, "ab", commit_on=given)
     assert seen(fs) is None
 
 
-def test_commit_on_is_for_files_that_can_be_committed_in_steps(fs):
+def test_commit_on_is_for_files_with_stepwise_commits(fs):
     fs.pipe_file(PATH, b"old")
     with pytest.raises(ValueError, match="commit_on"):
         fs.open(PATH, "rb", commit_on="flush")
@@ -110,7 +110,7 @@ def test_text_is_committed_line_by_line(fs):
     assert seen(fs) == "é!\nrest".encode()
 
 
-def test_the_time_counts_from_the_oldest_byte_and_one_timer_runs(fs):
+def test_time_counts_from_oldest_byte_and_one_timer_runs(fs):
     file = fs.open(PATH, "ab", commit_on="1h")
     file.write(b"x")
     before = threading.active_count()
@@ -125,7 +125,7 @@ def test_the_time_counts_from_the_oldest_byte_and_one_timer_runs(fs):
 # -- failures ----------------------------------------------------------------------------------------------
 
 
-def test_a_commit_that_fails_in_time_is_raised_by_the_next_write(fs, caplog):
+def test_failed_timed_commit_is_raised_by_the_next_write(fs, caplog):
     fs.create(PATH)
     file = fs.open(PATH, "ab", commit_on="0.02s")
     with mock.patch.object(write_file, "append", side_effect=OSError("the store is full")):
@@ -139,7 +139,7 @@ def test_a_commit_that_fails_in_time_is_raised_by_the_next_write(fs, caplog):
     assert seen(fs) == b""
 
 
-def test_an_exception_within_fsspec_open_commits_nothing_by_the_flush_of_its_wrapper(tmp_path, monkeypatch):
+def test_exception_within_fsspec_open_commits_nothing_by_its_flush(tmp_path, monkeypatch):
     url = f"rolling::file://{tmp_path}/log"
     opened = fsspec.open(url, "a")
     with_flush = partial(RollingFileSystem.open, opened.fs, commit_on="flush")
@@ -156,7 +156,7 @@ def test_an_exception_within_fsspec_open_commits_nothing_by_the_flush_of_its_wra
 
 
 @pytest.mark.parametrize("mode", ["ab", "a"])
-def test_a_file_that_is_let_go_is_not_kept_by_its_timer_and_commits_nothing_though_its_wrapper_flushes(fs, mode):
+def test_released_file_ends_its_timer_and_commits_nothing(fs, mode):
     file = fs.open(PATH, mode, commit_on=("1h", "flush"))
     file.write("lost" if mode == "a" else b"lost")
     timer = (file._file if mode == "a" else file)._due._timer
@@ -168,7 +168,7 @@ def test_a_file_that_is_let_go_is_not_kept_by_its_timer_and_commits_nothing_thou
 
 @needs_fork
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
-def test_a_forked_child_does_not_wait_for_the_lock_of_a_thread_that_is_not_there(fs):
+def test_forked_child_does_not_wait_for_absent_threads_locks(fs):
     file = fs.open(PATH, "ab", commit_on="1h")
     file.write(b"one")
 
@@ -190,7 +190,7 @@ def test_writers_and_the_timer_lose_and_double_nothing(fs):
     assert seen(fs) == b"".join(b"%d\n" % number for number in range(2000))
 
 
-def test_a_timer_that_cannot_start_breaks_the_file_so_that_no_byte_is_written_twice(fs, monkeypatch):
+def test_timer_that_cannot_start_breaks_the_file_before_rewrites(fs, monkeypatch):
     file = fs.open(PATH, "ab", commit_on="1h")
     with monkeypatch.context() as patch:
         patch.setattr(threading.Thread, "start", raises(RuntimeError("can't start new thread")))

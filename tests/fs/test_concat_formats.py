@@ -147,7 +147,7 @@ def numbers(fs: RollingFileSystem, path: str) -> list[int]:
     return pq.read_table(path, filesystem=fs)["a"].to_pylist()
 
 
-def test_sealed_parquet_files_become_one_file_and_no_row_group_is_copied(folder: Any) -> None:
+def test_sealed_parquet_files_join_without_copied_row_groups(folder: Any) -> None:
     fs, root = folder
     parts = [table([*range(9 * nth, 9 * nth + 9)]) for nth in range(3)]
     sources = [sealed(fs, f"{root}/p{nth}", part, row_group_size=4) for nth, part in enumerate(parts)]
@@ -175,7 +175,7 @@ def test_sealed_parquet_files_become_one_file_and_no_row_group_is_copied(folder:
         ("cut", pa.table({"a": list(range(5000))}), "its head was truncated"),
     ],
 )
-def test_what_does_not_fit_is_refused_by_name_and_all_stay_sealed(folder: Any, name: str, data: Any, message: str):
+def test_unfitting_sources_are_refused_by_name_and_stay_sealed(folder: Any, name: str, data: Any, message: str):
     fs, root = folder
     if data is not None:
         fs.pipe_file(f"{root}/{name}", parquet_file(data) if isinstance(data, pa.Table) else data)
@@ -191,7 +191,7 @@ def test_what_does_not_fit_is_refused_by_name_and_all_stay_sealed(folder: Any, n
             fs.concat(f"{root}/all", [f"{root}/a"], **options)
 
 
-def test_rows_that_come_to_the_target_before_the_commit_are_in_the_footer(folder: Any, monkeypatch: Any) -> None:
+def test_target_rows_before_the_commit_are_in_the_footer(folder: Any, monkeypatch: Any) -> None:
     fs, root = folder
     fs.append(f"{root}/all", parquet_file(table([0])))
     sources = [sealed(fs, f"{root}/p{nth}", table([nth])) for nth in (1, 2)]
@@ -209,7 +209,7 @@ def test_rows_that_come_to_the_target_before_the_commit_are_in_the_footer(folder
     assert numbers(fs, f"{root}/all") == [0, 10, 1, 2]
 
 
-def test_a_target_that_is_replaced_before_its_footer_is_read_is_read_again() -> None:
+def test_target_replaced_before_its_footer_read_is_read_again() -> None:
     store = Scripted(private_memory())
     fs, other = (RollingFileSystem(backend=one, inline_bytes=0) for one in (store, store.inner))
     other.pipe_file("/all", parquet_file(table([0])))
@@ -224,9 +224,7 @@ def test_a_target_that_is_replaced_before_its_footer_is_read_is_read_again() -> 
     assert numbers(fs, "/all") == [10, 1]
 
 
-def test_more_sources_than_one_commit_takes_are_one_file_after_each_commit_and_none_is_joined_if_one_does_not_fit(
-    folder: Any, monkeypatch: Any
-) -> None:
+def test_many_sources_join_in_valid_files_or_not(folder: Any, monkeypatch: Any) -> None:
     fs, root = folder
     monkeypatch.setattr(concats, "MARKS_MAX", 2)
     sources = [sealed(fs, f"{root}/p{nth}", table([nth])) for nth in range(5)]
@@ -239,7 +237,7 @@ def test_more_sources_than_one_commit_takes_are_one_file_after_each_commit_and_n
     assert numbers(fs, f"{root}/all") == [*range(5)]
 
 
-def test_page_indexes_of_joined_files_are_left_out_because_their_offsets_are_of_the_old_files() -> None:
+def test_joined_files_lose_page_indexes_with_old_offsets() -> None:
     fs, root = RollingFileSystem("memory"), "/paged"
     tables = [pa.table({"n": list(range(part * 5000, part * 5000 + 5000))}) for part in range(3)]
     paged = {"write_page_index": True, "data_page_size": 1024, "use_dictionary": False}

@@ -39,7 +39,7 @@ def place(request: pytest.FixtureRequest) -> tuple[RollingFileSystem, str]:
     return RollingFileSystem(request.param, options, asynchronous=True, skip_instance_cache=True), bucket
 
 
-def test_each_run_of_asyncio_may_use_the_filesystem_of_the_run_before(place: Any) -> None:
+def test_asyncio_runs_may_share_a_filesystem_in_turn(place: Any) -> None:
     fs, root = place
 
     async def begin() -> None:
@@ -52,7 +52,7 @@ def test_each_run_of_asyncio_may_use_the_filesystem_of_the_run_before(place: Any
     assert (found["ls"], found["find"]) == ([f"{root}/a"], [f"{root}/a", f"{root}/b"])
 
 
-def test_a_loop_beside_one_that_uses_the_filesystem_is_refused_at_once(place: Any) -> None:
+def test_loop_beside_an_active_one_is_refused_immediately(place: Any) -> None:
     fs, root = place
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)
@@ -71,9 +71,7 @@ def test_a_loop_beside_one_that_uses_the_filesystem_is_refused_at_once(place: An
     assert asyncio.run(fs._ls(root)) == []
 
 
-def test_a_closed_filesystem_leaves_no_connection_and_opens_new_ones(
-    place: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_closed_filesystem_leaves_no_connection_and_opens_new_ones(place: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     fs, root = place
     sessions: list[ClientSession] = []
     begin = ClientSession.__init__
@@ -97,7 +95,7 @@ def test_a_closed_filesystem_leaves_no_connection_and_opens_new_ones(
     assert asyncio.run(work()) == [True] * 3
 
 
-def test_a_blocking_filesystem_and_one_of_a_disk_may_be_closed_too() -> None:
+def test_blocking_and_disk_filesystems_can_be_closed_too() -> None:
     for protocol in ("memory", "file"):
         asyncio.run(RollingFileSystem(protocol, skip_instance_cache=True).close())
 

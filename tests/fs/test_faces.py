@@ -66,7 +66,7 @@ def shown(fs: RollingFileSystem, thing: Segment | Stream) -> str:
     return html
 
 
-def test_a_segment_shows_its_map_and_its_state_and_asks_nothing(fs: RollingFileSystem) -> None:
+def test_segment_shows_its_map_and_state_without_requests(fs: RollingFileSystem) -> None:
     segment = filled(fs, "/a")
     segment.truncate(7)
     segment.seal()
@@ -85,7 +85,7 @@ def test_a_segment_shows_its_map_and_its_state_and_asks_nothing(fs: RollingFileS
     assert found[-1][0] + found[-1][1] == pytest.approx(720)
 
 
-def test_a_segment_with_index_pages_shows_its_map_and_asks_nothing(fs: RollingFileSystem) -> None:
+def test_segment_with_index_pages_shows_its_map_without_requests(fs: RollingFileSystem) -> None:
     fs.create("/a")
     fs.append("/a", [bytes(10)] * 3000)
     fs.truncate("/a", 25)
@@ -105,7 +105,7 @@ def test_a_name_that_is_html_stays_text(fs: RollingFileSystem) -> None:
         assert parsed(html).find(".//script") is None
 
 
-def test_a_stream_shows_what_was_last_listed_and_asks_nothing(fs: RollingFileSystem) -> None:
+def test_stream_shows_what_was_last_listed_and_asks_nothing(fs: RollingFileSystem) -> None:
     filled(fs, "/logs/a").truncate(10)
     filled(fs, "/logs/b").seal()
     stream = fs.stream("/logs")

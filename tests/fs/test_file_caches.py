@@ -29,19 +29,19 @@ def read(file: fsspec.core.OpenFile, start: int, end: int) -> bytes:
 
 
 @pytest.mark.parametrize("kind", sorted(filter(None, caches)))
-def test_a_file_may_be_opened_with_any_cache_that_fsspec_has(path, kind):
+def test_file_opens_with_any_cache_of_fsspec(path, kind):
     with RollingFileSystem("file").open(path, cache_type=kind) as file:
         assert [read(file, *span) for span in SPANS] == [DATA[start:end] for start, end in SPANS]
         file.seek(7)
         assert b"".join(file) == DATA[7:]
 
 
-def test_a_cache_that_fsspec_does_not_have_is_refused_in_a_sentence(path):
+def test_unknown_cache_is_refused_in_a_sentence(path):
     with pytest.raises(ValueError, match=f"{path}: fsspec knows no cache_type 'readahed'; leave it out"):
         RollingFileSystem("file").open(path, cache_type="readahed")
 
 
-def test_of_known_parts_no_byte_is_made_up_or_fetched_again(path, monkeypatch):
+def test_known_parts_are_neither_invented_nor_fetched_again(path, monkeypatch):
     fs = RollingFileSystem("file")
     parts = {(10, 20): DATA[10:20], (50, 60): DATA[50:60]}
     with fs.open(path, cache_type="parts", cache_options={"data": dict(parts)}) as file:
@@ -56,7 +56,7 @@ def test_of_known_parts_no_byte_is_made_up_or_fetched_again(path, monkeypatch):
 
 # fsspec's block cache leaves the file of its map to the garbage collector
 @pytest.mark.filterwarnings("ignore:unclosed file", "ignore::pytest.PytestUnraisableExceptionWarning")
-def test_a_damaged_chunk_does_not_get_into_a_block_cache(path, tmp_path):
+def test_damaged_chunk_does_not_get_into_block_cache(path, tmp_path):
     fs = RollingFileSystem("file")
     chunk = fs.segment(path)._snapshot.header.entries[1]
     file = Path(names.resolve(path, chunk.file))

@@ -62,7 +62,7 @@ def test_cat_file_slices_like_python(place):
     assert fs.cat([path, plain]) == {path: data, plain: data}
 
 
-def test_cat_ranges_returns_errors_in_their_places_or_raises_the_first(memory):
+def test_cat_ranges_returns_errors_in_place_or_raises_first(memory):
     fs, there, missing = memory.fs, memory.file("x", b"data"), f"{memory.root}/missing"
     first, second, third = fs.cat_ranges([there, missing, there], 1, 3)
     assert (first, third) == (b"at", b"at")
@@ -76,7 +76,7 @@ def test_cat_ranges_returns_errors_in_their_places_or_raises_the_first(memory):
     assert fs.cat_ranges([], [], []) == []
 
 
-def test_touch_makes_an_empty_file_and_empties_one_only_if_told_to(place):
+def test_touch_makes_an_empty_file_and_truncates_on_request(place):
     fs, path = place.fs, f"{place.root}/x"
     fs.touch(path)
     assert fs.info(path)["size"] == 0
@@ -164,7 +164,7 @@ def test_invalidate_cache_forgets_headers(s3):
 
 
 @pytest.mark.parametrize("read", [lambda file: file.read(), lambda file: b"".join(file.readlines())])
-def test_a_file_opened_from_a_cached_header_begins_where_another_client_truncated_to(tmp_path, read):
+def test_cached_file_begins_at_another_clients_truncation(tmp_path, read):
     options = {"target_protocol": "file", "sync": False, "max_bytes": 10, "inline_bytes": 0}
     mine, other = (fsspec.filesystem("rolling", **options, header_cache_s=seconds) for seconds in (100, 0))
     path = f"{tmp_path}/x"
@@ -178,7 +178,7 @@ def test_a_file_opened_from_a_cached_header_begins_where_another_client_truncate
 # -- tuning -------------------------------------------------------------------------------------------------
 
 
-def test_a_file_is_read_with_the_tuning_of_its_filesystem_or_its_own(request):
+def test_file_tuning_overrides_the_filesystems(request):
     tuning = {"max_concurrency": 40, "max_memory": "16MiB", "prefetch": False}
     s3 = new_place("s3", request, **tuning, skip_instance_cache=True)
     fs, path = s3.fs, s3.file("x", b"0123456789")
@@ -227,7 +227,7 @@ MAKERS = {
 
 @pytest.mark.parametrize("state", STATES)
 @pytest.mark.parametrize("maker", MAKERS)
-def test_a_verb_that_only_creates_refuses_to_replace_what_is_there(memory, maker, state):
+def test_creating_verb_refuses_to_replace_a_file(memory, maker, state):
     path = f"{memory.root}/x"
     STATES[state](memory, path)
     before = memory.fs.cat_file(path), memory.fs.info(path)
@@ -259,7 +259,7 @@ NOT_IN_TRANSACTIONS = {"copy", "cp", "cp_file", "move", "mv", "mv_file", "rename
 
 @pytest.mark.parametrize("form", ["blocking", "awaited", "transaction"])
 @pytest.mark.parametrize("name", sorted({*OURS, *THEIRS} - OPTIONLESS))
-def test_every_verb_refuses_an_option_that_it_does_not_have(name: str, form: str, tmp_path: Path) -> None:
+def test_every_verb_refuses_option_that_it_does_not_have(name: str, form: str, tmp_path: Path) -> None:
     fs = RollingFileSystem("memory", skip_instance_cache=True)
     fs.pipe_file("/d/a", b"bytes")
     (tmp_path / "local").write_bytes(b"local")
@@ -287,7 +287,7 @@ def test_every_verb_refuses_an_option_that_it_does_not_have(name: str, form: str
     assert fs.cat("/d", recursive=True, on_error="omit") == {"/d/a": b"bytes"}
 
 
-def test_options_that_mean_nothing_here_are_passed_over_and_others_reach_their_verb(tmp_path: Path) -> None:
+def test_foreign_options_are_ignored_and_others_reach_their_verb(tmp_path: Path) -> None:
     fs = RollingFileSystem("memory", skip_instance_cache=True)
     fs.pipe("/d/a", b"bytes", chunksize=10)
     fs.pipe_file("/d/b/a", b"")

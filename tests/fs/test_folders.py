@@ -13,7 +13,7 @@ from rollingfs.fs import reading
 # -- listings ------------------------------------------------------------------------------------------------
 
 
-def test_listings_show_segments_plain_files_and_folders_and_nothing_else(place):
+def test_listings_show_exactly_segments_plain_files_and_folders(place):
     fs, root = place.fs, place.root
     fs.create(f"{root}/b", RollingPolicy(max_bytes=2, inline_bytes=0))
     fs.append(f"{root}/b", b"rolled into chunks")
@@ -35,7 +35,7 @@ def test_listings_show_segments_plain_files_and_folders_and_nothing_else(place):
     assert fs.du(root, total=False) == {f"{root}/a": 5, f"{root}/b": 18, f"{root}/c/inner": 1}
 
 
-def test_ls_of_a_file_is_the_file_and_of_nothing_an_error(place):
+def test_ls_of_file_is_file_and_of_nothing_error(place):
     fs, nothing = place.fs, f"{place.root}/nothing"
     for path in (place.plain("plain"), place.file("segment")):
         assert fs.ls(path, detail=False) == [path]
@@ -126,7 +126,7 @@ def test_a_folder_with_nothing_but_tombstones(place):
         assert (fs.ls(folder), fs.ls(place.root, detail=False)) == ([], [folder, other])
 
 
-def test_mkdir_refuses_what_exists_and_makedirs_accepts_a_folder_with_exist_ok(place):
+def test_mkdir_refuses_existing_folders_and_makedirs_may_accept_them(place):
     fs, root = place.fs, place.root
     for path in (place.file("folder/segment"), f"{root}/folder", place.plain("plain")):
         for make in (fs.mkdir, fs.makedirs):
@@ -212,7 +212,7 @@ def test_cp_copies_what_is_retained_piece_by_piece(place, monkeypatch):
     assert fs.info(source)["start_offset"] == 300
 
 
-def test_put_and_get_take_a_folder_a_truncated_start_and_an_open_file(place, tmp_path):
+def test_put_and_get_take_folders_truncations_and_open_files(place, tmp_path):
     fs, root = place.fs, place.root
     local = tmp_path / "on disk"
     local.mkdir()

@@ -29,7 +29,7 @@ def test_one_segment_that_fails_does_not_stop_the_others(root):
         assert follower.status()[good].last_error is None
 
 
-def test_the_status_shows_how_a_segment_grows_while_its_move_waits_to_be_tried_again(root, monkeypatch):
+def test_status_shows_growth_while_the_move_waits_for_retry(root, monkeypatch):
     fs, path = tiered(root), f"{root}/s"
     fs.pipe_file(path, DATA)
     monkeypatch.setattr(follow.Followed, "_move", raises(ConnectionError("the tier is away")))
@@ -41,7 +41,7 @@ def test_the_status_shows_how_a_segment_grows_while_its_move_waits_to_be_tried_a
         assert follower.status()[path].last_error == "the tier is away"
 
 
-def test_a_plain_file_is_followed_as_soon_as_a_poll_finds_that_it_has_become_a_segment(root, monkeypatch):
+def test_plain_file_is_followed_once_it_becomes_a_segment(root, monkeypatch):
     fs, path, told = tiered(root), f"{root}/plain", list[OffloadStatus]()
     fsspec.filesystem("memory").pipe_file(path, b"a plain file")
     monkeypatch.setattr(follow.blocks, "retry_s", lambda failures, chance: RETRY_S_MAX)
@@ -88,7 +88,7 @@ def test_blocks_beyond_the_memory_wait_and_move_later(root, monkeypatch):
     assert {status.cold_end for status in follower.status().values()} == {304}
 
 
-def test_an_error_of_the_callback_ends_the_follower_and_reaches_its_user(root):
+def test_error_of_callback_ends_follower_and_reaches_its_user(root):
     fs, has_failed = tiered(root), threading.Event()
 
     def fail(path: str, status: OffloadStatus) -> None:
@@ -115,7 +115,7 @@ def test_an_error_of_the_callback_ends_the_follower_and_reaches_its_user(root):
         ({"paths": "/x$chunks"}, ValueError, r"\$chunks"),
     ],
 )
-def test_what_cannot_be_meant_is_refused_before_anything_is_followed(root, given, error, said):
+def test_invalid_arguments_are_refused_before_anything_is_followed(root, given, error, said):
     with pytest.raises(error, match=said):
         Follower(**{"paths": f"{root}/s", **given}, fs=tiered(root))
 
@@ -131,7 +131,7 @@ def test_a_follower_is_started_once(root):
 # -- roll, and the commands ----------------------------------------------------------------------------------
 
 
-def test_a_plain_file_has_nothing_inline_and_stays_as_it_is(root):
+def test_plain_file_has_nothing_inline_and_stays_unchanged(root):
     fs, path = tiered(root), f"{root}/plain"
     fsspec.filesystem("memory").pipe_file(path, b"a plain file")
     assert fs.roll(path) == 12

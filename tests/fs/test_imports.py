@@ -43,7 +43,7 @@ def _below(loaded: list[str], *packages: str) -> list[str]:
     return [name for name in loaded if name.startswith(tuple(f"rollingfs.{package}" for package in packages))]
 
 
-def test_a_new_filesystem_has_imported_few_modules_and_none_that_only_some_users_need() -> None:
+def test_new_filesystem_imports_few_modules() -> None:
     loaded = _loaded()
     assert _below(loaded, *FEW) == []
     assert set(_below(loaded, "segment.files.", "segment.verbs.")) <= BASIC
@@ -56,7 +56,7 @@ def test_an_append_and_a_read_import_no_other_verbs() -> None:
     assert not _below(loaded, "segment.verbs.concat", "stream")
 
 
-def test_verbs_on_a_disk_import_no_s3fs_and_start_no_thread(tmp_path: Path) -> None:
+def test_disk_verbs_import_no_s3fs_and_start_no_thread(tmp_path: Path) -> None:
     _loaded(f"""import threading; fs = RollingFileSystem("file", sync=False); root = "{tmp_path}"
 fs.pipe_file(root + "/a/x", b"xyz")
 fs.copy(root + "/a/", root + "/b/", recursive=True)

@@ -101,7 +101,7 @@ def contents(place):
     return {path.removeprefix(f"{place.root}/"): place.fs.cat_file(path) for path in place.fs.find(place.root)}
 
 
-def test_each_method_of_fsspec_is_tried_or_changes_no_file():
+def test_each_fsspec_method_is_tried_or_changes_no_file():
     public = {name for name in dir(AbstractFileSystem) if not name.startswith("_")}
     methods = {name for name in public if callable(getattr(AbstractFileSystem, name))}
     tried = {name.partition(",")[0] for name in (*WAIT, *REFUSE)}
@@ -111,7 +111,7 @@ def test_each_method_of_fsspec_is_tried_or_changes_no_file():
 
 
 @pytest.mark.parametrize("begin", ["with", "start_transaction"])
-def test_a_transaction_within_another_is_refused_and_the_outer_goes_on(memory, begin):
+def test_transaction_within_another_is_refused_and_outer_goes_on(memory, begin):
     fs, folder = memory.fs, memory.root
     with fs.transaction:
         fs.pipe_file(f"{folder}/outer", b"outer")
@@ -172,7 +172,7 @@ def test_a_compressed_file_of_a_transaction_is_written_whole(memory, mode, is_cl
     assert gzip.decompress(memory.fs.cat_file(path)) == NEW
 
 
-def test_an_error_at_the_end_names_what_was_not_written(memory):
+def test_error_at_end_names_what_was_not_written(memory):
     fs, sealed = memory.fs, memory.file("sealed")
 
     def write():

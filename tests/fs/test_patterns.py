@@ -29,13 +29,13 @@ def found(fs, root):
     return {path.removeprefix(f"{root}/"): fs.cat_file(path) for path in fs.find(root)}
 
 
-def test_a_name_like_a_pattern_is_removed_and_nothing_that_it_matches(named):
+def test_pattern_like_name_is_removed_without_its_matches(named):
     fs, root, path = named
     fs.rm(path)
     assert found(fs, root) == {"part1.log": b"other"}
 
 
-def test_a_name_like_a_pattern_comes_and_goes_from_and_to_the_disk(named, tmp_path):
+def test_pattern_like_name_is_put_and_got_exactly(named, tmp_path):
     fs, root, path = named
     name = path.rpartition("/")[2]
     require_name(name)
@@ -58,7 +58,7 @@ def test_a_name_like_a_pattern_comes_and_goes_from_and_to_the_disk(named, tmp_pa
     }  # fmt: skip
 
 
-def test_a_folder_with_a_name_like_a_pattern_goes_as_a_whole(site, tmp_path):
+def test_folder_with_name_like_pattern_goes_as_whole(site, tmp_path):
     fs, root = site
     folder = f"{root}/run[1]"
     for name in ("x", "deep/y"):
@@ -96,7 +96,7 @@ ALONE = ("rm", "cat", "expand_path")
 
 
 @pytest.mark.parametrize("verb", [*ALONE, "mv", "copy", "get", "put"])
-def test_a_pattern_without_a_match_is_an_error_that_names_it(site, verb):
+def test_pattern_without_match_is_error_that_names_it(site, verb):
     fs, root = site
     fs.pipe_file(f"{root}/x", b"")
     target = [] if verb in ALONE else ["/nowhere/" if verb == "get" else f"{root}/there/"]

@@ -41,7 +41,7 @@ def test_a_change_that_says_what_is_there_commits_nothing(fs, path):
     assert fs.segment(path).version == version
 
 
-def test_a_plain_file_becomes_a_segment_and_nothing_at_all_is_not_found(fs, path):
+def test_plain_file_becomes_segment_and_missing_does_not(fs, path):
     fsspec.filesystem("memory").pipe_file(f"{path}-plain", b"plain")
     assert fs.get_policy(f"{path}-plain").rolling == RollingPolicy(100, None, 50)
     fs.set_policy(f"{path}-plain", max_bytes=7)
@@ -68,7 +68,7 @@ def lengths(fs, path) -> list[int]:
     return [chunk.length for chunk in fs.segment(path).chunks]
 
 
-def test_each_field_of_a_segment_comes_from_the_nearest_folder_that_has_it_whether_it_is_old_or_new(fs, levels):
+def test_segment_field_comes_from_the_nearest_folder_with_it(fs, levels):
     top, middle, low = levels
     for name in ("old", "new"):
         for folder in levels:
@@ -88,7 +88,7 @@ def test_each_field_of_a_segment_comes_from_the_nearest_folder_that_has_it_wheth
     assert fs.get_policy(low).rolling == RollingPolicy(20, 3600, 0, consolidate=False), "what a new one would have"
 
 
-def test_what_a_level_gives_up_comes_from_the_next_and_its_own_stays_whatever_the_folders_say(fs, levels):
+def test_dropped_field_is_inherited_and_own_fields_stay(fs, levels):
     _top, middle, low = levels
     path, own = f"{low}/old", f"{middle}/old"
     fs.set_policy(own, max_bytes=20)  # the same value, but its own
@@ -109,7 +109,7 @@ def test_what_a_level_gives_up_comes_from_the_next_and_its_own_stays_whatever_th
         fs.set_policy(path, inherit="after_age")
 
 
-def test_a_folder_that_its_client_moved_or_removed_says_nothing_any_longer(fs, monkeypatch):
+def test_moved_or_removed_folder_gives_no_policy_any_longer(fs, monkeypatch):
     fs.mkdirs("/one/low")
     fs.set_policy("/one", max_bytes=77)
     fs.create("/one/low/old")
@@ -129,7 +129,7 @@ def test_a_folder_that_its_client_moved_or_removed_says_nothing_any_longer(fs, m
 
 
 @pytest.mark.parametrize("how", ["stream", "half"])
-def test_a_memory_that_its_client_deleted_says_nothing_any_longer_though_not_all_could_be_deleted(fs, path, how):
+def test_partly_deleted_memory_gives_no_policy_any_longer(fs, path, how):
     top = path.rpartition("/")[0]
     fs.set_policy(top, max_bytes=77)
     fs.create(f"{top}/old")
@@ -144,7 +144,7 @@ def test_a_memory_that_its_client_deleted_says_nothing_any_longer_though_not_all
 
 
 @pytest.mark.parametrize("text", ['{"max_bytes": -1}', '{"max_age": 1%s}' % ("0" * 400), "[" * 4000])
-def test_a_damaged_policy_of_a_folder_hinders_no_new_segment(fs, levels, text):
+def test_damaged_policy_of_folder_hinders_no_new_segment(fs, levels, text):
     top, middle, _low = levels
     fs.segment(f"{middle}/$stream").append(b"", attrs={"rollingfs.rolling": text})
     other = RollingFileSystem("memory", max_bytes=100, inline_bytes=50, skip_instance_cache=True)
@@ -162,14 +162,14 @@ def test_a_damaged_policy_of_a_folder_hinders_no_new_segment(fs, levels, text):
         ({"max_bytes": 0}, ValueError, "max_bytes is 0"),
     ],
 )
-def test_what_cannot_be_meant_is_refused_and_nothing_is_written(fs, path, given, error, said):
+def test_invalid_policy_is_refused_and_nothing_is_written(fs, path, given, error, said):
     before = fs.segment(path).version
     with pytest.raises(error, match=said):
         fs.set_policy(path, **given)
     assert fs.segment(path).version == before
 
 
-def test_the_memory_of_a_stream_gets_no_policy_to_move_and_is_neither_offloaded_nor_followed(fs, path):
+def test_stream_memory_is_neither_moved_offloaded_nor_followed(fs, path):
     folder = path.rpartition("/")[0]
     fs.set_policy(folder, OffloadPolicy("cold"))
     ledger = f"{folder}/$stream"

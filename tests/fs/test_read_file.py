@@ -84,7 +84,7 @@ def play(file: Any, move: tuple[str, Any]) -> Any:
 @pytest.mark.parametrize("kind", ["memory", "async"])
 @settings(max_examples=examples(60), deadline=None)
 @given(shape=st.sampled_from(sorted(SHAPES)), moves=MOVES, absolute=st.booleans())
-def test_a_file_reads_like_a_file_of_what_is_retained(kind, shape, moves, absolute):
+def test_file_reads_like_file_of_what_is_retained(kind, shape, moves, absolute):
     world, data, start = made(kind, shape)
     model = io.BytesIO(data if absolute else data[start:])
     model.seek(start if absolute else 0)
@@ -105,7 +105,7 @@ def test_a_file_reads_like_a_file_of_what_is_retained(kind, shape, moves, absolu
 @pytest.mark.parametrize("kind", ["memory", "async"])
 @settings(max_examples=examples(40), deadline=None)
 @given(shape=st.sampled_from(sorted(SHAPES)), spans=SPANS)
-def test_many_ranges_read_at_once_are_what_they_are_alone(kind, shape, spans):
+def test_simultaneous_ranges_equal_single_ranges(kind, shape, spans):
     world, data, start = made(kind, shape)
     view = world.view()
     ranges = [(max(start, min(a, len(data))), min(max(start, min(a, len(data))) + n, len(data))) for a, n in spans]
@@ -114,7 +114,7 @@ def test_many_ranges_read_at_once_are_what_they_are_alone(kind, shape, spans):
     assert [world.read(view, *span) for span in ranges] == found
 
 
-def test_ranges_outside_the_segment_are_refused_and_the_others_still_read(world):
+def test_ranges_outside_segment_are_refused_and_others_still_read(world):
     world.make(letters(500), start=120)
     view = world.view()
     requests = [(view, 119, 130), (view, -1, 5), (view, 400, 501), (view, 300, 200), (view, 120, 121), (view, 500, 500)]
@@ -124,7 +124,7 @@ def test_ranges_outside_the_segment_are_refused_and_the_others_still_read(world)
     assert found[4:] == [letters(500)[120:121], b""]
 
 
-def test_text_lines_and_blocks_come_out_of_the_usual_wrappers(world):
+def test_text_lines_and_blocks_come_out_of_usual_wrappers(world):
     data = letters(5000)
     world.make(data, start=100, policy=RollingPolicy(max_bytes=900))
     with world.open() as file:
@@ -185,7 +185,7 @@ class NativeThread:
         self._calls.put(None)
 
 
-def test_a_native_thread_reads_where_it_sought_though_others_move_the_file(world):
+def test_native_thread_reads_its_position_while_others_seek(world):
     world.make(data := random.Random(3).randbytes(300))
     with world.open() as file, NativeThread() as one, NativeThread() as two:
         one(file.seek, 200)
@@ -198,7 +198,7 @@ def test_a_native_thread_reads_where_it_sought_though_others_move_the_file(world
         assert two(file.readline) == data[110:].splitlines(keepends=True)[0]
 
 
-def test_threads_that_hand_a_file_on_read_on_where_it_is(world):
+def test_threads_that_pass_a_file_continue_its_position(world):
     world.make(data := random.Random(3).randbytes(300))
     with world.open() as file, ThreadPoolExecutor(1) as other, NativeThread() as native:
         other.submit(file.seek, 0, os.SEEK_END).result()
@@ -210,7 +210,7 @@ def test_threads_that_hand_a_file_on_read_on_where_it_is(world):
         assert native(file.read, 5) == data[105:110]
 
 
-def test_an_open_file_is_unpickled_at_its_position_and_with_its_tuning():
+def test_unpickled_file_keeps_its_position_and_tuning():
     fs, path = RollingFileSystem("memory"), "/unpickled"
     fs.pipe_file(path, letters(500))
     fs.truncate(path, 50)
@@ -234,7 +234,7 @@ def known(world: World) -> World:
     return world
 
 
-def test_a_known_header_is_looked_at_beside_the_first_data(over_async):
+def test_known_header_is_looked_at_beside_first_data(over_async):
     world = known(over_async)
     with world.open() as file:
         assert world.backend.calls == []
@@ -256,7 +256,7 @@ NOW = letters(500)[200:] + b"new"
         (lambda file: (file.seek(-3, io.SEEK_END), file.read()), (300, b"new")),
     ],
 )
-def test_a_header_that_changed_meanwhile_is_taken_and_the_data_read_again(over_async, look, expected):
+def test_changed_header_is_taken_and_data_are_read_again(over_async, look, expected):
     world = known(over_async)
     world.by_another("append", [b"new"])
     world.by_another("truncate", 200)
@@ -264,7 +264,7 @@ def test_a_header_that_changed_meanwhile_is_taken_and_the_data_read_again(over_a
         assert look(file) == expected
 
 
-def test_a_known_header_of_a_segment_that_is_gone_is_not_found_at_the_first_read(over_async):
+def test_known_header_of_missing_segment_fails_the_first_read(over_async):
     world = known(over_async)
     world.by_another("delete")
     with world.open() as file, pytest.raises(FileNotFoundError):
@@ -274,7 +274,7 @@ def test_a_known_header_of_a_segment_that_is_gone_is_not_found_at_the_first_read
 # -- things that go while they are read ---------------------------------------------------------------------
 
 
-def test_a_chunk_that_moved_is_read_where_it_is_now(world):
+def test_chunk_that_moved_is_read_where_it_is_now(world):
     world.make(letters(500))
     with world.open() as file:
         first = world.chunk_paths()[0]
@@ -291,7 +291,7 @@ def test_a_chunk_that_moved_is_read_where_it_is_now(world):
 
 
 @pytest.mark.parametrize("pages", [False, True])
-def test_a_segment_replaced_or_deleted_is_gone_for_those_who_have_it_open(world, pages):
+def test_replaced_or_deleted_segment_is_gone_for_open_files(world, pages):
     policy = RollingPolicy(max_bytes=3, inline_bytes=2) if pages else None
     world.make(letters(500), policy)
     with world.open() as file:
@@ -319,7 +319,7 @@ def test_a_chunk_missing_short_or_changed_is_named(world):
 
 
 @pytest.mark.parametrize("by_a_segment", [False, True])
-def test_a_plain_file_that_is_gone_meanwhile_is_not_found_and_the_error_says_what_is_there(by_a_segment, monkeypatch):
+def test_missing_plain_files_error_says_what_is_there(by_a_segment, monkeypatch):
     monkeypatch.setattr(read_buffer, "SYNC_BUFFER_BYTES", 1)
     world = make_world("memory")
     world.put(world.path, letters(500))

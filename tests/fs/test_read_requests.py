@@ -43,7 +43,7 @@ def test_small_reads_that_follow_each_other_share_requests(world):
     assert len(world.ranges()) <= 8
 
 
-def test_a_sequential_read_has_a_full_window_under_way_and_closing_cancels_it(over_async, monkeypatch):
+def test_sequential_read_fills_its_window_and_close_cancels_it(over_async, monkeypatch):
     world, full = over_async, over_async.backend.capability.requests_max
     for module in (prefetch, read_buffer):
         monkeypatch.setattr(module, "PREFETCH_RANGE_BYTES", 1000)
@@ -72,7 +72,7 @@ def test_a_sequential_read_has_a_full_window_under_way_and_closing_cancels_it(ov
     assert not never.is_set()
 
 
-def test_a_file_that_shall_not_prefetch_asks_for_what_is_read_alone(over_async):
+def test_file_without_prefetch_requests_only_its_reads(over_async):
     world, data = over_async, letters(100_000)
     world.put(world.path, data)
     with world.open(tuning=Tuning(prefetch=False)) as file:
@@ -81,7 +81,7 @@ def test_a_file_that_shall_not_prefetch_asks_for_what_is_read_alone(over_async):
 
 
 @pytest.mark.parametrize("tuning", [Tuning(max_concurrency=2), Tuning(prefetch=False)])
-def test_no_more_is_under_way_than_a_file_may_and_a_call_holds(over_async, monkeypatch, tuning):
+def test_requests_under_way_stay_below_file_and_call_limits(over_async, monkeypatch, tuning):
     if not tuning.prefetch:
         monkeypatch.setattr(ranges, "UNDER_WAY_BYTES_MAX", 5 * MIB)
     world, data = over_async, os.urandom(16 * MIB)
@@ -108,7 +108,7 @@ def test_a_tuning_out_of_range_is_refused(given, said):
 
 
 @given(start=st.integers(0, 100), size=st.integers(0, 10_000), range_bytes=st.integers(1, 3000))
-def test_a_read_is_cut_into_as_few_ranges_as_possible_of_nearly_one_size(start, size, range_bytes):
+def test_read_is_cut_into_few_nearly_equal_ranges(start, size, range_bytes):
     parts = list(even(start, start + size, range_bytes))
     assert len(parts) == -(-size // range_bytes)
     assert [byte for first, last in parts for byte in range(first, last)] == list(range(start, start + size))

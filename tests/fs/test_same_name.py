@@ -57,7 +57,7 @@ CHANGES |= {"seal": [], "delete": []}
 
 @pytest.mark.parametrize("verb", CHANGES)
 @pytest.mark.parametrize("change", [another_file, another_segment, another_adopted, nothing])
-def test_a_handle_on_a_plain_file_changes_nothing_else_of_its_name(verb: str, change: Callable[[Site], None]) -> None:
+def test_plain_file_handle_changes_nothing_else_of_its_name(verb: str, change: Callable[[Site], None]) -> None:
     site = plain_site()
     handle = site.segment()
     change(site)
@@ -71,7 +71,7 @@ def test_a_handle_on_a_plain_file_changes_nothing_else_of_its_name(verb: str, ch
 
 @pytest.mark.parametrize("verb", CHANGES)
 @pytest.mark.parametrize("at", ["copy", "create", "replace"])
-def test_a_handle_on_a_plain_file_changes_nothing_that_comes_while_it_adopts(verb: str, at: str) -> None:
+def test_plain_file_handle_spares_files_that_come_during_adoption(verb: str, at: str) -> None:
     site = plain_site()
     handle = site.segment()
     site.backend.plan(at, before=lambda: another_file(site))
@@ -84,7 +84,7 @@ def test_a_handle_on_a_plain_file_changes_nothing_that_comes_while_it_adopts(ver
 
 
 @pytest.mark.parametrize("verb", CHANGES)
-def test_a_handle_on_a_plain_file_goes_on_with_the_segment_that_others_adopt_it_as(verb: str) -> None:
+def test_plain_file_handle_continues_with_the_adopted_segment(verb: str) -> None:
     site = plain_site()
     handle = site.segment()
     site.run(append(site.other(), site.path, b" and more"))
@@ -92,7 +92,7 @@ def test_a_handle_on_a_plain_file_goes_on_with_the_segment_that_others_adopt_it_
     assert site.is_there() == (verb != "delete")
 
 
-def test_a_handle_on_a_plain_file_does_not_read_on_in_what_was_written_over_it() -> None:
+def test_plain_file_handle_does_not_read_overwritten_bytes() -> None:
     site = plain_site()
     handle = SegmentHandle(Core(site.other(header_cache_s=0.0), site.bridge), site.segment()._snapshot)
     another_segment(site)
@@ -102,7 +102,7 @@ def test_a_handle_on_a_plain_file_does_not_read_on_in_what_was_written_over_it()
 
 
 @pytest.mark.parametrize("data", [b"", b"oth", b"other", b"longer than what was there"])
-def test_a_snapshot_of_a_plain_file_is_not_read_from_the_tail_of_what_was_written_over_it(data: bytes) -> None:
+def test_plain_file_snapshot_does_not_read_overwritten_tails(data: bytes) -> None:
     site = plain_site()
     view = drive(site.client.headers.view(site.path))
     site.run(overwrite(site.other(), site.path, data))
@@ -128,7 +128,7 @@ def plain_after_segment(site: Site) -> None:
     ("before", "after"),
     [(plain_site, another_segment), (segment_site, another_segment), (segment_site, plain_after_segment)],
 )
-def test_who_follows_a_name_does_not_go_on_in_what_has_it_by_then(before: Any, after: Any, of_handle: bool) -> None:
+def test_follower_of_a_name_does_not_continue_in_another(before: Any, after: Any, of_handle: bool) -> None:
     site = before()
     tail = site.segment().tail() if of_handle else Tail(Core(site.client, site.bridge), site.path)
     if not of_handle:
@@ -138,7 +138,7 @@ def test_who_follows_a_name_does_not_go_on_in_what_has_it_by_then(before: Any, a
         next(tail)
 
 
-def test_a_handle_on_a_plain_file_does_not_delete_a_later_one_of_the_same_bytes(monkeypatch: Any) -> None:
+def test_plain_file_handle_spares_a_later_equal_file(monkeypatch: Any) -> None:
     """On a store whose tokens are hashes of the bytes; but for the time between the last look and the delete."""
     hurry(monkeypatch)
     path = "/folder/file"
@@ -164,7 +164,7 @@ def test_a_handle_on_a_plain_file_does_not_delete_a_later_one_of_the_same_bytes(
     assert path not in store.files()
 
 
-def test_a_plain_file_of_a_stream_that_may_be_listed_only_is_left_out_of_cuts_and_named() -> None:
+def test_list_only_plain_file_of_a_stream_is_named() -> None:
     backend = Scripted(private_memory())
     world = World(backend)
     world.create("/stream/a", [b"abc"])
@@ -178,7 +178,7 @@ def test_a_plain_file_of_a_stream_that_may_be_listed_only_is_left_out_of_cuts_an
 
 
 @pytest.mark.parametrize("name", ["x$HEADER", "x$Chunks", "x$Chunks/lock", "$REMOVED", "$LISTING", "$Stream"])
-def test_no_verb_takes_our_own_files_by_a_name_in_other_letters(name: str) -> None:
+def test_no_verb_takes_own_files_in_other_letters(name: str) -> None:
     fs = RollingFileSystem("memory", skip_instance_cache=True)
     folder = f"/{uuid.uuid4().hex}"
     odd, plain = f"{folder}/{name}", f"{folder}/x"

@@ -37,7 +37,7 @@ def call(request: pytest.FixtureRequest, fs: RollingFileSystem) -> Call:
     return called
 
 
-def test_both_faces_have_each_verb_with_one_docstring_and_parameters_that_differ_by_the_path() -> None:
+def test_both_faces_share_verbs_and_docstrings_except_the_path() -> None:
     for name in VERBS:
         by_path, by_handle = getattr(RollingFileSystem, name), getattr(Segment, name)
         assert inspect.getdoc(by_path) == inspect.getdoc(by_handle) == inspect.getdoc(getattr(Segment, f"_{name}"))
@@ -100,7 +100,7 @@ def test_concat_takes_paths_and_handles(call: Call, fs: RollingFileSystem) -> No
         call("concat", "/c")
 
 
-def test_a_handle_among_the_sources_stands_for_its_own_segment_alone(call: Call, fs: RollingFileSystem) -> None:
+def test_handle_among_sources_stands_for_its_own_segment_alone(call: Call, fs: RollingFileSystem) -> None:
     fs.create("/a")
     handle = fs.segment("/a")
     fs.overwrite("/a", b"another")

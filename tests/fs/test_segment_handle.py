@@ -35,7 +35,7 @@ def handle(site):
 # -- the snapshot --------------------------------------------------------------------------------------------
 
 
-def test_attributes_are_a_snapshot_that_moves_on_with_own_verbs_and_refresh(site, handle):
+def test_attributes_are_a_snapshot_that_own_verbs_refresh(site, handle):
     assert (handle.start, handle.length, handle.size, handle.version, handle.sealed) == (0, 0, 0, 1, False)
     created = handle.created
     assert abs((datetime.now(UTC) - created).total_seconds()) < 60
@@ -53,7 +53,7 @@ def test_attributes_are_a_snapshot_that_moves_on_with_own_verbs_and_refresh(site
     assert handle.created == created <= handle.modified
 
 
-def test_a_plain_file_is_a_segment_of_one_chunk_until_a_verb_adopts_it(site):
+def test_plain_file_has_one_chunk_until_a_verb_adopts(site):
     site.run(site.backend.write(site.path, [b"plain"]))
     handle = site.segment()
     assert (handle.start, handle.length, handle.version, handle.sealed, handle.attrs) == (0, 5, 0, False, {})
@@ -68,7 +68,7 @@ def test_a_plain_file_is_a_segment_of_one_chunk_until_a_verb_adopts_it(site):
 # -- chunks --------------------------------------------------------------------------------------------------
 
 
-def test_the_length_of_chunks_needs_no_page_an_item_only_its_own_and_what_is_truncated_within_one_does_not_count():
+def test_chunk_count_reads_no_page_and_items_their_own():
     site = Site(Scripted(private_memory()), "", RollingPolicy(max_bytes=1, inline_bytes=0))
     site.create()
     count = LOOSE_CHUNKS_MAX * 3
@@ -116,7 +116,7 @@ WRITES = ("append", "empty append", "large append", "seal", "truncate", "delete"
 
 @pytest.mark.parametrize("verb", VERBS)
 @pytest.mark.parametrize("fate", ["deleted", "replaced"])
-def test_everything_on_a_segment_that_is_gone_is_not_found(site, handle, verb, fate):
+def test_everything_on_segment_that_is_gone_is_not_found(site, handle, verb, fate):
     handle.append(b"01234")
     if fate == "deleted":
         site.by_another("delete")
@@ -141,7 +141,7 @@ def test_rows_of_another_segment_are_no_answer_to_verify(site, handle):
 
 @pytest.mark.parametrize("verb", WRITES)
 @pytest.mark.parametrize("who", ["older", "nobody"])
-def test_an_older_epoch_and_none_are_fenced_but_read_and_the_newer_can_do_all(site, handle, verb, who):
+def test_older_epochs_are_fenced_and_the_newer_does_everything(site, handle, verb, who):
     handle.append(b"0123")
     older = handle.acquire("older")
     newer = handle.acquire("newer")
@@ -176,7 +176,7 @@ def test_what_another_has_acquired_cannot_be_released(handle):
 # -- async twins ---------------------------------------------------------------------------------------------
 
 
-def test_the_verbs_of_a_handle_alone_are_awaited_on_any_loop(handle):
+def test_verbs_of_handle_alone_are_awaited_on_any_loop(handle):
     async def live():
         held = await handle._acquire("me")
         with pytest.raises(FencedError):

@@ -20,7 +20,7 @@ def fs(request, tmp_path):
     return fs
 
 
-def test_a_stream_is_cut_trimmed_and_retained_and_its_memory_is_hidden(fs):
+def test_stream_is_cut_trimmed_retained_and_hides_its_memory(fs):
     home = f"{fs.home}/stream"
     for name in "ab":
         fs.create(f"{home}/{name}")
@@ -44,7 +44,7 @@ CALLS += [("__setattr__", ["retention", policy], {}) for policy in (RetentionPol
 
 
 @pytest.mark.parametrize(("verb", "args", "options"), CALLS, ids=str)
-def test_what_is_no_folder_is_no_stream_and_nothing_is_written(fs, verb, args, options):
+def test_missing_folder_is_no_stream_and_nothing_is_written(fs, verb, args, options):
     fs.create(f"{fs.home}/segment")
     fs.target.pipe_file(f"{fs.home}/plain", b"12345")
     before = sorted(fs.target.find(fs.home))
@@ -55,7 +55,7 @@ def test_what_is_no_folder_is_no_stream_and_nothing_is_written(fs, verb, args, o
     assert sorted(fs.target.find(fs.home)) == before
 
 
-def test_a_stream_without_segments_is_one_as_long_as_its_folder_is_there(fs):
+def test_empty_stream_exists_while_its_folder_does(fs):
     fs.mkdir(f"{fs.home}/stream")
     stream = fs.stream(f"{fs.home}/stream")
     stream.retention = RetentionPolicy.by_size(1)

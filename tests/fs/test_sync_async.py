@@ -86,7 +86,7 @@ UPLOADED = [("take", "x", len(LARGE), A), ("append", "x", "taken", A)]
     ],
     ids=["small", "large", "large by name", "awaited"],
 )
-def test_large_data_of_who_does_not_await_is_uploaded_by_a_call_of_its_own_before_the_commit(append, calls) -> None:
+def test_blocking_large_data_are_uploaded_before_the_commit(append, calls) -> None:
     face = Face()
     assert append(face) == 7
     assert face._nouns.calls == calls
@@ -99,7 +99,7 @@ def test_wrong_arguments_name_the_face() -> None:
         Face().look("x", dept=1)  # type: ignore[call-arg]
 
 
-def test_a_verb_by_path_is_told_by_position_and_by_name_and_names_its_commit() -> None:
+def test_path_verb_takes_positions_and_names_and_its_commit() -> None:
     face = Face()
     assert face.cut("x", 3) == face.cut("x", at=3) == face.cut(log="x", at=3) == "x 3"
     assert face._bridge.told == "x"
@@ -111,7 +111,7 @@ def test_a_verb_by_path_is_told_by_position_and_by_name_and_names_its_commit() -
         face.cut("x")
 
 
-def test_a_method_in_another_order_takes_names_too_and_not_more_than_it_has() -> None:
+def test_reordered_method_takes_names_and_no_extra_ones() -> None:
     assert asyncio.run(Face()._look_deep(3, "x")) == "x 3"
     assert asyncio.run(Face()._look_deep(path="x", depth=2)) == "x 2"
     with pytest.raises(TypeError):

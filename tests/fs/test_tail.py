@@ -56,7 +56,7 @@ def test_without_follow_it_ends_where_the_segment_ends(world):
     assert list(tail(world, 100, follow=False)) == []
 
 
-def test_it_goes_on_with_what_is_appended_and_ends_at_the_seal(world, other, naps):
+def test_follower_continues_through_appends_and_ends_at_the_seal(world, other, naps):
     naps.todo += [partial(other.append, LOG, b"small"), lambda: None, partial(other.append, LOG, b"large" * 30)]
     naps.todo.append(lambda: (other.append(LOG, b"last"), other.seal(LOG)))
     assert b"".join(tail(world)) == b"0123456789" * 10 + b"small" + b"large" * 30 + b"last"
@@ -76,7 +76,7 @@ def test_the_async_iterator_gives_the_same(world, other):
     assert asyncio.run(follow()) == b"0123456789more"
 
 
-def test_an_idle_segment_costs_one_conditional_request_a_poll_more_and_more_rarely(world, other, naps):
+def test_idle_segment_costs_one_conditional_request_per_rarer_poll(world, other, naps):
     naps.todo += [lambda: None] * 20
     naps.todo.append(lambda: other.append(LOG, b"!"))
     follower = tail(world, 100, poll_s_min=0.1, poll_s_max=1.0)
@@ -92,7 +92,7 @@ def test_an_idle_segment_costs_one_conditional_request_a_poll_more_and_more_rare
     assert naps.lengths == [0.1]
 
 
-def test_what_was_truncated_before_it_was_read_is_an_error(world, other, naps):
+def test_what_was_truncated_before_it_was_read_is_error(world, other, naps):
     follower = tail(world, 10)
     assert next(follower) == (b"0123456789" * 10)[10:]
     naps.todo.append(lambda: (other.append(LOG, b"x" * 100), other.truncate(LOG, 150)))
@@ -126,7 +126,7 @@ def test_a_file_that_follows_gives_lines_as_they_come(world, other):
     assert file.name == "/lines"
 
 
-def test_bytes_that_a_cancelled_wait_was_about_to_get_come_with_the_next(other):
+def test_bytes_of_a_cancelled_wait_come_with_the_next(other):
     world, reading, may_go_on = World(Scripted(other.backend), POLICY), threading.Event(), threading.Event()
     other.seal(LOG)
     world.backend.plan("read_range", before=lambda: (reading.set(), may_go_on.wait(60)))
@@ -197,7 +197,7 @@ def log(request, tmp_path):
     return SimpleNamespace(fs=fs, path=path, rotate=partial(ROTATIONS[request.param], fs, path))
 
 
-def test_a_follower_never_goes_on_at_an_old_offset_in_another_file(log):
+def test_follower_never_continues_at_another_files_old_offset(log):
     follower = napping(log.fs.segment(log.path).tail(), log.rotate)
     assert next(follower) == LINES
     spot = str(follower.spot)
@@ -208,7 +208,7 @@ def test_a_follower_never_goes_on_at_an_old_offset_in_another_file(log):
     assert next(log.fs.segment(log.path).tail(told.value.start))[:10] == b"new record"
 
 
-def test_an_open_file_that_follows_ends_in_an_error_when_another_has_the_name(log):
+def test_following_file_fails_when_another_takes_the_name(log):
     with log.fs.open(log.path, follow=True) as file:
         napping(file.raw._tail, log.rotate)
         assert file.read(len(LINES)) == LINES
@@ -216,7 +216,7 @@ def test_an_open_file_that_follows_ends_in_an_error_when_another_has_the_name(lo
             file.read(1)
 
 
-def test_a_follower_that_retries_reads_the_other_from_its_start(log, caplog):
+def test_follower_that_retries_reads_other_from_its_start(log, caplog):
     fs, path = log.fs, log.path
     third = [partial(fs.seal, path), partial(fs.rm, path), lambda: None, partial(fs.pipe_file, path, b"the third\n")]
     follower = napping(fs.segment(path).tail(retry=True), log.rotate, lambda: None, *third, lambda: None)
@@ -227,7 +227,7 @@ def test_a_follower_that_retries_reads_the_other_from_its_start(log, caplog):
         assert piece == b"more\n"
 
 
-def test_a_plain_file_that_grows_or_is_adopted_is_the_same(tmp_path):
+def test_plain_file_that_grows_or_is_adopted_is_same(tmp_path):
     fs, path = RollingFileSystem("file"), str(tmp_path / "log")
     written(path, "wb", LINES)
     adopted = partial(fs.append, path, b"adopted\n")

@@ -29,7 +29,7 @@ S3_URLS = [f"{form}://b/x/y" for form in ("rolling::s3", "rolling::s3a", "rollin
 
 
 @pytest.mark.parametrize("url", S3_URLS)
-def test_every_form_of_an_s3_url_names_bucket_and_key(url):
+def test_every_form_of_s3_url_names_bucket_and_key(url):
     require_module("s3fs")
     fs, path = fsspec.url_to_fs(url)
     assert (fs._strip_protocol(path), fs._strip_protocol(url)) == ("b/x/y", "b/x/y")
@@ -40,7 +40,7 @@ LOCAL_FORMS = ["rolling::file://{}", "rolling::{}", "rolling+file://{}", "rollin
 
 
 @pytest.mark.parametrize("form", LOCAL_FORMS)
-def test_every_form_of_a_local_url_opens_the_same_segment(form, tmp_path):
+def test_every_form_of_local_url_opens_same_segment(form, tmp_path):
     url = form.format(f"{tmp_path}/deep/x")
     with fsspec.open(url, "wb") as file:
         file.write(b"written by URL")
@@ -82,7 +82,7 @@ def test_all_urls_of_one_target_share_an_instance():
     assert first is other
 
 
-def test_root_of_the_local_disk_is_never_the_current_folder():
+def test_root_of_local_disk_is_never_current_folder():
     fs = RollingFileSystem("file")
     root = os.path.splitdrive(os.path.abspath("/"))[0] or "/"  # Windows: of the current drive
     assert {fs._strip_protocol(text) for text in ("", "rolling://", "/")} == {root}
@@ -93,7 +93,7 @@ def test_root_of_the_local_disk_is_never_the_current_folder():
 # -- options -------------------------------------------------------------------------------------------------
 
 
-def test_no_target_is_an_error_that_says_what_to_do_and_never_the_local_disk():
+def test_missing_target_is_an_instructive_error_without_local_disk():
     with pytest.raises(ValueError, match="rolling::s3://bucket"):
         fsspec.filesystem("rolling")
     with pytest.raises(ValueError, match="needs a target"):
@@ -111,7 +111,7 @@ ANOM = {"anom": True}
 @pytest.mark.parametrize(
     "options", [{"target_options": ANOM}, {"s3": ANOM}, ANOM, {"s3": {"client_kwargs": {"verfy": 1}}}], ids=str
 )
-def test_an_option_that_the_store_does_not_have_is_an_error_before_any_request(options):
+def test_unknown_store_option_fails_before_any_request(options):
     require_module("s3fs")
     with pytest.raises(TypeError, match=r"s3 has no option|has an option 'anom'") as caught:
         RollingFileSystem("s3", skip_instance_cache=True, **options)
@@ -133,7 +133,7 @@ def test_a_disk_swallows_no_option(protocol):
 
 
 @pytest.mark.parametrize("url", ["rolling::s3://{}/x", "rolling+s3://{}/x"])
-def test_options_need_no_name_if_only_one_store_can_be_meant(url, seaweed):
+def test_options_need_no_name_for_a_single_store(url, seaweed):
     url = url.format(new_bucket(seaweed))
     with fsspec.open(url, "wb", **seaweed, max_bytes=100) as file:
         file.write(b"data")
@@ -143,13 +143,13 @@ def test_options_need_no_name_if_only_one_store_can_be_meant(url, seaweed):
     assert fsspec.url_to_fs(url, anon=True)[0]._backend.fs.anon
 
 
-def test_an_option_under_the_name_of_the_store_replaces_one_by_itself():
+def test_option_under_name_of_store_replaces_one_by_itself():
     require_module("s3fs")
     fs = RollingFileSystem("s3", key="flat", secret="flat", s3={"key": "nested"}, skip_instance_cache=True)
     assert (fs._backend.fs.key, fs._backend.fs.secret) == ("nested", "flat")
 
 
-def test_an_option_of_rolling_and_of_the_store_says_how_to_nest_it():
+def test_shared_options_error_says_how_to_nest_it():
     require_module("s3fs")
     with pytest.raises(TypeError, match=r"'max_concurrency' is an option of rolling and of s3: .*s3=\{'key': ...\}"):
         RollingFileSystem("s3", key="k", max_concurrency=4, skip_instance_cache=True)
@@ -157,14 +157,14 @@ def test_an_option_of_rolling_and_of_the_store_says_how_to_nest_it():
     assert (fs._backend.capability.requests_max, fs._backend.fs.max_concurrency) == (4, 5)
 
 
-def test_in_a_longer_chain_an_option_must_name_its_store(tmp_path):
+def test_in_longer_chain_option_must_name_its_store(tmp_path):
     with pytest.raises(TypeError, match=r"'cache_storage' may be meant for several .*simplecache=\{'cache_storage'"):
         fsspec.url_to_fs("rolling::simplecache::memory://x", cache_storage=str(tmp_path))
     nested = {"simplecache": {"cache_storage": str(tmp_path)}}
     assert type(fsspec.url_to_fs("rolling::simplecache::memory://x", **nested)[0]._backend) is GenericBackend
 
 
-def test_pandas_shows_why_it_was_refused_and_reads_what_everybody_may(seaweed, tmp_path, monkeypatch):
+def test_pandas_shows_refusals_and_reads_public_files(seaweed, tmp_path, monkeypatch):
     """Pandas asks again with ``anon=True``, for any store; people see the second error."""
     pd = pytest.importorskip("pandas")
     bucket = new_bucket(seaweed)
@@ -195,7 +195,7 @@ def test_the_policy_comes_whole_or_in_parts():
         RollingFileSystem("memory", policy=policy, max_bytes=100)
 
 
-def test_a_filesystem_without_atomic_writes_is_read_freely_and_written_with_single_writer():
+def test_non_atomic_filesystem_is_read_freely_written_by_option():
     below = MemoryFileSystem()
     below.pipe_file("/generic/plain", b"plain")
     target = DirFileSystem("/generic", fs=below)
@@ -226,7 +226,7 @@ def test_the_entry_points_are_those_that_the_package_registers():
         assert name in ((cls.protocol,) if isinstance(cls.protocol, str) else cls.protocol)
 
 
-def test_what_a_caller_gives_by_position_counts_before_the_configuration_of_fsspec(monkeypatch: Any) -> None:
+def test_positional_arguments_count_before_fsspecs_configuration(monkeypatch: Any) -> None:
     monkeypatch.setitem(fsspec.config.conf, "rolling", {"target_protocol": "memory", "target_options": {}})
     for fs in (RollingFileSystem("file", {"auto_mkdir": True}), RollingFileSystem(target_protocol="file")):
         assert isinstance(fs._backend, LocalBackend)
@@ -246,13 +246,13 @@ def test_what_a_caller_gives_by_position_counts_before_the_configuration_of_fssp
         ("file:///x", {}),
     ],
 )
-def test_a_url_names_the_host_and_the_account_of_its_store(url, expected):
+def test_url_names_host_and_account_of_its_store(url, expected):
     if url.startswith("sftp"):
         pytest.importorskip("paramiko")
     assert options_of_url(url.partition("://")[0], url) == expected
 
 
-def test_hdfs_without_hadoops_client_is_refused_at_once_and_says_what_is_missing():
+def test_hdfs_without_hadoop_client_is_refused_with_the_reason():
     from pyarrow.fs import HadoopFileSystem
 
     try:
@@ -266,7 +266,7 @@ def test_hdfs_without_hadoops_client_is_refused_at_once_and_says_what_is_missing
     assert "libhdfs.so" in failed("run", "hdfs://localhost:1/logs", "--once")
 
 
-def test_a_handle_and_a_stream_go_on_where_they_are_unpickled(tmp_path: Path) -> None:
+def test_handle_and_stream_go_on_where_they_are_unpickled(tmp_path: Path) -> None:
     fs = RollingFileSystem("file")
     fs.create(f"{tmp_path}/a")
     handle = fs.segment(f"{tmp_path}/a")

@@ -53,7 +53,7 @@ def test_an_archive_cannot_be_appended_to(fs, tmp_path, mode):
 
 
 @pytest.mark.parametrize("codec", sorted(name for name in compr if name and name != "zip"))
-def test_what_can_be_appended_by_a_codec_is_read_whole(fs, tmp_path, codec):
+def test_what_can_be_appended_by_codec_is_read_whole(fs, tmp_path, codec):
     for part in (b"first", b"second"):
         with fs.open(f"{tmp_path}/x", "ab", compression=codec) as file:
             file.write(part)
@@ -78,7 +78,7 @@ OPENS = {
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-32"])
 @pytest.mark.parametrize("how", OPENS)
-def test_text_is_what_python_writes_with_a_mark_at_offset_0_only_and_tells_its_place(tmp_path, how, encoding):
+def test_text_equals_pythons_with_one_mark_and_positions(tmp_path, how, encoding):
     for mode in ("w", "a", "a"):
         places = []
         for opened, name in ((OPENS[how], "x"), (open, "plain")):
@@ -115,7 +115,7 @@ BACK = {
 
 @pytest.mark.parametrize("mode", ["wb", "ab", "w", "a"])
 @pytest.mark.parametrize("way", BACK)
-def test_a_file_for_writing_that_is_to_go_back_names_itself_why_and_what_to_do(fs, tmp_path, way, mode):
+def test_seek_in_a_written_file_names_reason_and_remedy(fs, tmp_path, way, mode):
     fs.pipe_file(path := f"{tmp_path}/x", b"before")
 
     def use():

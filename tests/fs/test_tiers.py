@@ -44,7 +44,7 @@ def test_a_tier_on_another_kind_of_store(root, tmp_path):
         ({"cold": {"root": "/x", "protocol": "file", "fs": object()}}, ValueError, "leave out all but one"),
     ],
 )
-def test_a_tier_that_cannot_be_meant_is_refused_with_its_name(tiers, error, said):
+def test_invalid_tier_is_refused_by_its_name(tiers, error, said):
     with pytest.raises(error, match=said):
         RollingFileSystem("memory", tiers=tiers, skip_instance_cache=True)
 

@@ -28,7 +28,7 @@ def names(fs: RollingFileSystem, folder: str) -> list[str]:
 
 
 @pytest.mark.parametrize("on_error", [None, "raise"])
-def test_copy_raises_the_error_of_a_missing_file_or_ignores_it(fs: RollingFileSystem, on_error: str | None) -> None:
+def test_copy_raises_error_of_missing_file_or_ignores_it(fs: RollingFileSystem, on_error: str | None) -> None:
     sources, targets = ["/from/none", "/from/b"], ["/to/none", "/to/b"]
     with pytest.raises(FileNotFoundError):
         fs.copy(sources, targets, on_error=on_error)
@@ -36,7 +36,7 @@ def test_copy_raises_the_error_of_a_missing_file_or_ignores_it(fs: RollingFileSy
     assert names(fs, "/to") == ["b"]
 
 
-def test_the_awaited_forms_take_arguments_in_the_order_of_fsspec(fs: RollingFileSystem, tmp_path: Path) -> None:
+def test_awaited_forms_take_arguments_in_order_of_fsspec(fs: RollingFileSystem, tmp_path: Path) -> None:
     for name in ("x", "y"):
         (tmp_path / name).write_bytes(b"")
     callback = Kept()
@@ -60,7 +60,7 @@ def test_the_callback_hears_of_every_file(fs: RollingFileSystem, tmp_path: Path)
 
 
 @pytest.mark.parametrize(("batch_size", "at_once"), [(1, 1), (2, 2), (-1, 3), (None, 3)])
-def test_not_more_files_than_the_batch_size_are_under_way(batch_size: int | None, at_once: int) -> None:
+def test_not_more_files_than_batch_size_are_under_way(batch_size: int | None, at_once: int) -> None:
     backend = Scripted(private_memory(), suspends=True)
     fs = RollingFileSystem(backend=backend, skip_instance_cache=True)
     fs.pipe({f"/from/{name}": b"x" for name in "abc"})
@@ -70,7 +70,7 @@ def test_not_more_files_than_the_batch_size_are_under_way(batch_size: int | None
     assert max(backend.at_once_max.values()) == at_once
 
 
-def test_a_list_of_targets_must_be_as_long_as_what_a_pattern_matches(fs: RollingFileSystem) -> None:
+def test_target_list_must_equal_the_patterns_matches_in_length(fs: RollingFileSystem) -> None:
     with pytest.raises(ValueError, match="3 sources and 2 targets: give as many targets as sources"):
         fs.copy("/from/*", ["/to/a", "/to/b"])
     assert not fs.exists("/to")
@@ -107,7 +107,7 @@ def test_a_local_file_that_cannot_be_opened_stays(
     assert (tmp_path / "kept").read_bytes() == b"kept"
 
 
-def test_nothing_is_left_on_the_disk_of_a_file_that_does_not_exist(fs: RollingFileSystem, tmp_path: Path) -> None:
+def test_missing_file_leaves_nothing_on_the_disk(fs: RollingFileSystem, tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         fs.get("/from/none", f"{tmp_path}/new/")
     assert list(tmp_path.iterdir()) == []
@@ -128,7 +128,7 @@ COMMITTING: dict[str, Callable[[RollingFileSystem, str], object]] = {
 
 @pytest.mark.parametrize("verb", COMMITTING)
 @pytest.mark.parametrize("change", ["append", "overwrite"])
-def test_a_verb_that_commits_asks_the_store_also_within_the_cache_time(verb: str, change: str, fs: Any) -> None:
+def test_verb_that_commits_asks_store_also_within_cache_time(verb: str, change: str, fs: Any) -> None:
     mine = RollingFileSystem(backend=fs._backend, header_cache_s=1000, skip_instance_cache=True)
     assert mine.cat_file("/from/a") == b"a"
     if change == "append":
@@ -141,7 +141,7 @@ def test_a_verb_that_commits_asks_the_store_also_within_the_cache_time(verb: str
     assert verb != "roll" or not fs.segment(found)._snapshot.header.tail
 
 
-def test_a_target_that_others_made_a_folder_is_one_within_the_cache_time(fs: Any) -> None:
+def test_target_that_became_a_folder_is_recognised_in_time(fs: Any) -> None:
     mine = RollingFileSystem(backend=fs._backend, header_cache_s=1000, skip_instance_cache=True)
     for verb in (mine.mv, mine.copy):
         fs.pipe_file("/to", b"old")

@@ -26,7 +26,7 @@ def drop(file: Any) -> None:
 
 
 @pytest.mark.parametrize("size", [1, 10, len(LARGE)])
-def test_a_file_that_is_forgotten_says_how_many_bytes_are_lost(fs, tmp_path, caplog, size):
+def test_forgotten_file_reports_its_lost_bytes(fs, tmp_path, caplog, size):
     held = [fs.open(f"{tmp_path}/x", "ab")]
     held[0].write(LARGE[:size])
     with pytest.warns(ResourceWarning) as caught:
@@ -69,7 +69,7 @@ def test_a_file_with_nothing_to_lose_says_nothing(fs, tmp_path, caplog, mode):
     assert caplog.records == []
 
 
-def test_a_loss_that_close_has_reported_is_not_reported_again(fs, tmp_path, caplog):
+def test_loss_that_close_has_reported_is_not_reported_again(fs, tmp_path, caplog):
     fs.pipe_file(f"{tmp_path}/x", b"")
     held = [fs.open(f"{tmp_path}/x", "ab")]
     held[0].write(b"refused")
@@ -106,7 +106,7 @@ LOGGING = """
 """
 
 
-def test_a_log_that_is_closed_at_exit_is_whole_and_nothing_is_told(fs, tmp_path):
+def test_log_closed_at_exit_is_whole_without_warnings(fs, tmp_path):
     assert end_of(tmp_path, LOGGING + "    atexit.register(logging.root.handlers[0].stream.close)\n") == ""
     assert len(fs.cat_file(f"{tmp_path}/app.log")) == 1000 * len(f"0000{os.linesep}")
 
@@ -124,7 +124,7 @@ def test_a_log_that_is_closed_at_exit_is_whole_and_nothing_is_told(fs, tmp_path)
     ],
     ids=["binary", "text", "cycle", "compressed", "fsspec's own text"],
 )
-def test_every_kind_of_file_is_told_at_exit_once_and_not_committed(fs, tmp_path, body):
+def test_each_file_kind_is_reported_at_exit_once(fs, tmp_path, body):
     said = end_of(tmp_path, body)
     assert said.count("app.log: the program ends") == 1
     assert " 2,500 bytes " in said
@@ -132,7 +132,7 @@ def test_every_kind_of_file_is_told_at_exit_once_and_not_committed(fs, tmp_path,
 
 
 @needs_fork
-def test_a_child_says_nothing_of_the_file_of_its_parent(fs, tmp_path):
+def test_child_says_nothing_of_file_of_its_parent(fs, tmp_path):
     said = end_of(
         tmp_path,
         """

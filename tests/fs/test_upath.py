@@ -29,14 +29,14 @@ def root(request: pytest.FixtureRequest, plus: str) -> Any:
     return UPath(f"rolling{plus}{request.param}://{folder.path}", **folder.target)
 
 
-def test_all_schemes_of_the_project_have_the_class_as_an_entry_point() -> None:
+def test_all_schemes_of_project_have_class_as_entry_point() -> None:
     found = importlib.metadata.entry_points(group="universal_pathlib.implementations")
     ours = {entry.name for entry in found if entry.value == "rollingfs.fs.upath:RollingPath"}
     specs = {entry.name for entry in importlib.metadata.entry_points(group="fsspec.specs") if "rolling" in entry.name}
     assert ours == specs == {"rolling", *ALIAS_OF.values(), *LETTERS}
 
 
-def test_children_print_and_join_as_urls_that_open_the_same_file(root: Any) -> None:
+def test_children_print_and_join_as_urls_of_the_file(root: Any) -> None:
     child = root / "folder" / "log.txt"
     assert isinstance(child, RollingPath)
     assert str(child) == f"{root}/folder/log.txt" == child.as_uri()
@@ -69,7 +69,7 @@ def test_a_path_appends_renames_seals_truncates_and_is_pickled(root: Any) -> Non
     assert not renamed.exists()
 
 
-def test_every_verb_of_upath_passes_options_that_the_filesystem_takes(root: Any) -> None:
+def test_every_verb_of_upath_passes_options_that_filesystem_takes(root: Any) -> None:
     folder = root / "made" / "below"
     folder.mkdir(parents=True, exist_ok=True)
     with pytest.raises(ValueError, match="umask decides"):
@@ -96,7 +96,7 @@ def test_options_go_to_the_filesystem_and_to_children() -> None:
     assert UPath(path / "a", inline_bytes=10).storage_options["max_bytes"] == 100
 
 
-def test_a_chained_url_becomes_the_alias_which_has_a_place_for_a_childs_name() -> None:
+def test_chained_url_becomes_an_alias_with_place_for_children() -> None:
     chained = UPath("rolling::file:///folder", rolling={"max_bytes": 100})
     assert str(chained / "child") == f"rolling+file://{os.path.splitdrive(os.path.abspath('/'))[0]}/folder/child"
     assert chained.storage_options == {"max_bytes": 100}

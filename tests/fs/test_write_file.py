@@ -53,13 +53,13 @@ def test_what_is_written_in_pieces_is_one_commit(site, mode, piece):
 
 
 @pytest.mark.parametrize("mode", ["wb", "xb", "ab"])
-def test_a_file_closed_without_a_write_is_there_and_empty(site, mode):
+def test_file_closed_without_write_is_there_and_empty(site, mode):
     site.open(mode).close()
     assert site.content() == b""
     assert site.is_there()
 
 
-def test_wb_over_an_exclusively_held_segment_is_fenced_and_leaves_nothing(site, data):
+def test_wb_over_a_held_segment_is_fenced_leaving_nothing(site, data):
     site.create()
     site.segment().acquire("somebody")
     with pytest.raises(FencedError):
@@ -77,7 +77,7 @@ def make(site, kind, data=b""):
 
 @pytest.mark.parametrize("moment", ["open", "close"])
 @pytest.mark.parametrize("kind", ["segment", "plain file"])
-def test_xb_fails_at_open_or_at_close_if_something_is_there_and_leaves_nothing(site, data, kind, moment):
+def test_xb_over_an_existing_file_fails_and_leaves_nothing(site, data, kind, moment):
     if moment == "close":
         file = site.open("xb")
         file.write(data)
@@ -87,7 +87,7 @@ def test_xb_fails_at_open_or_at_close_if_something_is_there_and_leaves_nothing(s
     assert (site.content(), site.chunk_files()) == (b"first", [])
 
 
-def test_ab_continues_at_the_logical_end_of_a_truncated_segment(site, data):
+def test_ab_continues_at_logical_end_of_truncated_segment(site, data):
     site.create()
     site.append(b"0123456789")
     site.run(truncate(site.client, site.path, 4))
@@ -118,7 +118,7 @@ def test_ab_of_nothing_to_what_is_there_commits_nothing(site):
     ("verb", "args", "error", "said"),
     [("seal", (), SegmentSealedError, "sealed at length 0"), ("acquire", ("somebody",), FencedError, "somebody")],
 )
-def test_ab_of_a_sealed_or_held_segment_fails_at_open_however_lately_it_became_so(site, verb, args, error, said):
+def test_ab_of_a_sealed_or_held_segment_fails_early(site, verb, args, error, said):
     site.create()
     site.by_another(verb, *args)
     with pytest.raises(error, match=said):
@@ -126,7 +126,7 @@ def test_ab_of_a_sealed_or_held_segment_fails_at_open_however_lately_it_became_s
 
 
 @pytest.mark.parametrize("mode", ["ab", "wb"])
-def test_a_file_is_bound_to_the_incarnation_that_it_found_or_made(site, data, mode):
+def test_file_is_bound_to_its_found_or_made_incarnation(site, data, mode):
     make(site, "segment" if mode == "ab" else "nothing")
     file = site.open(mode)
     file.write(data)
@@ -149,7 +149,7 @@ def test_an_unknown_mode_is_refused(site, mode, options):
 
 
 @pytest.mark.parametrize("there", ["nothing", "segment", "plain file"])
-def test_an_owner_alone_can_write_until_the_file_is_closed(site, there):
+def test_owner_alone_can_write_until_file_is_closed(site, there):
     make(site, there)
     with site.open("ab", owner="me") as file:
         assert file.epoch == site.segment().epoch
@@ -188,7 +188,7 @@ def test_an_exception_within_with_commits_nothing_and_leaves_nothing(site, mode,
     assert site.chunk_files() == []
 
 
-def test_a_file_closed_while_another_exception_is_handled_is_committed(site):
+def test_file_closed_while_another_exception_is_handled_is_committed(site):
     try:
         raise LookupError
     except LookupError:
@@ -196,14 +196,14 @@ def test_a_file_closed_while_another_exception_is_handled_is_committed(site):
     assert site.content() == b"report"
 
 
-def test_text_of_an_unknown_encoding_is_refused_and_commits_nothing(site):
+def test_text_of_unknown_encoding_is_refused_and_commits_nothing(site):
     with pytest.raises(LookupError):
         TextFile(site.open("wb"), encoding="no-such")
     gc.collect()
     assert not site.is_there()
 
 
-def test_a_forked_child_that_forgets_the_file_does_not_touch_the_parents_uploads():
+def test_forked_child_spares_the_parents_uploads():
     site = Site(private_memory(), "", POLICY)
     file = site.open("wb")
     file.write(LARGE)
@@ -219,7 +219,7 @@ def test_a_forked_child_that_forgets_the_file_does_not_touch_the_parents_uploads
 
 
 @pytest.mark.parametrize("mode", ["wb", "xb", "ab"])
-def test_commit_publishes_early_and_writing_goes_on_in_the_same_incarnation(site, mode, data):
+def test_commit_publishes_early_and_the_incarnation_goes_on(site, mode, data):
     with site.open(mode) as file:
         file.write(data)
         file.commit()
@@ -246,7 +246,7 @@ def test_attributes_come_with_the_first_commit(site):
 # -- failures ------------------------------------------------------------------------------------------------
 
 
-def test_after_a_failed_commit_later_bytes_do_not_follow_a_gap(site, data):
+def test_after_failed_commit_later_bytes_do_not_follow_gap(site, data):
     site.create()
     file = site.open("ab")
     file.write(data)
@@ -263,7 +263,7 @@ def test_after_a_failed_commit_later_bytes_do_not_follow_a_gap(site, data):
 # -- a file object -------------------------------------------------------------------------------------------
 
 
-def test_it_is_a_binary_file_that_is_written_and_not_read(site):
+def test_written_file_is_binary_and_not_readable(site):
     file = site.open("wb")
     assert (file.readable(), file.writable(), file.seekable(), file.closed) == (False, True, False, False)
     assert (file.path, file.mode, file.autocommit) == (site.path, "wb", True)

@@ -44,7 +44,7 @@ def held(fs):
     return bound.used
 
 
-def test_many_open_files_written_by_turns_stay_within_the_bound_and_hold_all_bytes(fs, monkeypatch):
+def test_many_alternating_files_stay_within_bound_and_lose_nothing(fs, monkeypatch):
     most = []
     beside(monkeypatch, budget.Budget, "change", after=lambda bound, *_: most.append(bound.used))
     chance = random.Random(1)
@@ -106,7 +106,7 @@ def _write_until_it_fails(file):
         file.write(b"y" * 1000)
 
 
-def test_ctrl_c_in_a_write_that_waits_gives_back_the_share_and_breaks_only_that_file(fs, monkeypatch):
+def test_ctrl_c_in_a_write_frees_its_share_only(fs, monkeypatch):
     files = fill(fs)
 
     new = fs.open(f"{fs.top}/new", "ab")
@@ -124,7 +124,7 @@ def test_ctrl_c_in_a_write_that_waits_gives_back_the_share_and_breaks_only_that_
     assert held(fs) == 0
 
 
-def test_a_file_that_cannot_be_spilled_tells_its_own_writer_and_nobody_else(fs, caplog):
+def test_unspillable_file_fails_only_for_its_own_writer(fs, caplog):
     files = fill(fs, 4)
     files[0].write(b"x" * 2000)  # the largest
     fs.create(files[0].path)
@@ -141,7 +141,7 @@ def test_a_file_that_cannot_be_spilled_tells_its_own_writer_and_nobody_else(fs, 
     assert isinstance(told.value.__cause__, SegmentSealedError)
 
 
-def test_flush_of_a_file_that_could_not_be_spilled_does_not_pass_for_a_commit(fs):
+def test_flush_of_an_unspilled_file_does_not_commit(fs):
     file = fs.open(f"{fs.top}/flushed", "ab", commit_on="flush")
     file.write(b"x" * 2000)  # the largest
     fs._backend.plan(("write", "open_write", "upload.write"), before=fail, times=1)
@@ -154,7 +154,7 @@ def test_flush_of_a_file_that_could_not_be_spilled_does_not_pass_for_a_commit(fs
     assert not fs.exists(file.path)
 
 
-def test_a_file_that_is_let_go_while_another_writes_its_bytes_is_not_closed_under_them(tmp_path, monkeypatch):
+def test_released_file_stays_open_while_its_bytes_are_written(tmp_path, monkeypatch):
     """The number of its descriptor could be that of another file by then, which would get the bytes."""
     fs = RollingFileSystem(backend=LocalBackend(sync=False), max_write_memory=MAX)
     files = [fs.open(f"{tmp_path}/largest", "ab")]

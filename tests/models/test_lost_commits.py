@@ -32,5 +32,5 @@ def test_each_lost_commit_is_told_and_no_other(store):
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_without_a_rule_a_commit_is_lost_in_silence_or_called_lost(rule):
+def test_without_a_rule_lost_commits_are_wrongly_reported(rule):
     assert explore(frozenset(RULES) - {rule}, **STORES[BREAKS[rule]])[1]

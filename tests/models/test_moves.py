@@ -235,7 +235,7 @@ def test_bytes_are_in_one_place_and_nothing_is_forged(rule: Rule, first: World |
 
 
 @pytest.mark.parametrize(("rule", "token", "first"), BROKEN.values(), ids=BROKEN)
-def test_without_a_part_of_the_rule_bytes_are_doubled_or_forged(rule: Rule, token: int, first: World | None) -> None:
+def test_without_part_of_rule_bytes_are_doubled_or_forged(rule: Rule, token: int, first: World | None) -> None:
     assert broken(rule, token, first) is not None
 
 

@@ -98,14 +98,14 @@ def test_the_pattern_is_that_of_arrow_s_metadata():
     assert pattern._columns == COLUMNS
 
 
-def test_the_columns_of_one_group_are_fetched_of_the_groups_that_follow():
+def test_columns_of_one_group_are_prefetched_for_the_next():
     file = File()
     hits = [file.read(*spans(group, column)) for group in range(GROUPS) for column in (1, 4)]
     assert hits == [False, False] + [True] * (2 * GROUPS - 2)
     assert sorted(file.began + file.own) == sorted(spans(group, column) for group in range(GROUPS) for column in (1, 4))
 
 
-def test_columns_that_are_read_at_once_are_fetched_at_once():
+def test_columns_that_are_read_together_are_fetched_together():
     file = File()
     assert [file.read(*spans(group, 1, 3)) for group in range(GROUPS)] == [False] + [True] * (GROUPS - 1)
 
@@ -117,7 +117,7 @@ def test_a_large_read_of_many_columns_promises_no_other(monkeypatch):
     assert not file.began
 
 
-def test_nothing_before_the_first_group_that_was_read_is_fetched():
+def test_nothing_before_first_group_that_was_read_is_fetched():
     file = File()
     for group in range(4, GROUPS):
         file.read(*spans(group, 2))
@@ -130,7 +130,7 @@ def test_nothing_before_the_first_group_that_was_read_is_fetched():
     memory_bytes=st.sampled_from([0, 10_000, 1 << 30]),
     ranges_max=st.integers(1, 20),
 )
-def test_any_reads_get_their_bytes_and_no_more_is_held_than_is_allowed(reads, memory_bytes, ranges_max):
+def test_all_reads_are_exact_and_memory_stays_bounded(reads, memory_bytes, ranges_max):
     file, sizes, taken = File(memory_bytes, ranges_max), [0], []
     for group, first, more in reads:
         start, end = spans(group, first, min(first + more, COLUMNS - 1))
@@ -146,7 +146,7 @@ def test_any_reads_get_their_bytes_and_no_more_is_held_than_is_allowed(reads, me
 
 
 @pytest.mark.parametrize("reads_footer", [False, True], ids=["chunks alone", "the footer again"])
-def test_a_reader_that_looks_chunks_up_is_soon_left_alone_and_stays_so(reads_footer):
+def test_reader_of_chunk_lookups_is_soon_left_alone(reads_footer):
     file, chance = File(), random.Random(1)
     file.ahead._pattern = ColumnPattern([(number * 10, number * 10 + 10) for number in range(1000 * COLUMNS)], COLUMNS)
     for start in (SHIFT + chance.randrange(1000 * COLUMNS) * 10 for _ in range(100)):
@@ -162,7 +162,7 @@ def test_a_reader_that_looks_chunks_up_is_soon_left_alone_and_stays_so(reads_foo
 
 
 @pytest.mark.parametrize("columns", [1, 60])
-def test_a_scan_of_many_chunks_looks_at_each_few_times(columns):
+def test_scan_of_many_chunks_looks_at_each_few_times(columns):
     class Done(set[int]):
         looks = 0
 
@@ -178,7 +178,7 @@ def test_a_scan_of_many_chunks_looks_at_each_few_times(columns):
     assert done.looks < 100 * len(chunks)
 
 
-def test_many_small_chunks_are_not_fetched_for_a_large_read(monkeypatch):
+def test_many_small_chunks_are_not_fetched_for_large_read(monkeypatch):
     monkeypatch.setattr(ahead, "RUN_BYTES_MAX", 500)
     file = File()
     groups = range(0, 100 * 1001, 1001)
@@ -188,7 +188,7 @@ def test_many_small_chunks_are_not_fetched_for_a_large_read(monkeypatch):
     assert file.began == [(SHIFT + 1001, SHIFT + 1002), (SHIFT + 2002, SHIFT + 2003)]  # one for each read
 
 
-def test_a_large_chunk_counts_as_the_requests_that_it_takes(monkeypatch):
+def test_large_chunk_counts_as_requests_that_it_takes(monkeypatch):
     monkeypatch.setattr(ahead, "PREFETCH_RANGE_BYTES", bytes_of([spans(1, 1)]) // 3)
     file, limits = File(ranges_max=5), []
 
@@ -216,7 +216,7 @@ def test_after_too_many_misses_the_ranges_are_cancelled():
     assert all(future.cancelled() for future in pending)
 
 
-def test_a_chunk_that_cannot_be_fetched_fails_the_read_that_wants_it():
+def test_unfetchable_chunk_fails_only_the_read_that_needs_it():
     file = File()
     file.read(*spans(0, 1))
     file.futures[spans(1, 1)] = file.ahead._ahead[spans(1, 1)] = Future()
@@ -231,7 +231,7 @@ def test_a_chunk_that_cannot_be_fetched_fails_the_read_that_wants_it():
 
 @settings(max_examples=examples(200), deadline=None)
 @given(at=st.integers(1, 3000), value=st.binary(min_size=1, max_size=8), cut=st.integers(0, 60_000))
-def test_a_damaged_footer_gives_no_pattern_or_one_within_the_file(at, value, cut):
+def test_damaged_footer_gives_no_pattern_or_one_within_file(at, value, cut):
     last = bytearray(DATA[-60_000:])
     last[-at : -at + len(value) or None] = value
     pattern = pattern_of(bytes(last[cut:]), len(DATA))
@@ -246,12 +246,12 @@ def footer_of(*groups: list[tuple[int, int]]) -> bytes:
 
 
 @pytest.mark.parametrize("first", [-100, -4, 1, 3])
-def test_chunks_that_begin_before_the_file_s_data_are_none(first):
+def test_chunks_that_begin_before_file_s_data_are_none(first):
     assert chunk_spans(footer_of([(first, 50), (50, 90)]), 1000) == ([], 1)
     assert chunk_spans(footer_of([(4, 50), (50, 90)]), 1000) == ([(4, 50), (50, 90)], 2)
 
 
-def test_a_number_of_many_bytes_is_refused_and_one_of_64_bits_is_not():
+def test_too_large_number_is_refused_and_64_bits_accepted():
     table = {3: (I64, -(2**63)), 4: (I64, 2**63 - 1)}
     assert Decoder(Encoder().struct(table)).struct() == table
     with pytest.raises(MalformedFooterError, match="more than 64 bits"):
@@ -259,7 +259,7 @@ def test_a_number_of_many_bytes_is_refused_and_one_of_64_bits_is_not():
 
 
 @pytest.mark.parametrize("key", [0, None])
-def test_a_file_that_is_opened_again_needs_no_footer_and_without_a_key_none_is_kept(key):
+def test_reopened_file_needs_no_footer_and_keyless_keeps_none(key):
     footers: dict[Any, bytes] = {}
     file = File(footers=footers, key=key)
     assert len(footers) == (key is not None)
@@ -274,7 +274,7 @@ def test_only_the_last_footers_are_kept():
     assert list(footers) == list(range(2, FOOTERS_MAX + 2))
 
 
-def test_a_large_footer_is_decoded_only_after_some_reads_which_count_as_read(monkeypatch):
+def test_large_footer_is_decoded_only_after_some_reads(monkeypatch):
     monkeypatch.setattr(ahead, "FOOTER_BYTES_PER_READ", FOOTER_BYTES // 3 + 1)
     file = File()
     assert [file.read(*spans(group, 1)) for group in range(GROUPS)] == [False] * 3 + [True] * (GROUPS - 3)
@@ -319,23 +319,23 @@ def store() -> Store:
 
 
 @pytest.mark.parametrize("columns", [["c1", "c4"], ["c3"], NAMES])
-def test_pyarrow_s_scan_has_the_same_bytes_and_fetches_none_twice(store, columns):
+def test_pyarrow_scan_has_equal_bytes_without_double_fetches(store, columns):
     assert store.scan(columns) <= store.scan(columns, tuning=Tuning(prefetch=False))
 
 
-def test_where_pyarrow_joins_chunks_of_two_groups_one_wrong_guess_is_made(store):
+def test_joined_chunks_of_two_groups_cost_one_wrong_guess(store):
     columns = ["c0", "c1", "c5"]  # c5 and the next group's c0 and c1 come in one read
     assert store.scan(columns) <= store.scan(columns, tuning=Tuning(prefetch=False)) + bytes_of([spans(1, 0, 1)])
 
 
-def test_a_file_that_verifies_or_shall_not_prefetch_fetches_no_columns_ahead(store):
+def test_verifying_or_plain_reading_files_fetch_no_columns_ahead(store):
     for options in ({"verify": True}, {"tuning": Tuning(prefetch=False)}):
         with store.open(**options) as file:
             assert file._buffer._ahead is None
 
 
 @pytest.mark.parametrize("columns", [(1, 2), (0, 1, 4)])
-def test_columns_side_by_side_that_are_read_one_by_one_are_not_read_in_a_row(store, columns, limits):
+def test_columns_read_one_by_one_are_no_sequence(store, columns, limits):
     limits(prefetch, AHEAD_BYTES_MIN=10_000, READ_BYTES_MIN=1000)
     with store.opened() as file:
         for group in range(GROUPS):
@@ -344,7 +344,7 @@ def test_columns_side_by_side_that_are_read_one_by_one_are_not_read_in_a_row(sto
                 assert file._buffer._ahead._row.is_idle or group == 0  # which shows nothing yet
 
 
-def test_an_error_from_before_a_read_is_not_that_of_the_read(store):
+def test_error_from_before_read_is_not_that_of_read(store):
     with store.opened() as file:
         store.backend.plan("read_range", before=raises(OSError(errno.EIO, "the store was down")), times=1)
         ahead = file._buffer._ahead._columns
@@ -354,7 +354,7 @@ def test_an_error_from_before_a_read_is_not_that_of_the_read(store):
         store.read_chunk(file, 1, 1)
 
 
-def test_a_thread_whose_file_another_closes_is_told_so_and_begins_no_more(store):
+def test_thread_with_a_closed_file_is_told_and_stops(store):
     file, gate = store.opened(), asyncio.Event()
     store.read_chunk(file, 0, 1)
     ahead = file._buffer._ahead._columns
@@ -374,7 +374,7 @@ def test_a_thread_whose_file_another_closes_is_told_so_and_begins_no_more(store)
     assert not ahead._ahead
 
 
-def test_what_is_begun_after_another_thread_s_close_is_given_up(store, monkeypatch):
+def test_fetches_begun_after_another_threads_close_are_dropped(store, monkeypatch):
     file = store.opened()
     columns = file._buffer._ahead._columns
     beside(monkeypatch, columns, "_fill", lambda _: file.close())

@@ -54,7 +54,7 @@ VERBS = {
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_no_verb_makes_a_segment_over_a_folder_that_holds_something(place, verb):
+def test_no_verb_makes_segment_over_folder_that_holds_something(place, verb):
     fs, folder, other = place.fs, filled(place), place.file("other", b"other")
     with pytest.raises(IsADirectoryError) as caught:
         VERBS[verb](fs, folder, other)
@@ -77,13 +77,13 @@ SOMETHING = {
 
 
 @pytest.mark.parametrize("what", SOMETHING)
-def test_a_folder_a_plain_file_and_a_segment_that_cannot_be_read_are_something(place, what):
+def test_folders_plain_files_and_unreadable_segments_exist(place, what):
     SOMETHING[what](place)
     with pytest.raises(IsADirectoryError, match=f"holds {what};"):
         place.fs.create(f"{place.root}/d")
 
 
-def test_over_a_folder_in_which_nothing_lives_a_segment_is_made(place):
+def test_over_folder_in_which_nothing_lives_segment_is_made(place):
     fs, folder = place.fs, filled(place)
     fs.stream(folder).cuts()
     for path in fs.find(folder):
@@ -92,7 +92,7 @@ def test_over_a_folder_in_which_nothing_lives_a_segment_is_made(place):
     assert fs.info(folder)["type"] == "file"
 
 
-def test_what_is_there_already_is_written_to_although_a_folder_has_its_name(place):
+def test_existing_file_is_written_although_folder_shares_its_name(place):
     """Nothing more would be hidden by it than is hidden already."""
     fs, folder, inner = place.fs, place.file("d", b"first"), place.file("d/inner", b"hidden")
     fs.append(folder, b", second")
@@ -102,7 +102,7 @@ def test_what_is_there_already_is_written_to_although_a_folder_has_its_name(plac
     assert (fs.cat_file(folder), fs.cat_file(inner)) == (b"again", b"hidden")
 
 
-def test_a_plain_file_beside_a_folder_of_its_name_is_adopted_and_overwritten(s3):
+def test_plain_file_beside_its_folder_is_adopted_and_overwritten(s3):
     fs, folder = s3.fs, filled(s3)
     s3.plain("d", b"plain")
     assert fs.append(folder, b" and more") == 5
@@ -110,7 +110,7 @@ def test_a_plain_file_beside_a_folder_of_its_name_is_adopted_and_overwritten(s3)
     assert fs.cat_file(folder) == b"new"
 
 
-def test_a_tree_in_which_a_segment_hides_a_folder_moves_whole(place):
+def test_tree_in_which_segment_hides_folder_moves_whole(place):
     fs, names = place.fs, ("log", "log/hidden", "a")
     for name in names:
         place.file(f"from/{name}", name.encode())
@@ -122,7 +122,7 @@ def test_a_tree_in_which_a_segment_hides_a_folder_moves_whole(place):
 # -- what it costs -------------------------------------------------------------------------------------------
 
 
-def test_the_folder_is_looked_for_beside_the_plain_file_over_an_async_backend(s3, monkeypatch):
+def test_async_folder_lookup_runs_beside_the_plain_files(s3, monkeypatch):
     """So that a create takes no longer: with one after the other, neither would come to its end."""
     fs = s3.fs
     fs.pipe_file(f"{s3.root}/first", b"")
@@ -140,7 +140,7 @@ def test_the_folder_is_looked_for_beside_the_plain_file_over_an_async_backend(s3
     fs.create(f"{s3.root}/new")
 
 
-def test_a_writer_that_may_not_list_is_not_kept_from_writing():
+def test_writer_without_listing_can_write():
     unlistable = Scripted(private_memory())
     refuse = raises(PermissionError(errno.EACCES, "you may not list"))
     unlistable.plan(("list", "list_page"), before=refuse, times=None)
@@ -149,7 +149,7 @@ def test_a_writer_that_may_not_list_is_not_kept_from_writing():
     assert fs.append("/new", b"x") == 0
 
 
-def test_a_segment_that_another_has_made_meanwhile_is_found_before_the_folder():
+def test_segment_made_meanwhile_is_found_before_the_folder():
     """What is concluded from a cached header (there is nothing) is concluded from it no more once it is old."""
     fs, path = RollingFileSystem(backend=private_memory(), skip_instance_cache=True), "/made"
     fs.create(path)

@@ -112,7 +112,7 @@ VERBS: dict[str, Callable[[Place], bytes]] = {
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_whoever_reads_all_of_a_chunk_hears_that_it_is_damaged(place, verb):
+def test_reader_of_a_whole_chunk_learns_its_damage(place, verb):
     assert VERBS[verb](place) == DATA
     for index, at in ((0, 0), (1, 555), (CHUNKS - 1, CHUNK_BYTES - 1)):
         good = place.damage(index, at)
@@ -124,7 +124,7 @@ def test_whoever_reads_all_of_a_chunk_hears_that_it_is_damaged(place, verb):
 
 
 @pytest.mark.parametrize("step", [90, 300, 1100])
-def test_the_piece_that_completes_a_damaged_chunk_is_not_given_nor_any_after_it(place, step):
+def test_piece_that_completes_a_damaged_chunk_is_withheld(place, step):
     place.damage(1, 5)
     file, pieces = place.fs.open(place.path), []
     with pytest.raises(CorruptChunkError):
@@ -139,7 +139,7 @@ def test_the_piece_that_completes_a_damaged_chunk_is_not_given_nor_any_after_it(
     file.close()
 
 
-def test_all_ranges_of_one_call_that_lie_in_a_damaged_chunk_fail_and_the_others_do_not(place):
+def test_only_ranges_in_a_damaged_chunk_fail(place):
     place.damage(1, 5)
     starts = list(range(0, 3000, 500))
     answers = place.fs.cat_ranges([place.path] * len(starts), starts, [start + 500 for start in starts])
@@ -183,7 +183,7 @@ VERIFIED: dict[str, Callable[[Place, int, int], bytes]] = {
 
 
 @pytest.mark.parametrize("verb", VERIFIED)
-def test_with_verify_a_part_of_a_damaged_chunk_is_not_given(place, verb):
+def test_with_verify_part_of_damaged_chunk_is_not_given(place, verb):
     read = VERIFIED[verb]
     for start, end in ((1100, 1101), (990, 2010), (0, 1), (len(DATA) - 5, len(DATA)), (3999, 4005)):
         assert read(place, start, end) == DATA[start:end]
@@ -196,14 +196,14 @@ def test_with_verify_a_part_of_a_damaged_chunk_is_not_given(place, verb):
     assert read(place, 2000, 2001) == DATA[2000:2001]
 
 
-def test_with_verify_ranges_of_one_chunk_share_the_rest_of_it(seen):
+def test_verified_ranges_share_the_rest_of_their_chunk(seen):
     starts, ends = [1100, 1300, 1250], [1200, 1400, 1350]  # the last two overlap
     found = seen.fs.cat_ranges([seen.path] * 3, starts, ends, verify=True)
     assert found == [DATA[start:end] for start, end in zip(starts, ends, strict=True)]
     assert seen.fs._backend.read_bytes == CHUNK_BYTES + 50
 
 
-def test_with_verify_a_chunk_too_large_for_memory_is_verified_and_not_held(seen, monkeypatch):
+def test_oversized_chunk_is_verified_and_not_held(seen, monkeypatch):
     seen.damage(2, 999)
     with seen.fs.open(seen.path, verify=True) as file:
         monkeypatch.setattr("rollingfs.fs.core.Tuning.memory_bytes", 10)
@@ -213,7 +213,7 @@ def test_with_verify_a_chunk_too_large_for_memory_is_verified_and_not_held(seen,
             file.read_at(10, 2010)
 
 
-def test_with_verify_a_first_chunk_that_was_cut_is_verified_before_its_file_is_got(place, tmp_path):
+def test_cut_first_chunk_is_verified_before_get(place, tmp_path):
     target = tmp_path / "got"
     place.fs.truncate(place.path, 150)
     place.damage(0, 900)
@@ -248,7 +248,7 @@ PIECES = st.lists(st.tuples(st.integers(0, SIZE - 1), st.integers(1, SIZE)), max
 
 @settings(max_examples=examples(300), deadline=None)
 @given(pieces=PIECES, flipped=st.none() | st.integers(0, SIZE - 1), is_view=st.booleans())
-def test_pieces_in_any_order_tell_of_damage_as_soon_as_they_cover_the_file(pieces, flipped, is_view):
+def test_pieces_in_any_order_reveal_damage_when_complete(pieces, flipped, is_view):
     good = bytes(random.Random(2).randbytes(SIZE))
     found = bytearray(good)
     if flipped is not None:
@@ -273,17 +273,17 @@ SUMS, SIZES = st.integers(0, 2**32 - 1), st.integers(0, 2**61)
 
 @settings(max_examples=examples(30), deadline=None)
 @given(first=SUMS, second=SUMS, third=SUMS, size=SIZES, last=SIZES)
-def test_checksums_of_files_of_any_size_may_be_joined_in_any_order(first, second, third, size, last):
+def test_checksums_of_any_sizes_join_in_any_order(first, second, third, size, last):
     by_pairs = combined(combined(first, second, size), third, last)
     assert by_pairs == combined(first, combined(second, third, last), size + last)
 
 
-def test_the_checksum_of_a_large_file_follows_from_its_parts():
+def test_checksum_of_large_file_follows_from_its_parts():
     data = random.Random(4).randbytes(3_000_001)
     assert combined(crc32c(data[:5]), crc32c(data[5:]), len(data) - 5) == crc32c(data)
 
 
-def test_a_reader_remembers_no_more_runs_than_it_may_and_forgets_the_oldest_file_first():
+def test_reader_remembers_limited_runs_and_forgets_the_oldest():
     checks = PieceChecks(runs_max=4)
     chunk = Chunk(0, 100, "x", 0, 0)
     for file in "abc":
@@ -374,7 +374,7 @@ def flip(world: World, index: int, at: int) -> str:
 
 
 @pytest.mark.parametrize("at", [0, 39])
-def test_a_chunk_that_is_used_in_part_is_verified_before_it_is_joined_with_others(world, at):
+def test_partly_used_chunk_is_verified_before_joins(world, at):
     """Its part has no checksum of its own: that of the joined chunk would cover up what is damaged."""
     world.create(LOG, [bytes([number]) * 40 for number in range(10)])
     world.truncate(LOG, 10)
@@ -391,7 +391,7 @@ def test_a_chunk_that_is_used_in_part_is_verified_before_it_is_joined_with_other
 
 
 @pytest.mark.parametrize("how", ["concat", "rename"])
-def test_damage_goes_on_to_be_seen_where_chunks_get_another_place(how):
+def test_damage_stays_visible_where_chunks_move(how):
     world = World(private_memory(), SMALL)
     world.create(LOG, [bytes([number]) * 40 for number in range(5)])
     world.seal(LOG)
@@ -405,7 +405,7 @@ def test_damage_goes_on_to_be_seen_where_chunks_get_another_place(how):
 
 
 @pytest.mark.parametrize("copies", [True, False])
-def test_a_staged_chunk_that_is_copied_because_of_its_age_keeps_its_checksum(copies):
+def test_old_staged_chunk_keeps_its_checksum_when_copied(copies):
     store = Counting(private_memory(), can_join=False, can_copy=copies)
     world = World(store, SMALL)
     world.create(LOG)

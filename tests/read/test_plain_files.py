@@ -84,7 +84,7 @@ def test_one_call_gives_the_bytes_of_one_moment(place):
 
 
 @pytest.mark.parametrize("place", [kind for kind in HERE if kind != "local"], indirect=True)  # there it is held
-def test_a_file_that_is_replaced_all_the_time_is_given_up(place):
+def test_file_that_is_replaced_all_time_is_given_up(place):
     def again() -> None:
         place.put(NEW)
         place.between(300, again)
@@ -126,7 +126,7 @@ def test_an_open_file_gives_no_bytes_of_another(place, how):
 
 @pytest.mark.parametrize("verb", ["cp_file", "get_file"])
 @pytest.mark.parametrize("place", HERE, indirect=True)
-def test_a_copy_of_a_file_that_is_replaced_meanwhile_is_of_one_file_or_none(place, verb, tmp_path):
+def test_copy_during_replacement_is_of_one_file_or_none(place, verb, tmp_path):
     local = tmp_path / "got"
     target = f"{place.path}-copy" if verb == "cp_file" else str(local)
     place.between(2100, lambda: place.put(NEW))
@@ -147,7 +147,7 @@ def test_a_copy_of_a_file_that_is_replaced_meanwhile_is_of_one_file_or_none(plac
     assert (place.fs.cat_file(target) if verb == "cp_file" else local.read_bytes()) == NEW
 
 
-def test_a_file_opened_before_its_adoption_is_read_on_though_its_name_was_used_again(place):
+def test_file_opened_before_adoption_survives_a_reused_name(place):
     with place.fs.open(place.path) as file:
         assert file.read(100) == OLD[:100]
         place.fs.append(place.path, b"more")  # adopts it
@@ -157,7 +157,7 @@ def test_a_file_opened_before_its_adoption_is_read_on_though_its_name_was_used_a
 
 
 @pytest.mark.parametrize("place", HERE, indirect=True)
-def test_what_follows_a_file_goes_on_where_another_has_taken_its_place(place):
+def test_follower_of_a_file_continues_after_replacement(place):
     """A log that is written anew with more in it, as on an object store, between a look and the read."""
     tail = place.fs.segment(place.path).tail(poll_s_min=0.001)
     found = next(tail)
@@ -184,7 +184,7 @@ needs_proc = pytest.mark.skipif(not os.path.isdir(DESCRIPTORS), reason="there is
 
 
 @needs_proc
-def test_a_file_is_held_while_it_is_open_and_no_longer(disk, tmp_path):
+def test_file_is_held_exactly_while_it_is_open(disk, tmp_path):
     files = [disk.fs.open(disk.path) for _ in range(3)]
     assert len(opened_below(tmp_path)) == 1  # one for all
     assert disk.fs.cat_file(disk.path) == OLD
@@ -196,7 +196,7 @@ def test_a_file_is_held_while_it_is_open_and_no_longer(disk, tmp_path):
 
 
 @needs_proc
-def test_no_more_files_are_held_than_may_be_and_the_others_are_read_by_their_tokens(disk, tmp_path, monkeypatch):
+def test_held_files_are_limited_and_others_need_their_tokens(disk, tmp_path, monkeypatch):
     monkeypatch.setattr(looks, "HELD_MAX", 2)
     monkeypatch.setattr(read_buffer, "SYNC_BUFFER_BYTES", 1)
     paths = [f"{disk.path}-{number}" for number in range(4)]
@@ -232,7 +232,7 @@ def test_a_file_overwritten_in_place_is_another_one(disk, monkeypatch):
 
 
 @pytest.mark.parametrize("kind", ["local", "memory"])
-def test_a_log_that_grows_is_read_up_to_where_it_ended(kind, request, tmp_path, monkeypatch):
+def test_growing_log_is_read_up_to_its_end_then(kind, request, tmp_path, monkeypatch):
     monkeypatch.setattr(read_buffer, "SYNC_BUFFER_BYTES", 1)
     place = Place(kind, request, tmp_path)
     with place.fs.open(place.path) as file:
@@ -243,7 +243,7 @@ def test_a_log_that_grows_is_read_up_to_where_it_ended(kind, request, tmp_path, 
     assert place.fs.cat_file(place.path) == OLD + b"one more line"
 
 
-def test_a_file_replaced_while_it_is_opened_is_opened_as_it_is_then(disk, monkeypatch):
+def test_file_replaced_during_open_is_opened_as_then(disk, monkeypatch):
     times: list[str] = []
     beside(monkeypatch, disk.backend.inner, "hold", lambda path, _: (times or disk.put(NEW), times.append(path)))
     with disk.fs.open(disk.path) as file:
@@ -251,7 +251,7 @@ def test_a_file_replaced_while_it_is_opened_is_opened_as_it_is_then(disk, monkey
     assert len(times) == 2
 
 
-def test_a_listing_that_knows_no_tokens_is_read_if_the_file_is_as_it_was_listed(disk):
+def test_listing_without_tokens_serves_unchanged_files(disk):
     client = disk.fs._client
     scan = disk.fs._bridge.run(disk.fs._core.listings.scan(os.path.dirname(disk.path)))
     view = scan.views[disk.path]
@@ -289,7 +289,7 @@ def test_on_s3_ranges_of_another_object_are_refused(on_s3, size, condition, monk
     assert fs.cat_file(path) == new
 
 
-def test_on_s3_a_plain_file_costs_the_requests_that_it_did(on_s3):
+def test_on_s3_plain_file_costs_requests_that_it_did(on_s3):
     fs, other, path = on_s3
     other.pipe_file(path, OLD)
     with count_requests(fs._backend) as counts:

@@ -68,7 +68,7 @@ def small(limits):
     ranges_max=st.integers(1, 8),
 )
 @example(reads=[(0, 1, False), (0, 126, True), (254, 149, False)], memory_bytes=300, ranges_max=3)
-def test_any_reads_give_their_bytes_and_no_more_is_held_than_allowed(reads, memory_bytes, ranges_max):
+def test_all_reads_are_exact_and_memory_is_limited(reads, memory_bytes, ranges_max):
     file, place = File(memory_bytes, ranges_max), 0
     for start, size, follows in reads:
         start = place if follows else start
@@ -80,7 +80,7 @@ def test_any_reads_give_their_bytes_and_no_more_is_held_than_allowed(reads, memo
 
 
 @pytest.mark.parametrize("size", [1, 60, 100, 333, 500, 501, 1259, 3000])
-def test_a_file_read_from_front_to_back_is_fetched_once(size):
+def test_file_read_from_front_to_back_is_fetched_once(size):
     file = File()
     for start in range(0, len(DATA), size):
         assert file.read(start, min(start + size, len(DATA))) == DATA[start : start + size]
@@ -105,7 +105,7 @@ def test_random_reads_fetch_nothing_ahead():
 
 
 @pytest.mark.parametrize(("start", "size", "ahead"), [(0, 99, 0), (0, 100, 4), (0, 500, 4), (0, 501, 0), (50, 500, 0)])
-def test_a_first_read_is_followed_if_it_begins_the_file_and_is_as_large_as_those_of_who_reads_all(start, size, ahead):
+def test_first_read_is_followed_if_large_and_at_start(start, size, ahead):
     file = File(memory_bytes=10_000)
     file.read(start, start + size)
     assert file.own == [(start, start + size)]
@@ -113,7 +113,7 @@ def test_a_first_read_is_followed_if_it_begins_the_file_and_is_as_large_as_those
     assert file.fetched - size <= max(prefetch.AHEAD_BYTES_MIN, prefetch.AHEAD_FACTOR * size)
 
 
-def test_what_was_skipped_does_not_keep_its_place_for_ever():
+def test_skipped_bytes_lose_their_place():
     file = File(memory_bytes=4000)
     for start in range(0, 2000, 500):
         file.read(start, start + 500)
@@ -122,7 +122,7 @@ def test_what_was_skipped_does_not_keep_its_place_for_ever():
     assert all(each.start >= 15_000 for each in file.prefetch._ranges)
 
 
-def test_a_seek_far_away_gives_everything_up_and_a_failed_range_too():
+def test_far_seek_or_failed_range_cancels_everything():
     file = File()
     file.read(0, 500)
     file.read(500, 1000)
@@ -137,7 +137,7 @@ def test_a_seek_far_away_gives_everything_up_and_a_failed_range_too():
     assert file.held == 0
 
 
-def test_the_more_is_read_in_a_row_the_more_is_fetched_ahead_up_to_what_memory_allows():
+def test_prefetch_grows_with_sequential_reads_up_to_memory():
     file, held = File(memory_bytes=6000, ranges_max=100), []
     for start in range(0, 6000, 500):
         file.read(start, start + 500)
@@ -145,7 +145,7 @@ def test_the_more_is_read_in_a_row_the_more_is_fetched_ahead_up_to_what_memory_a
     assert held[0] < held[1] < held[-1] == 6000
 
 
-def test_ranges_have_the_size_of_the_reads_if_that_is_sensible(monkeypatch):
+def test_ranges_have_size_of_reads_if_that_is_sensible(monkeypatch):
     monkeypatch.undo()
     assert range_bytes(2 * MIB, 128 * MIB, 128 * MIB) == 2 * MIB
     assert range_bytes(8 * MIB, 128 * MIB, 128 * MIB) == 4 * MIB

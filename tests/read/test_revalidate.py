@@ -39,7 +39,7 @@ def test_a_handle_looks_again_beside_the_data(site: Site) -> None:
     assert (len(site.backend.calls), site.backend.count("read_range")) == (2, 1)
 
 
-def test_the_bytes_of_an_incarnation_are_not_read_twice_when_it_grows(site: Site) -> None:
+def test_grown_incarnations_bytes_are_not_read_twice(site: Site) -> None:
     segment = site.segment()
     site.run(append(site.other(), site.path, b"more"))
     site.backend.calls.clear()
@@ -76,7 +76,7 @@ def test_of_several_paths_only_what_changed_is_read_again(site: Site) -> None:
     assert read.count(site.path) == 2
 
 
-def test_a_handle_on_a_plain_file_reads_what_was_written_meanwhile() -> None:
+def test_handle_on_plain_file_reads_what_was_written_meanwhile() -> None:
     site = Site(Scripted(private_memory()), "")
     site.run(site.backend.write(site.path, [b"old bytes"]))
     segment = site.segment()
@@ -89,7 +89,7 @@ def test_a_handle_on_a_plain_file_reads_what_was_written_meanwhile() -> None:
     assert segment.read(0, 9) == b"new bytes"
 
 
-def test_a_handle_on_a_plain_file_beside_a_tombstone_reads_it() -> None:
+def test_handle_on_plain_file_beside_tombstone_reads_it() -> None:
     site = Site(private_memory(), "", header_cache_s=60)
     site.create()
     site.run(delete(site.client, site.path))
@@ -97,7 +97,7 @@ def test_a_handle_on_a_plain_file_beside_a_tombstone_reads_it() -> None:
     assert site.segment().read(0, 5) == b"plain"
 
 
-def test_a_look_of_another_thread_that_is_too_old_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_threads_old_look_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
     site = Site(Scripted(private_memory()), "", POLICY, header_cache_s=0)
     site.create()
     site.append(b"0123456789")

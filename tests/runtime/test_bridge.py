@@ -28,7 +28,7 @@ def suspending() -> Scripted:
     return Scripted(MemoryBackend(), suspends=True, conflicts_are_final=True)
 
 
-def test_a_deadline_that_ctrl_c_leaves_behind_ends_with_its_call() -> None:
+def test_deadline_after_ctrl_c_ends_with_its_call() -> None:
     async def broken_off() -> None:
         concurrency._until_s.set(0.0)  # as `limit` does, which Ctrl-C may leave before it takes the deadline back
         raise KeyboardInterrupt
@@ -63,12 +63,12 @@ async def interrupted(ending: str) -> str:
     return ending
 
 
-def test_a_sync_backend_runs_in_the_callers_thread_and_an_async_one_on_its_loop():
+def test_sync_backend_runs_in_caller_async_on_its_loop():
     assert Bridge(MemoryBackend()).run(here()) == threading.get_ident()
     assert Bridge(suspending()).run(there()) not in (threading.get_ident(), None)
 
 
-def test_start_does_not_wait_and_is_refused_over_a_sync_backend():
+def test_start_returns_at_once_and_refuses_sync_backends():
     gate = threading.Event()
 
     async def wait_for_gate() -> str:
@@ -84,7 +84,7 @@ def test_start_does_not_wait_and_is_refused_over_a_sync_backend():
         Bridge(MemoryBackend()).start(here())
 
 
-def test_an_async_caller_reaches_every_backend_from_any_loop_without_blocking_it():
+def test_async_caller_reaches_all_backends_without_blocking():
     async def both() -> tuple[int, int]:
         return await Bridge(MemoryBackend()).arun(here()), await Bridge(suspending()).arun(there())
 
@@ -94,7 +94,7 @@ def test_an_async_caller_reaches_every_backend_from_any_loop_without_blocking_it
     assert on_its_loop.run(on_its_loop.arun(there())) == of_async
 
 
-def test_a_backend_on_the_callers_loop_is_awaited_there_and_cannot_block():
+def test_backend_on_the_callers_loop_is_only_awaited():
     backend = suspending()
     backend.loop = None
     assert asyncio.run(Bridge(backend).arun(there())) == threading.get_ident()
@@ -102,7 +102,7 @@ def test_a_backend_on_the_callers_loop_is_awaited_there_and_cannot_block():
         Bridge(backend).run(there())
 
 
-def test_blocking_on_the_backends_own_loop_is_refused_instead_of_hanging():
+def test_blocking_on_the_backends_loop_is_refused():
     reached = Bridge(suspending())
 
     async def block() -> int:
@@ -122,7 +122,7 @@ def test_ctrl_c_during_a_commit_waits_for_its_verdict(ending, outcome):
 
 
 @needs_signals
-def test_ctrl_c_does_not_wait_for_ever_and_leaves_the_commit_to_its_end(monkeypatch):
+def test_ctrl_c_waits_briefly_and_lets_the_commit_end(monkeypatch):
     monkeypatch.setattr(bridge, "INTERRUPT_WAIT_S_MAX", 0.02)
     may_end, ended = threading.Event(), threading.Event()
 
@@ -141,7 +141,7 @@ def test_ctrl_c_does_not_wait_for_ever_and_leaves_the_commit_to_its_end(monkeypa
 
 
 @pytest.mark.parametrize("begins", [True, False])
-def test_what_ctrl_c_cancels_before_its_first_step_is_not_left_waiting_for_ever(begins):
+def test_early_cancelled_call_is_not_waited_for(begins):
     """Python would warn of a coroutine that was never awaited, on the user's screen."""
     loop, coroutine = asyncio.new_event_loop(), there()
     call = bridge._Call(coroutine, is_lasting=False)
@@ -172,7 +172,7 @@ def test_ctrl_c_cancels_what_commits_nothing():
     assert cancelled.wait(60)
 
 
-def test_an_interrupt_that_a_sync_commit_did_not_judge_is_unknown_and_one_it_judged_stays():
+def test_unjudged_interrupted_commit_is_unknown_and_a_judged_stays():
     async def interrupt(error: KeyboardInterrupt) -> None:
         raise error
 
@@ -192,7 +192,7 @@ def test_an_interrupt_that_a_sync_commit_did_not_judge_is_unknown_and_one_it_jud
 @needs_fork
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded")
 @pytest.mark.parametrize("kind", [MemoryBackend, suspending])
-def test_a_forked_child_is_told_once_before_its_first_call(kind):
+def test_forked_child_is_told_once_before_its_first_call(kind):
     """A child of the child as well, though it is forked while a thread of its parent makes that call."""
     told: list[int] = []
 
@@ -213,7 +213,7 @@ def test_a_forked_child_is_told_once_before_its_first_call(kind):
     assert told == []
 
 
-def test_a_lock_whose_task_was_left_on_a_closed_loop_is_free() -> None:
+def test_lock_of_task_on_closed_loop_is_free() -> None:
     lock, held = concurrency.AsyncRuntime().lock("x"), []
 
     async def left() -> None:
@@ -232,7 +232,7 @@ def test_a_lock_whose_task_was_left_on_a_closed_loop_is_free() -> None:
 
 
 @pytest.mark.filterwarnings("error")
-def test_a_call_that_is_cancelled_before_a_thread_begins_it_is_closed() -> None:
+def test_call_cancelled_before_its_thread_begins_is_closed() -> None:
     held = threading.Event()
 
     async def never_begun() -> None:

@@ -122,7 +122,7 @@ def counts(counted: Meters) -> dict[str, int]:
 
 @needs_fork
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded")
-def test_a_child_process_counts_from_zero_whoever_had_the_lock():
+def test_child_process_counts_from_zero_whoever_had_lock():
     counted = Meters()
     counted.note("x")
 

@@ -106,7 +106,7 @@ def test_a_delete_that_meets_an_adoption_is_not_undone(verb, is_within, delete_i
         assert not is_there(store), index
 
 
-def test_no_error_of_a_delete_says_that_nothing_was_written_once_the_file_is_gone():
+def test_deletes_error_after_the_removal_claims_no_unwritten_state():
     told = []
     for index in calls(delete, DATA, 1):
         store, world = with_plain(DATA, 1)
@@ -118,14 +118,14 @@ def test_no_error_of_a_delete_says_that_nothing_was_written_once_the_file_is_gon
     assert set(told) == {(True, False), (False, True)}
 
 
-def test_what_another_adopts_and_deletes_within_an_adoption_stays_deleted_though_the_hidden_file_stays():
+def test_file_deleted_within_an_adoption_stays_deleted():
     seal = ADOPTING["seal"]
     for index in calls(seal, DATA):
         store, did = crossed(seal, lambda world: (seal(world), delete(world)), index, DATA, 0, delete_if=False)
         assert not (did and is_there(store)), index
 
 
-def test_an_adoption_within_a_delete_does_not_undo_it_where_a_tombstone_still_has_files_to_delete():
+def test_adoption_within_a_delete_respects_an_unfinished_tombstone():
     def begun():
         store = Store()
         world = client(store)
@@ -166,7 +166,7 @@ def erase_and_mark(world):
 
 @pytest.mark.parametrize("count", [1, 17])  # the second is uploaded first: see `hurry`
 @pytest.mark.parametrize("act", [erase, erase_and_mark])
-def test_an_erase_that_adopts_a_file_and_deletes_it_within_an_adoption_makes_no_missing_file(count, act):
+def test_erase_with_adoption_and_deletion_makes_no_missing_file(count, act):
     for index in calls(lambda world: world.append(LOG, b"+" * count), DATA):
         store, world = with_plain(DATA)
         world.backend.prepare(between={index: partial(act, client(store))})
@@ -178,7 +178,7 @@ def on_disk():
     return World(LocalBackend(sync=False), CHUNKS, CLOCK.time)
 
 
-def test_where_there_is_no_room_for_a_copy_the_file_stays_as_it_is(tmp_path, monkeypatch):
+def test_without_room_for_a_copy_the_file_stays(tmp_path, monkeypatch):
     old_file = f"{tmp_path}/log"
     (tmp_path / "log").write_bytes(DATA)
     os.utime(old_file, (time.time() - 86_400,) * 2)  # nobody has changed it for a day

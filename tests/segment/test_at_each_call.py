@@ -154,7 +154,7 @@ def check_end(store: Store, verb: Verb, expected: bytes, *, is_done: bool = True
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("fault", [*FAULTS[:2], *slowly(*FAULTS[2:])])
 @pytest.mark.parametrize("name", VERBS)
-def test_any_fault_or_crash_at_any_call_loses_nothing_and_hides_nothing(name: str, fault: Fault) -> None:
+def test_fault_at_any_call_loses_and_hides_nothing(name: str, fault: Fault) -> None:
     verb = VERBS[name]
     for index in calls_of(verb):
         store, world = prepared(verb)
@@ -179,7 +179,7 @@ def cases() -> list[Any]:
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize(("name", "other"), cases())
-def test_another_client_between_any_two_calls_loses_nothing_and_brings_nothing_back(name: str, other: str) -> None:
+def test_other_client_between_calls_loses_and_restores_nothing(name: str, other: str) -> None:
     verb, (act, data, start) = VERBS[name], OTHERS[other]
     is_settled = (name, other) != ("follow", "offload and onload")  # what others bring back then is not moved again
     met = 0
@@ -198,7 +198,7 @@ def test_another_client_between_any_two_calls_loses_nothing_and_brings_nothing_b
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("name", ["erase", *slowly(*[name for name in VERBS if name != "erase"])])
-def test_a_segment_that_is_deleted_at_any_call_stays_deleted_and_leaves_nothing(name: str) -> None:
+def test_segment_deleted_at_any_call_leaves_nothing(name: str) -> None:
     verb = VERBS[name]
     for index in calls_of(verb):
         store, world = prepared(verb)
@@ -232,7 +232,7 @@ class Damaging(TieredStore):
 
 
 @pytest.mark.parametrize("name", ["offload", "consolidate", "erase"])
-def test_no_original_goes_for_a_renewed_copy_that_the_store_has_damaged(name: str) -> None:
+def test_original_stays_when_its_renewed_copy_is_damaged(name: str) -> None:
     verb, refused = VERBS[name], 0
     for index in calls_of(verb, 1):
         store, world = prepared(verb, Damaging())

@@ -37,7 +37,7 @@ def give_hint(world, path, folder):
     drive(world.client.commits.commit(path, hint))
 
 
-def test_orphans_older_than_the_grace_go_and_the_rest_stays(world, tmp_path):
+def test_orphans_older_than_grace_go_and_rest_stays(world, tmp_path):
     where = world.create(f"{tmp_path}/segment", [b"x" * 95])
     old = [world.orphan(where), world.orphan(where, names.new_staged_name()), world.orphan(where, "tmp-1")]
     mine = world.orphan(where, "notes.txt")
@@ -51,7 +51,7 @@ def test_orphans_older_than_the_grace_go_and_the_rest_stays(world, tmp_path):
     assert mine.rpartition("/")[2] in world.files(where)
 
 
-def test_an_ask_goes_after_a_minute_and_other_leftovers_stay(world, tmp_path):
+def test_ask_goes_after_minute_and_other_leftovers_stay(world, tmp_path):
     where = world.create(f"{tmp_path}/segment", [b"x" * 95])
     ask, leftover = world.orphan(where, "tmp-ask-5b2e9d0c"), world.orphan(where, "tmp-1")
     world.backend.shift_s = 50
@@ -63,7 +63,7 @@ def test_an_ask_goes_after_a_minute_and_other_leftovers_stay(world, tmp_path):
     assert leftover in {entry.path for entry in drive(world.backend.list(names.chunks_folder(where))).entries}
 
 
-def test_a_collection_is_a_new_version_so_that_commits_in_flight_look_again(world, tmp_path):
+def test_collection_makes_a_version_that_commits_notice(world, tmp_path):
     where = world.create(f"{tmp_path}/segment", [b"x"])
     version = world.header(where).version
     world.collect(where)
@@ -73,7 +73,7 @@ def test_a_collection_is_a_new_version_so_that_commits_in_flight_look_again(worl
     assert world.header(where).version == version + 1
 
 
-def test_a_header_that_leads_to_another_folder_gives_no_word_for_it(world, tmp_path):
+def test_header_of_another_folder_gives_no_word_for_it(world, tmp_path):
     victim, forged = world.create(f"{tmp_path}/victim/s", [b"v" * 20]), world.create(f"{tmp_path}/mine/s", [b"m"])
     under_way = world.orphan(victim)
     give_hint(world, forged, "../victim/s$chunks/")
@@ -82,7 +82,7 @@ def test_a_header_that_leads_to_another_folder_gives_no_word_for_it(world, tmp_p
     assert world.collect(victim).files == (under_way,)
 
 
-def test_a_hint_goes_once_the_file_is_gone_that_a_tombstone_kept_there(world, tmp_path):
+def test_hint_goes_once_the_tombstones_file_is_gone(world, tmp_path):
     there, gone = world.create(f"{tmp_path}/there", [b"t"]), f"{tmp_path}/gone"
     folder, kept = names.chunks_folder(gone), Drop("00000000000000000000-5f3a9c21e0b4", 1, after_ms=1)
     grave = Header(str(uuid.uuid4()), 1, phase=Phase.DELETED, drops=(kept,))
@@ -97,7 +97,7 @@ def test_a_hint_goes_once_the_file_is_gone_that_a_tombstone_kept_there(world, tm
     assert world.header(there).drops == ()
 
 
-def test_an_unreadable_pinned_header_stops_the_collection_and_an_absent_one_keeps_what_it_may_refer_to(world, tmp_path):
+def test_unreadable_pin_stops_collection_and_absent_one_keeps_files(world, tmp_path):
     target = world.create(f"{tmp_path}/target", [b"t"])
     source = world.create(f"{tmp_path}/source", [b"s" * 40])
     world.concat(target, [source])
@@ -113,7 +113,7 @@ def test_an_unreadable_pinned_header_stops_the_collection_and_an_absent_one_keep
 
 
 @pytest.mark.parametrize("is_undone", [True, False])
-def test_a_pin_that_lands_after_its_move_was_undone_keeps_nothing(world, tmp_path, is_undone):
+def test_pin_after_an_undone_move_keeps_nothing(world, tmp_path, is_undone):
     """Its request was late. Of a move that took place, the target's tree may have been moved by another tool."""
     source, target = world.create(f"{tmp_path}/source", [b"s" * 40]), f"{tmp_path}/target"
     folder, segment, txn = names.chunks_folder(source), world.header(source).segment, str(uuid.uuid4())
@@ -128,7 +128,7 @@ def test_a_pin_that_lands_after_its_move_was_undone_keeps_nothing(world, tmp_pat
     assert ({late, extra} <= set(world.collect(source, None).files)) is is_undone
 
 
-def test_a_tombstone_goes_when_it_is_old_and_nothing_is_left(world, tmp_path):
+def test_old_tombstone_without_files_is_removed(world, tmp_path):
     where = world.create(f"{tmp_path}/segment", [b"x" * 40])
     world.delete(where)
     if world.backend.capability.removes_whole:  # it went with the delete
@@ -142,7 +142,7 @@ def test_a_tombstone_goes_when_it_is_old_and_nothing_is_left(world, tmp_path):
         world.collect(where)
 
 
-def test_evidence_of_a_move_that_died_before_its_mark_goes_though_its_target_never_was(world, tmp_path):
+def test_evidence_of_a_dead_move_without_target_goes(world, tmp_path):
     source, target = world.create(f"{tmp_path}/source", [b"s" * 40]), f"{tmp_path}/sub/target"
     folder = names.chunks_folder(target)
     pin = Pin(str(uuid.uuid4()), source, target, world.header(source).segment)
@@ -155,7 +155,7 @@ def test_evidence_of_a_move_that_died_before_its_mark_goes_though_its_target_nev
     assert world.content(source) == b"s" * 40
 
 
-def test_what_moves_on_between_two_reads_of_one_look_is_seen_by_the_second(world, tmp_path):
+def test_move_between_two_reads_is_seen_by_the_second(world, tmp_path):
     """The listing knows the pin of the first target only, and when that is read its chunks have gone to another."""
     first, second = world.create(f"{tmp_path}/first"), f"{tmp_path}/second"
     source = world.create(f"{tmp_path}/source", [b"s" * 40])
@@ -167,7 +167,7 @@ def test_what_moves_on_between_two_reads_of_one_look_is_seen_by_the_second(world
     assert world.content(second) == b"s" * 40
 
 
-def test_a_file_that_the_whole_seconds_of_the_stores_clock_put_into_the_future_is_as_old_as_no_grace():
+def test_file_in_the_clocks_future_has_no_grace():
     assert is_old(now=100.0, since=100.9, grace_s=0)
     assert not is_old(now=100.0, since=100.9, grace_s=0.5)
     assert is_old(now=100.0, since=40.0, grace_s=60)

@@ -28,7 +28,7 @@ from tests.support.life import Turned, World
 from tests.support.segment_verbs import append
 
 
-def test_the_marks_and_the_target_of_a_concat_have_one_deadline(monkeypatch):
+def test_marks_and_target_of_concat_have_one_deadline(monkeypatch):
     backend = Scripted(private_memory())
     world = World(backend)
     target, source = world.create("/target", [b"t"]), world.create("/source", [b"s"], sealed=True)
@@ -69,7 +69,7 @@ def test_a_source_with_files_gets_a_tombstone(tmp_path):
     assert world.content(target) == b"s"
 
 
-def test_an_error_of_a_later_commit_says_how_many_sources_are_joined(monkeypatch):
+def test_later_commits_error_counts_the_joined_sources(monkeypatch):
     monkeypatch.setattr(concat_module, "MARKS_MAX", 2)
     world = World(private_memory())
     target, opened = world.create("/target"), world.create("/open", [b"open"])
@@ -84,7 +84,7 @@ def test_an_error_of_a_later_commit_says_how_many_sources_are_joined(monkeypatch
 
 @pytest.mark.parametrize("is_refused", [False, True])
 @pytest.mark.parametrize("verb", ["read_if_changed", "replace", "create"])
-def test_a_target_that_another_makes_meanwhile_keeps_what_it_has(verb, is_refused):
+def test_target_that_another_makes_meanwhile_keeps_what_it_has(verb, is_refused):
     backend = Scripted(private_memory())
     world, other = World(backend), World(backend.inner)
     source, opened = other.create("/s", [b"joined"], sealed=True), other.create("/open", [b"o"])
@@ -116,7 +116,7 @@ def test_a_refused_concat_leaves_no_target():
     assert world.content("/target") == b"s"
 
 
-def test_a_target_that_is_deleted_after_the_marks_is_made_by_other_marks():
+def test_target_deleted_after_marks_gets_other_marks():
     """Its incarnation is the one that the marks name, and none that was there before."""
     backend = Scripted(private_memory())
     world, other = World(backend), World(backend.inner)
@@ -134,7 +134,7 @@ def test_a_target_that_is_deleted_after_the_marks_is_made_by_other_marks():
     assert named[-1] != old
 
 
-def test_later_sources_join_the_segment_that_the_first_have_joined(monkeypatch):
+def test_later_sources_join_segment_that_first_have_joined(monkeypatch):
     monkeypatch.setattr(concat_module, "MARKS_MAX", 1)
     backend = Scripted(private_memory())
     world, other = World(backend), World(backend.inner)
@@ -164,7 +164,7 @@ def rival(store):
     return backend, asked
 
 
-def test_a_concat_of_many_sources_is_done_beside_one_that_appends_all_the_time():
+def test_large_concat_completes_beside_a_constant_appender():
     store = private_memory()
     maker = World(store)
     target = maker.create("/target")
@@ -195,7 +195,7 @@ def test_a_concat_of_many_sources_is_done_beside_one_that_appends_all_the_time()
 
 
 @pytest.mark.parametrize("inner", [private_memory, lambda: LocalBackend(sync=False)], ids=["memory", "local"])
-def test_a_writer_that_has_asked_for_the_next_commit_and_died_is_not_waited_for_long(inner, tmp_path, monkeypatch):
+def test_dead_claimant_of_the_next_commit_delays_little(inner, tmp_path, monkeypatch):
     world = World(Counting(inner()), clock=time.time)
     target = world.create(f"{tmp_path}/target", [b"t"])
 
@@ -223,7 +223,7 @@ def test_a_writer_that_has_asked_for_the_next_commit_and_died_is_not_waited_for_
 @pytest.mark.slow
 @pytest.mark.parametrize("is_there", [True, False])
 @pytest.mark.parametrize("name_bytes", [30, 900, 2000])
-def test_any_number_of_dead_movers_with_names_of_any_length_leaves_a_source_free(is_there, name_bytes):
+def test_dead_movers_of_any_names_leave_a_source_free(is_there, name_bytes):
     clock = Turned()
     store = private_memory()
     world, target = World(store, clock=clock), "/target"

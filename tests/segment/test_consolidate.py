@@ -35,7 +35,7 @@ def fill(world, count):
 
 @settings(max_examples=examples(150), deadline=None)
 @given(st.lists(st.integers(1, 120), max_size=60), st.booleans(), st.booleans())
-def test_a_plan_joins_neighbours_into_chunks_of_at_most_the_size(sizes, is_last, sealed):
+def test_plan_joins_neighbours_into_chunks_of_at_most_size(sizes, is_last, sealed):
     chunks, start = [], 0
     for size in sizes:
         chunks.append(Chunk(start, size, "x", None, 0))
@@ -53,13 +53,13 @@ def test_a_plan_joins_neighbours_into_chunks_of_at_most_the_size(sizes, is_last,
         assert len(chunks) - sum(len(run) - 1 for run in runs) <= 2 * start / 100 + 1
 
 
-def test_a_large_chunk_is_not_copied_for_a_few_bytes():
+def test_large_chunk_is_not_copied_for_few_bytes():
     chunks = [Chunk(0, 900, "a", None, 0), Chunk(900, 10, "b", None, 0), Chunk(910, 10, "c", None, 0)]
     assert plan(chunks, 1000, is_last=True, sealed=False)[1] == [tuple(chunks[1:])]
     assert plan(chunks, 1000, is_last=True, sealed=True)[1] == [tuple(chunks)]
 
 
-def test_a_run_has_no_more_parts_than_an_object_may_have():
+def test_run_has_no_more_parts_than_object_may_have():
     chunks = [Chunk(index, 1, "x", None, 0) for index in range(PARTS_MAX + 5)]
     _, runs = plan(chunks, 10**9, is_last=True, sealed=False)
     assert [len(run) for run in runs] == [PARTS_MAX, 5]
@@ -69,7 +69,7 @@ def test_a_run_has_no_more_parts_than_an_object_may_have():
 # -- the bytes -----------------------------------------------------------------------------------------------
 
 
-def test_small_chunks_become_few_with_the_same_bytes_and_checksums(world):
+def test_small_chunks_become_few_with_same_bytes_and_checksums(world):
     fill(world, 300)
     content, version = world.content(LOG), world.header(LOG).version
     world.backend.clear()
@@ -97,7 +97,7 @@ def test_what_is_done_twice_is_told_of_once():
 # -- beside others -------------------------------------------------------------------------------------------
 
 
-def test_runs_that_another_has_joined_are_left_alone_however_many_chunks_are_left(world):
+def test_runs_joined_by_others_are_left_alone(world):
     sizes = [40, 40, 910, 20, 30, 30]
     content = b"".join(bytes([number]) * size for number, size in enumerate(sizes))
     world.create(LOG, pieces_of(content, sizes))
@@ -125,7 +125,7 @@ def test_a_plain_file_is_one_chunk_and_no_segment(world):
 
 
 @pytest.mark.parametrize("damage", ["flip", "missing"])
-def test_damage_is_not_covered_up_and_the_other_runs_are_joined(world, damage):
+def test_damage_stays_visible_and_other_runs_are_joined(world, damage):
     fill(world, 30)
     file = names.resolve(LOG, world.header(LOG).entries[7].file)
     store = world.backend.inner
@@ -139,7 +139,7 @@ def test_damage_is_not_covered_up_and_the_other_runs_are_joined(world, damage):
     assert [row.state for row in world.rows(LOG)].count("ok") == 25
 
 
-def test_times_of_joined_chunks_are_those_of_their_newest_bytes(world):
+def test_joined_chunk_has_its_newest_bytes_time(world):
     world.create(LOG)
     for _ in range(10):
         world.clock.now_s += 60

@@ -73,7 +73,7 @@ def test_many_segments_cost_two_requests_each(store, remove, cached_max, has_row
 
 
 @pytest.mark.parametrize("leaves", ["nothing", "a plain file", "a tombstone"])
-def test_a_segment_that_is_gone_since_the_listing_fails_no_deletion_of_the_folder(store, leaves):
+def test_segment_gone_since_the_listing_fails_no_folder_delete(store, leaves):
     fill(store, 3)
     fs, other = client(store), client(store)
 
@@ -90,7 +90,7 @@ def test_a_segment_that_is_gone_since_the_listing_fails_no_deletion_of_the_folde
     assert client(store).find("/bucket/d") == []
 
 
-def test_files_that_cannot_be_deleted_are_named_and_collected_later(store):
+def test_undeletable_files_are_named_and_collected_later(store):
     fill(store, 4)
     fs = client(store)
     fs._backend.plan("delete", before=raises(OSError(errno.EIO, "it broke")), times=None)
@@ -118,7 +118,7 @@ def unmapped(store, monkeypatch, request):
     return FILES[0]
 
 
-def test_a_truncation_over_a_lost_index_page_leaves_its_files_to_collection(store, unmapped):
+def test_truncation_over_lost_pages_leaves_files_to_collection(store, unmapped):
     fs = client(store)
     fs.truncate(unmapped, fs.info(unmapped)["length"])
     assert client(store).info(unmapped)["size"] == 0
@@ -126,7 +126,7 @@ def test_a_truncation_over_a_lost_index_page_leaves_its_files_to_collection(stor
     assert chunks(store) == []
 
 
-def test_a_segment_with_lost_index_pages_is_deleted_as_its_error_says(store, unmapped):
+def test_segment_with_lost_pages_is_deleted_as_advised(store, unmapped):
     with pytest.raises(CorruptHeaderError, match=r"rm\(path, damaged=True\)"):
         client(store).rm(unmapped)
     client(store).rm(unmapped, damaged=True)

@@ -52,7 +52,7 @@ def test_no_file_has_a_byte_before_the_cut(store, cut):
     assert did.is_gone
 
 
-def test_an_earlier_truncation_is_made_an_erase_by_any_offset_up_to_its_start(store, world):
+def test_earlier_truncation_becomes_an_erase_by_smaller_offsets(store, world):
     world.truncate(A, 30)
     assert holding(store, DATA[20:30])
     did = world.erase(A, 0)
@@ -61,7 +61,7 @@ def test_an_earlier_truncation_is_made_an_erase_by_any_offset_up_to_its_start(st
 
 
 @pytest.mark.parametrize("offset", [-1, 105])
-def test_an_offset_that_cannot_be_meant_is_refused_and_nothing_is_erased(store, world, offset):
+def test_invalid_offset_is_refused_and_nothing_is_erased(store, world, offset):
     before = store.snapshot()
     with pytest.raises(BadOffsetError):
         world.erase(A, offset)
@@ -102,7 +102,7 @@ def joined(store: Store) -> World:
     return world
 
 
-def test_what_lies_in_other_folders_is_named_until_it_is_old_enough(store):
+def test_bytes_in_other_folders_are_named_until_old(store):
     world = joined(store)
     did = world.erase(A, 40)
     assert {(one.file.partition("$")[0], one.reason, one.held) for one in did.remains} == {("/b/b", YOUNG, True)}
@@ -115,7 +115,7 @@ def test_what_lies_in_other_folders_is_named_until_it_is_old_enough(store):
     assert not [file for file in store.files() if b"\xff" in store.snapshot()[file]], "the head of the source as well"
 
 
-def test_a_file_that_several_entries_share_is_written_anew_for_each_entry_that_stays(store):
+def test_shared_file_is_rewritten_for_each_kept_entry(store):
     world = client(store)
     world.create(A, [DATA[:20]])
     sources = []
@@ -135,7 +135,7 @@ def test_a_file_that_several_entries_share_is_written_anew_for_each_entry_that_s
     check_erased(store, 45, DATA[45:])
 
 
-def test_a_staged_file_is_named_while_it_is_young_and_its_bytes_go_later(store):
+def test_young_staged_file_is_named_and_goes_later(store):
     world = client(store)
     world.create(A, [])
     world.append(A, world.stage(A, DATA))
@@ -146,7 +146,7 @@ def test_a_staged_file_is_named_while_it_is_young_and_its_bytes_go_later(store):
     check_erased(store, 30, DATA[30:])
 
 
-def test_an_orphan_of_a_dead_client_is_named_as_a_file_of_which_nobody_knows_what_it_holds(store, world):
+def test_dead_clients_orphan_is_named_as_unknown_content(store, world):
     orphan = world.orphan(A, data=DATA[:5])
     did = world.erase(A, 30)
     assert [(one.file, one.reason, one.held) for one in did.remains] == [(orphan, YOUNG, False)]
@@ -155,7 +155,7 @@ def test_an_orphan_of_a_dead_client_is_named_as_a_file_of_which_nobody_knows_wha
     assert orphan not in store.files()
 
 
-def test_a_pin_of_an_absent_segment_keeps_files_and_is_said_to(store):
+def test_pin_of_an_absent_segment_keeps_and_names_files(store):
     world = joined(store)
     pin = Pin("c0ffee00-0000-4000-8000-000000000001", "/b/b", "/b/gone", "c0ffee00-0000-4000-8000-000000000002")
     store.lapse(1)
@@ -166,7 +166,7 @@ def test_a_pin_of_an_absent_segment_keeps_files_and_is_said_to(store):
 
 
 @pytest.mark.parametrize("path", [A, "/old/name"])
-def test_a_plain_file_that_cannot_be_deleted_is_named_also_under_a_former_name(store, path):
+def test_undeletable_plain_file_is_named_under_former_names(store, path):
     limit(store, can_delete_if=False)
     world = client(store)
     world.write(path, DATA)
@@ -180,7 +180,7 @@ def test_a_plain_file_that_cannot_be_deleted_is_named_also_under_a_former_name(s
         assert not did.is_gone
 
 
-def test_files_in_more_folders_than_a_header_has_room_for_go_and_are_named(monkeypatch):
+def test_files_in_too_many_folders_are_removed_and_named(monkeypatch):
     monkeypatch.setattr(drops, "DROPS_MAX", 3)
     monkeypatch.setattr(erase_module, "DROPS_MAX", 3)
     for is_old in (True, False):
@@ -208,9 +208,7 @@ def concatenated(world: World) -> None:
 @pytest.mark.parametrize("first", ["/stream/old", "/stream/first"])
 @pytest.mark.parametrize("take", [moved, concatenated])
 @pytest.mark.parametrize("days", [0, 3])
-def test_what_a_former_name_keeps_for_readers_is_named_until_it_goes_also_in_the_folder_of_an_earlier_one(
-    store, take, days, first
-):
+def test_former_names_kept_files_are_named_until_gone(store, take, days, first):
     world = client(store)
     world.create(first, pieces_of(DATA, [20] * 5))
     if first != "/stream/old":
@@ -233,7 +231,7 @@ def test_what_a_former_name_keeps_for_readers_is_named_until_it_goes_also_in_the
 
 
 @pytest.mark.parametrize("kept", [True, None])
-def test_a_store_that_keeps_former_versions_or_does_not_say_is_never_said_to_be_clean(kept):
+def test_versioned_or_silent_store_is_never_called_clean(kept):
     class Versioned(Store):
         async def keeps_versions(self, path: str) -> bool | None:
             return kept
@@ -252,7 +250,7 @@ def test_a_damaged_file_is_refused_before_anything_is_erased(store, world):
     assert world.erase(A, 40).is_gone, "at the end of the damaged chunk nothing of it is needed"
 
 
-def test_a_store_that_damages_the_new_file_is_found_before_the_old_one_goes():
+def test_damaged_new_file_is_found_before_removal():
     store = Failing()
     world = five(store)
     store.where, store.how = "$chunks/00000000000000000030-", "damages"
@@ -266,7 +264,7 @@ def test_a_store_that_damages_the_new_file_is_found_before_the_old_one_goes():
 # -- what others do meanwhile --------------------------------------------------------------------------------
 
 
-def test_an_index_page_that_another_erase_takes_is_no_missing_segment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_index_page_taken_by_another_erase_is_tolerated(monkeypatch: pytest.MonkeyPatch) -> None:
     shrink_pages(monkeypatch, chunks=4, loose_max=2)
     for index in range(9):
         store = TieredStore()
@@ -277,7 +275,7 @@ def test_an_index_page_that_another_erase_takes_is_no_missing_segment(monkeypatc
         check_erased(store, 30, WHOLE[30:])
 
 
-def test_an_overwrite_in_the_midst_is_erased_in_its_turn_also_where_the_line_of_a_tier_is_renewed() -> None:
+def test_overwrite_within_an_erase_is_erased_with_tier_lines() -> None:
     """That line belongs to one incarnation."""
     for index in range(12):
         store = TieredStore()
@@ -292,7 +290,7 @@ def test_an_overwrite_in_the_midst_is_erased_in_its_turn_also_where_the_line_of_
 # -- faces ---------------------------------------------------------------------------------------------------
 
 
-def test_an_erase_that_its_guard_forbids_or_of_a_segment_that_is_gone_writes_nothing_whatever_the_offset(store, world):
+def test_guarded_or_missing_erase_writes_nothing_at_any_offset(store, world):
     gone = Guard(segment=world.header(A).segment)
     world.overwrite(A, WHOLE)
     held = drive(acquire(world.client, A, "owner"))

@@ -58,7 +58,7 @@ def raw(world: World, path: str = TARGET) -> bytes | None:
 
 @settings(max_examples=examples(150))
 @given(st.lists(st.integers(1, 30), max_size=20), st.integers(0, 30), st.integers(0, 12), st.integers(0, 5))
-def test_pieces_hold_every_byte_once_and_only_the_last_is_too_short_for_a_part(sizes, start, part_min, tail):
+def test_pieces_hold_each_byte_once_and_suit_the_parts(sizes, start, part_min, tail):
     chunks, end = [], start
     for size in sizes:
         chunks.append(Chunk(end, size, "x", None, 0))
@@ -106,7 +106,7 @@ def parts_of(file: list[CopyPiece]) -> list[int]:
 
 @settings(max_examples=examples(300))
 @given(st.lists(st.integers(1, 60), max_size=40), st.integers(0, 40), st.integers(0, 20), st.integers(4, 40))
-def test_no_upload_has_too_many_parts_nor_one_but_the_last_that_is_too_short(sizes, start, tail, parts_max):
+def test_uploads_respect_part_counts_and_minimum_sizes(sizes, start, tail, parts_max):
     chunks, end = [], 0
     for size in sizes:
         chunks.append(Chunk(end * MIB, size * MIB, "x", None, 0))
@@ -129,7 +129,7 @@ def test_no_upload_has_too_many_parts_nor_one_but_the_last_that_is_too_short(siz
 
 
 @pytest.mark.parametrize("start", [0, 45, 242, 244])
-def test_only_what_the_store_cannot_join_passes_through_the_client(start):
+def test_only_what_store_cannot_join_passes_through_client(start):
     for can_join in (True, False):
         world = fill(World(Counting(private_memory(), can_join=can_join), POLICY))
         world.truncate(LOG, start)
@@ -206,7 +206,7 @@ def test_every_layout_is_exported_as_it_is_read(store, name, parts_max, limits):
         ("/there", FileExistsError, "overwrite=True"),
     ],
 )
-def test_a_target_that_cannot_be_meant_is_refused_before_anything_is_touched(target, error, match):
+def test_invalid_target_is_refused_before_anything_is_touched(target, error, match):
     store = Store()
     world = World(Faulty(store), POLICY, CLOCK.time)
     fill(world)
@@ -234,7 +234,7 @@ DAMAGES = [(b"", {}), (b"", {"can_join": False}), (b"?", {"can_join": False}), (
 
 
 @pytest.mark.parametrize(("byte", "store"), DAMAGES)
-def test_a_missing_chunk_and_a_damaged_one_that_passes_through_the_client_are_named_and_nothing_is_left(byte, store):
+def test_missing_or_damaged_chunk_is_named_and_leaves_nothing(byte, store):
     world = fill(World(Counting(private_memory(), **store), POLICY))
     file = f"{names.chunks_folder(LOG)}/{world.files(LOG)[3]}"
     data = drive(world.backend.read(file)).data
@@ -280,7 +280,7 @@ def put(world: World) -> None:
 @pytest.mark.parametrize(
     ("meanwhile", "other"), [(put, FOREIGN), (run, CONTENT), (lambda world: world.create(TARGET), None)]
 )
-def test_whoever_makes_the_target_between_two_calls_it_is_whole(meanwhile, other):
+def test_whoever_makes_target_between_two_calls_it_is_whole(meanwhile, other):
     """The simulation lets the segment itself change meanwhile."""
     for index in range(len(calls_of_an_export())):
         store, world = filled()
@@ -296,7 +296,7 @@ def test_whoever_makes_the_target_between_two_calls_it_is_whole(meanwhile, other
 
 
 @pytest.mark.parametrize("joins", [False, True])
-def test_a_plain_file_that_is_replaced_meanwhile_is_not_exported(joins: bool) -> None:
+def test_plain_file_that_is_replaced_meanwhile_is_not_exported(joins: bool) -> None:
     async def replace_file() -> None:
         await backend.inner.delete([LOG])
         await backend.inner.write(LOG, [b"y" * 60])
@@ -320,7 +320,7 @@ FAULTS = ("BEFORE", "REFUSED", "AFTER", "LOST", "LATE", "CRASH_BEFORE", "CRASH_A
 @pytest.mark.usefixtures("hurried")
 @pytest.mark.parametrize("replaces", [False, True])
 @pytest.mark.parametrize("fault", FAULTS)
-def test_after_any_fault_the_file_is_whole_or_not_there_and_the_next_run_leaves_nothing_else(fault, replaces):
+def test_after_any_fault_the_export_is_whole_or_absent(fault, replaces):
     for index, (verb, _) in some(enumerate(calls_of_an_export(overwrite=replaces))):
         store, world = filled()
         if replaces:
@@ -338,7 +338,7 @@ def test_after_any_fault_the_file_is_whole_or_not_there_and_the_next_run_leaves_
 
 
 @pytest.mark.parametrize("is_collected", [True, False])
-def test_what_an_export_to_a_disk_that_died_has_left_goes_with_the_next_one_or_is_collected(tmp_path, is_collected):
+def test_dead_exports_remains_go_with_the_next_run(tmp_path, is_collected):
     world = fill(World(BackendWrapper(LocalBackend(sync=True)), POLICY), f"{tmp_path}/log")
     upload = drive(world.backend.open_write(f"{tmp_path}/out/file", Over.NOTHING))
     drive(upload.write(b"half"))

@@ -49,14 +49,14 @@ def fs() -> RollingFileSystem:
 @pytest.mark.parametrize(
     "target", ["/out/a::b", "/out/std::memory", "memory:///out/a::b", "rolling::memory:///out/a::b"]
 )
-def test_a_name_with_two_colons_is_a_name_on_the_own_store(target):
+def test_name_with_two_colons_is_name_on_own_store(target):
     own = RollingFileSystem("memory", skip_instance_cache=True)._backend
     backend, name = open_export_target(own, target)
     assert backend is own
     assert name == f"/out/{target.rpartition('/')[2]}"
 
 
-def test_a_name_with_two_colons_stays_on_another_store_and_a_chain_is_a_chain(fs):
+def test_two_colons_stay_on_another_store_chains_stay_chains(fs):
     backend, name = open_export_target(fs._backend, "memory:///out/a::b")
     assert isinstance(backend.inner, MemoryBackend)
     assert name == "/out/a::b"
@@ -110,7 +110,7 @@ def test_an_export_that_another_one_ended_says_so(kind, overwrite, fs, tmp_path,
 
 
 @pytest.mark.parametrize("chunk", [6 * MIB, MIB])
-def test_an_export_on_s3_that_another_one_ended_says_so(chunk, s3_options, bucket, monkeypatch):
+def test_export_on_s3_that_another_one_ended_says_so(chunk, s3_options, bucket, monkeypatch):
     fs = RollingFileSystem("s3", s3_options, skip_instance_cache=True)
     fs.create(f"{bucket}/log", RollingPolicy(max_bytes=chunk, inline_bytes=0))
     fs.append(f"{bucket}/log", b"a" * (18 * MIB))
@@ -127,7 +127,7 @@ def test_an_export_on_s3_that_another_one_ended_says_so(chunk, s3_options, bucke
         fs.export(f"{bucket}/log", f"{bucket}/file")
 
 
-def test_an_export_writes_nothing_through_a_chunk_folder_that_is_a_link(fs, tmp_path):
+def test_export_writes_nothing_through_chunk_folder_that_is_link(fs, tmp_path):
     """On a disk the file grows in that folder, and a link would let it grow, and delete, elsewhere."""
     made(fs, f"{tmp_path}/log")
     (tmp_path / "other").mkdir()
@@ -142,7 +142,7 @@ def test_an_export_writes_nothing_through_a_chunk_folder_that_is_a_link(fs, tmp_
 # -- a caller that is cancelled --------------------------------------------------------------------------------
 
 
-def test_an_abort_never_meets_a_write_that_a_thread_still_does(s3_options, bucket, tmp_path, monkeypatch):
+def test_abort_never_meets_write_that_thread_still_does(s3_options, bucket, tmp_path, monkeypatch):
     """Otherwise the write could go on into whatever file gets the closed descriptor's number."""
     fs = RollingFileSystem("s3", s3_options, skip_instance_cache=True)
     made(fs, f"{bucket}/log")
@@ -181,7 +181,7 @@ def test_an_abort_never_meets_a_write_that_a_thread_still_does(s3_options, bucke
 # -- many at once ----------------------------------------------------------------------------------------------
 
 
-def test_a_key_with_dots_does_not_lead_out_of_the_target_folder(tmp_path):
+def test_dotted_key_stays_in_the_target_folder(tmp_path):
     fs = RollingFileSystem("memory", skip_instance_cache=True)
     other = fsspec.filesystem("memory")  # rollingfs itself writes no such key
     keys = ["/attacked/good", "/attacked/../../evil", "/attacked/x/.."]
@@ -194,7 +194,7 @@ def test_a_key_with_dots_does_not_lead_out_of_the_target_folder(tmp_path):
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == [tmp_path / "a/b/out/good"]
 
 
-def test_an_export_over_the_segments_themselves_is_not_called_done(fs, tmp_path):
+def test_export_over_segments_themselves_is_not_called_done(fs, tmp_path):
     (tmp_path / "plain").write_bytes(b"data")
     [row] = maintain(None, f"{tmp_path}/plain", "export", target=str(tmp_path))
     assert "own name" in str(row.error)
@@ -212,7 +212,7 @@ def rolling(protocol: str, **options: Any) -> RollingFileSystem:
     return RollingFileSystem(protocol, policy=POLICY, skip_instance_cache=True, **options)
 
 
-def test_on_a_disk_the_file_is_a_copy_with_a_life_of_its_own(tmp_path):
+def test_export_on_a_disk_is_an_independent_copy(tmp_path):
     fs, path = rolling("file"), f"{tmp_path}/log"
     content = made(fs, path)
     callback = fsspec.Callback()
@@ -311,7 +311,7 @@ def test_a_store_that_only_fsspec_knows_takes_exports_whole(protocol, tmp_path, 
         pytest.param(3 * MIB, 6, 0, id="uploaded in parts", marks=pytest.mark.slow),
     ],
 )
-def test_on_s3_a_file_that_another_tool_puts_before_the_end_is_not_lost(s3_options, bucket, chunk, count, joined):
+def test_foreign_file_before_the_end_survives_on_s3(s3_options, bucket, chunk, count, joined):
     path, target = f"{bucket}/log", f"{bucket}/file"
     fs = RollingFileSystem("s3", s3_options, skip_instance_cache=True)
     s3 = fsspec.filesystem("s3", **s3_options, skip_instance_cache=True, use_listings_cache=False)
@@ -344,7 +344,7 @@ def test_on_s3_a_file_that_another_tool_puts_before_the_end_is_not_lost(s3_optio
     assert s3.cat_file(target) == content
 
 
-def test_a_store_that_takes_no_condition_is_looked_at_right_before(bucket, s3_options):
+def test_unconditional_store_is_looked_at_immediately_before(bucket, s3_options):
     from rollingfs.backend.objects.errors import Refusal
 
     fs = RollingFileSystem("s3", s3_options, skip_instance_cache=True)

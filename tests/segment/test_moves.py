@@ -79,14 +79,14 @@ def of_pin(source):
     return lambda path: path.startswith(f"{source}$chunks/pin-")
 
 
-def test_all_requests_of_a_phase_are_under_way_at_once(site):
+def test_all_requests_of_phase_are_under_way_at_once(site):
     site.concat()
     assert (site.backend.at_once_max["replace"], site.backend.at_once_max["put"]) == (COUNT, COUNT)
     assert len(site.backend.calls) == 3 * COUNT + 2, "the target's tail becomes a chunk"
     assert (site.content(), site.phases()) == (b"t" + JOINED, {Phase.DELETED})
 
 
-def test_sources_are_read_again_where_the_target_was_replaced_after_the_first_mark(site):
+def test_sources_are_reread_after_the_targets_replacement(site):
     site.backend.plan("put", before=lambda: drive(VERBS["append"](At.of(site.store), TARGET, b"!")))
     site.concat()
     assert site.backend.count("read_if_changed") >= COUNT
@@ -94,7 +94,7 @@ def test_sources_are_read_again_where_the_target_was_replaced_after_the_first_ma
 
 
 @pytest.mark.parametrize("is_settled", [False, True])
-def test_a_mark_that_was_undone_before_the_target_commits_is_noticed(site, is_settled):
+def test_mark_that_was_undone_before_target_commits_is_noticed(site, is_settled):
     """Also where the target's header does not say so any more."""
     victim, other = SOURCES[20], later(site.store)
 
@@ -114,7 +114,7 @@ def test_a_mark_that_was_undone_before_the_target_commits_is_noticed(site, is_se
     assert site.phases(set(SOURCES) - {victim}) == {Phase.SEALED}
 
 
-def test_a_mover_whose_merge_is_aborted_while_its_source_is_still_marked_begins_again(site):
+def test_mover_restarts_after_an_aborted_merge_with_a_mark(site):
     """Who aborted it gives the source back next: the bytes would be in both."""
     victim, other, commit = SOURCES[20], later(site.store), TARGET + "$header"
 
@@ -131,7 +131,7 @@ def test_a_mover_whose_merge_is_aborted_while_its_source_is_still_marked_begins_
 
 
 @pytest.mark.parametrize("nth", [0, 20, 39])
-def test_a_pin_that_cannot_be_written_takes_all_marks_back(site, nth):
+def test_pin_that_cannot_be_written_takes_all_marks_back(site, nth):
     site.backend.plan("put", of_pin(SOURCES[nth]), before=fail)
     with pytest.raises(OSError, match="the connection broke"):
         site.concat()
@@ -140,7 +140,7 @@ def test_a_pin_that_cannot_be_written_takes_all_marks_back(site, nth):
     assert site.content() == b"t" + JOINED
 
 
-def test_a_mark_that_cannot_be_taken_back_keeps_its_evidence_by_which_the_target_outlives_the_pin(site):
+def test_irrevocable_mark_keeps_evidence_for_the_target(site):
     """Without it, the pin would stay for ever once the source is made anew and the target is gone."""
     source, far = SOURCES[0], "/elsewhere/target"
     site.maker.create(far)
@@ -181,7 +181,7 @@ def test_a_burial_that_fails_stops_no_other_one(site, unburied):
     assert (site.content(), site.content(unburied)) == (b"t" + JOINED + b"!", b"")
 
 
-def test_a_page_that_a_source_names_stays_until_the_source_is_buried(site, monkeypatch):
+def test_page_that_source_names_stays_until_source_is_buried(site, monkeypatch):
     """The pages of the source lie in the folder of the target, whose former content the source was."""
     shrink_pages(monkeypatch, chunks=2, loose_max=1)
     source, pieces = f"{TARGET}-old", [b"%d" % number * 40 for number in range(5)]
@@ -198,7 +198,7 @@ def test_a_page_that_a_source_names_stays_until_the_source_is_buried(site, monke
     assert site.phases([source]) == {Phase.DELETED}
 
 
-def test_an_erase_beyond_the_end_of_a_source_that_is_not_buried_yet_finds_no_segment(site, unburied):
+def test_erase_beyond_a_half_moved_source_finds_no_segment(site, unburied):
     with pytest.raises(FileNotFoundError):
         later(site.store).erase(unburied, 2**40)
     assert site.phases([unburied]) == {Phase.DELETED}
@@ -207,7 +207,7 @@ def test_an_erase_beyond_the_end_of_a_source_that_is_not_buried_yet_finds_no_seg
 # marks and pins of forty sources, the chunk of the target's tail, its commit, forty tombstones
 @pytest.mark.parametrize("nth", [0, 39, 40, 80, 82, 121, *slowly(1, 20, 41, 60, 79, 81, 100, 120)])
 @pytest.mark.parametrize("side", ["before", pytest.param("after", marks=pytest.mark.slow)])
-def test_a_mover_that_dies_amid_a_phase_leaves_the_old_or_the_new_content(site, nth, side):
+def test_mover_killed_in_a_phase_leaves_old_or_new(site, nth, side):
     site.backend.plan(skips=nth, **{side: raises(Dead())})
     site.backend.plan(skips=nth, times=None, before=raises(Dead()))
     with pytest.raises(Dead):
@@ -246,7 +246,7 @@ def test_ctrl_c_amid_a_phase_waits_for_the_verdict(site, monkeypatch, nth, outco
     assert site.phases(SOURCES[1:]) == {Phase.DELETED if outcome == "committed" else Phase.SEALED}
 
 
-def test_a_flush_that_fails_while_a_merge_is_settled_says_that_nothing_was_committed():
+def test_failed_flush_in_a_settled_merge_denies_the_commit():
     store = Scripted(private_memory(), shows_unflushed=True)
     fs = RollingFileSystem(backend=store)
     fs.create("/target")

@@ -67,7 +67,7 @@ def chunk_files(store: Store) -> tuple[set[str], set[str]]:
     return {file for file in found if file.startswith(hot)}, {file for file in found if file.startswith(cold)}
 
 
-def test_what_an_overwrite_puts_in_the_place_of_a_segment_meanwhile_is_meant_by_its_path_as_well(monkeypatch):
+def test_overwritten_segment_is_meant_by_its_path_too(monkeypatch):
     for index in range(6):
         store = TieredStore()
         fill(store)
@@ -89,7 +89,7 @@ def test_what_an_overwrite_puts_in_the_place_of_a_segment_meanwhile_is_meant_by_
 # -- what moves, and what is read ----------------------------------------------------------------------------
 
 
-def test_one_read_spans_the_tier_the_hot_store_and_the_tail(store, world):
+def test_one_read_spans_tier_hot_store_and_tail(store, world):
     moved = offload(world, upto=300)
     assert (moved.chunks, moved.files, moved.bytes, moved.server_bytes) == (15, 15, 300, 300)
     world = client(store)
@@ -101,7 +101,7 @@ def test_one_read_spans_the_tier_the_hot_store_and_the_tail(store, world):
 
 
 @pytest.mark.parametrize("chosen", [{"upto": -1}, {"upto": 505}, {"after_bytes": -1}, {"after_age_s": -1.0}])
-def test_numbers_that_cannot_be_meant_are_refused_and_nothing_moves(world, chosen):
+def test_invalid_numbers_are_refused_and_nothing_moves(world, chosen):
     with pytest.raises(BadOffsetError if "upto" in chosen else ValueError, match="nothing was moved"):
         offload(world, **chosen)
     with pytest.raises(ValueError, match="deletion_lag"):
@@ -109,7 +109,7 @@ def test_numbers_that_cannot_be_meant_are_refused_and_nothing_moves(world, chose
     assert not world.header(A).tiers
 
 
-def test_a_file_that_several_entries_share_is_copied_once_and_only_collection_deletes_it(store):
+def test_shared_file_is_copied_once_deleted_by_collection(store):
     world = client(store)
     world.create(A, [b"a" * 20])
     for number in range(3):  # their tails become one file of the target
@@ -153,7 +153,7 @@ def test_staged_and_foreign_files_stay_for_the_lag_too(store, more):
 # -- other verbs ---------------------------------------------------------------------------------------------
 
 
-def test_consolidation_joins_within_a_tier_and_across_stores_where_most_bytes_lie(store, world):
+def test_consolidation_joins_within_tiers_and_in_the_largest_store(store, world):
     offload(world, upto=240, lag_s=0)
     world.consolidate(A, grace_s=0)
     chunks = world.chunks(A)
@@ -164,7 +164,7 @@ def test_consolidation_joins_within_a_tier_and_across_stores_where_most_bytes_li
     assert [len(files) for files in chunk_files(store)] == [2, 1]
 
 
-def test_consolidation_leaves_chunks_of_an_unknown_tier_where_they_are(store, world):
+def test_consolidation_leaves_chunks_of_unknown_tier_where_they_are(store, world):
     offload(world, upto=200)
     store.tiers = {}
     world = client(store)
@@ -172,7 +172,7 @@ def test_consolidation_leaves_chunks_of_an_unknown_tier_where_they_are(store, wo
     assert tiers_of(world) == ["cold"] * 10 + [""] * 2
 
 
-def test_two_hot_stores_that_share_a_root_by_mistake_do_not_delete_each_others_chunks():
+def test_stores_that_share_a_root_spare_each_others_chunks():
     cold = Store()
 
     def tiered() -> World:
@@ -212,7 +212,7 @@ UNKNOWN: dict[str, Callable[[World], object]] = {
 
 
 @pytest.mark.parametrize("verb", UNKNOWN)
-def test_an_alias_that_is_not_configured_is_named_and_nothing_changes(store, world, verb):
+def test_unknown_alias_is_named_and_changes_nothing(store, world, verb):
     offload(world, upto=300)
     world.orphan(A)
     store.lapse(GRACE_S)
@@ -224,7 +224,7 @@ def test_an_alias_that_is_not_configured_is_named_and_nothing_changes(store, wor
     assert store.snapshot() == before
 
 
-def test_without_the_tier_its_bytes_alone_cannot_be_read_and_appends_go_on(store, world):
+def test_missing_tier_blocks_only_its_bytes(store, world):
     offload(world, upto=300)
     store.tiers = {}
     world = client(store)
@@ -240,7 +240,7 @@ def test_without_the_tier_its_bytes_alone_cannot_be_read_and_appends_go_on(store
 
 
 @pytest.mark.parametrize(("how", "said"), [("loses", "were gone 3 times"), ("damages", "differs from /stream/a")])
-def test_a_tier_that_loses_or_damages_a_file_is_found_before_the_segment_relies_on_it(how, said):
+def test_tiers_lost_or_damaged_file_is_found_early(how, said):
     store = Failing()
     store.how = how
     world = fill(store)
@@ -265,7 +265,7 @@ def test_a_chunk_that_is_damaged_is_not_moved(store, world, content):
 # -- the marks of a tier -------------------------------------------------------------------------------------
 
 
-def test_the_line_of_the_tier_is_committed_before_the_first_file_and_renewed_when_it_is_old(store, world):
+def test_tier_line_precedes_files_and_is_renewed_when_old(store, world):
     offload(world, upto=100)
     verbs = [(verb, str(path)) for verb, path in world.backend.trace]
     first = next(index for index, (verb, _) in enumerate(verbs) if verb == "copy")

@@ -58,7 +58,7 @@ def rebuild(world: World, start: int = 0, **how: object) -> Rebuilt:
     return drive(rebuild_segment(world.client, A, NEW, start, **how))
 
 
-def test_all_but_the_tail_returns_as_a_dry_run_says_and_nothing_old_is_touched(lost):
+def test_rebuild_returns_all_but_the_tail_per_dry_run(lost):
     before = lost.snapshot()
     said = rebuild(client(lost), dry_run=True)
     assert lost.snapshot() == before
@@ -95,7 +95,7 @@ def test_an_empty_or_damaged_header_counts_as_lost(store, world, text, error):
     assert client(store).content(NEW) == DATA
 
 
-def test_what_has_a_header_was_deleted_or_never_was_is_refused(store, world):
+def test_existing_deleted_or_unknown_segments_are_refused(store, world):
     with pytest.raises(FileExistsError, match="has a header"):
         rebuild(world)
     with pytest.raises(ValueError, match="another name"):
@@ -119,7 +119,7 @@ def test_nothing_is_made_over_what_is_there(lost, make):
     assert lost.snapshot() == before
 
 
-def test_a_lost_chunk_is_a_gap_and_what_lies_behind_it_is_listed(store, world):
+def test_lost_chunk_is_a_gap_and_later_chunks_listed(store, world):
     del store.fs.store[names.resolve(A, world.header(A).entries[2].file)]
     lose(store)
     did = rebuild(client(store))
@@ -127,7 +127,7 @@ def test_a_lost_chunk_is_a_gap_and_what_lies_behind_it_is_listed(store, world):
     assert client(store).content(NEW) == DATA[:40]
 
 
-def test_an_orphan_of_a_lost_race_comes_after_what_was_committed_and_is_refused_until_it_is_left_out(lost):
+def test_losing_orphan_follows_commits_and_must_be_excluded(lost):
     orphan = names.new_chunk_name(20)
     client(lost).orphan(A, orphan, b"other bytes of this!")
     said = rebuild(client(lost), dry_run=True)
@@ -142,7 +142,7 @@ def test_an_orphan_of_a_lost_race_comes_after_what_was_committed_and_is_refused_
 
 
 @pytest.mark.parametrize("of_earlier_release", [False, True])
-def test_a_page_that_lists_dropped_files_says_where_they_lay(monkeypatch, of_earlier_release):
+def test_page_that_lists_dropped_files_says_where_they_lay(monkeypatch, of_earlier_release):
     monkeypatch.setattr(swaps, "DROP_LINES_MAX", 1)
     store = Store()
     world = five(store)
@@ -161,7 +161,7 @@ def test_a_page_that_lists_dropped_files_says_where_they_lay(monkeypatch, of_ear
 
 
 @pytest.mark.parametrize("kind", [Store, NoMetadata])
-def test_index_pages_say_what_was_committed_where_even_of_other_folders_and_staged_files(monkeypatch, kind):
+def test_index_pages_place_commits_other_folders_and_staged_files(monkeypatch, kind):
     shrink_pages(monkeypatch, chunks=2, loose_max=2)
     store = kind()
     world = client(store)
@@ -180,7 +180,7 @@ def test_index_pages_say_what_was_committed_where_even_of_other_folders_and_stag
     assert did.by_page + did.by_later + did.by_label + did.by_name == 100
 
 
-def test_chunks_that_another_segment_refers_to_are_no_part_of_it(store, world):
+def test_chunks_of_another_segment_are_excluded(store, world):
     world.concat(world.create("/far/target"), [A])
     lose(store)
     with pytest.raises(FileNotFoundError, match="No chunk begins"):
@@ -190,7 +190,7 @@ def test_chunks_that_another_segment_refers_to_are_no_part_of_it(store, world):
     assert (did.end, {one.reason for one in did.left}) == (5, {f"{OTHERS}/far/target"})
 
 
-def test_chunks_that_another_segment_refers_to_are_no_part_of_it_though_it_moves_meanwhile():
+def test_chunks_of_a_moving_segment_are_excluded():
     for index in range(4, 11):
         store = NoMetadata()
         five(store).truncate(A, 40)
@@ -203,7 +203,7 @@ def test_chunks_that_another_segment_refers_to_are_no_part_of_it_though_it_moves
         assert {one.reason for one in did.left} <= {f"{OTHERS}/far/old", f"{OTHERS}/far/new"}
 
 
-def test_a_chunk_that_goes_or_a_header_that_comes_back_while_files_are_read_is_an_error(store, world):
+def test_changing_chunks_or_header_during_rebuild_is_an_error(store, world):
     lost, header = store.fs.store, store.fs.store.pop(names.header_path(A))
     for index, start in ((16, 0), (7, 20)):
         chunk = min(path for path in lost if path.startswith(f"{A}$chunks/0"))
@@ -215,7 +215,7 @@ def test_a_chunk_that_goes_or_a_header_that_comes_back_while_files_are_read_is_a
         rebuild(world)
 
 
-def test_a_copy_that_differs_is_never_part_of_the_new_segment():
+def test_copy_that_differs_is_never_part_of_new_segment():
     store = without_header(Failing)
     store.where, store.how = f"{NEW}$chunks/0", "damages"
     with pytest.raises(CorruptChunkError, match="nothing was made"):
@@ -224,7 +224,7 @@ def test_a_copy_that_differs_is_never_part_of_the_new_segment():
 
 
 @pytest.mark.parametrize("crash", [Fault.CRASH_AFTER, pytest.param(Fault.CRASH_BEFORE, marks=pytest.mark.slow)])
-def test_after_a_crash_a_second_rebuild_makes_the_segment_or_finds_it_made(crash):
+def test_second_rebuild_after_a_crash_finishes_or_finds_it(crash):
     probe = client(without_header())
     rebuild(probe)
     for index in range(len(probe.backend.trace)):
@@ -245,7 +245,7 @@ def test_after_a_crash_a_second_rebuild_makes_the_segment_or_finds_it_made(crash
         assert old.items() <= store.snapshot().items()
 
 
-def test_a_file_that_may_lie_where_another_is_only_expected_is_refused_until_it_is_left_out():
+def test_file_with_an_uncertain_place_must_be_excluded():
     for store in (without_header(), without_header(NoMetadata)):
         stage, before = names.new_staged_name(), names.new_chunk_name(10)
         others = {client(store).orphan(A, name, b"other") for name in (stage, before)}
@@ -261,7 +261,7 @@ def test_a_file_that_may_lie_where_another_is_only_expected_is_refused_until_it_
 
 
 @pytest.mark.parametrize("kind", [Store, NoMetadata])
-def test_a_race_that_was_lost_never_puts_the_bytes_of_the_loser_in_the_place_of_the_winner(kind):
+def test_losing_bytes_never_replace_the_winners(kind):
     lost = 0
     for index in range(8):
         store = kind()
@@ -315,7 +315,7 @@ def test_metadata_tell_the_chunks_of_another_incarnation_apart(store):
     assert client(store).content(NEW) == DATA
 
 
-def test_appends_small_and_large_label_their_chunks_and_an_overwrite_counts_from_nought(store):
+def test_appends_label_chunks_and_an_overwrite_counts_from_zero(store):
     world = client(store)
     world.create(A, [DATA[:12], DATA[20:100] * 5])
     labels = [parse_label(drive(store.metadata(names.resolve(A, e.file)))) for e in world.header(A).entries]
@@ -331,7 +331,7 @@ def test_appends_small_and_large_label_their_chunks_and_an_overwrite_counts_from
         assert (label.offset, label.incarnation) == (entry.start, None), "no attempt knows the incarnation before"
 
 
-def test_files_of_another_store_that_has_the_same_root_of_a_tier_are_never_taken_in():
+def test_files_of_another_store_are_never_taken_in():
     store = TieredStore()
     five(store).offload(A)
     lose(store)

@@ -72,7 +72,7 @@ FILES = [(at, data) for at in range(4) for data in (b"a", b"b", b"ab", b"aa", b"
 
 
 @pytest.mark.parametrize(("counts", "some"), [(range(4), 100), pytest.param([4], 2000, marks=pytest.mark.slow)])
-def test_every_set_of_files_in_a_small_world_has_the_plan_of_all_its_chains_or_none(counts, some):
+def test_small_file_sets_plan_all_their_chains_or_none(counts, some):
     worlds = (world for count in counts for world in itertools.combinations_with_replacement(FILES, count))
     outcomes = [check(world) for world in worlds]
     assert min(outcomes.count(True), outcomes.count(False)) > some
@@ -80,7 +80,7 @@ def test_every_set_of_files_in_a_small_world_has_the_plan_of_all_its_chains_or_n
 
 @settings(max_examples=examples(200), deadline=None)
 @given(st.data())
-def test_pieces_of_one_content_are_put_together_however_they_overlap(data):
+def test_pieces_of_one_content_join_despite_overlaps(data):
     content = data.draw(st.binary(min_size=1, max_size=12))
     cuts = [sorted(data.draw(st.sets(st.integers(1, len(content)), max_size=4)) | {len(content)}) for _ in range(2)]
     world = []
@@ -94,7 +94,7 @@ def test_pieces_of_one_content_are_put_together_however_they_overlap(data):
 # -- doubles, gaps, and what is left ----------------------------------------------------------------------------
 
 
-def test_a_chunk_that_a_consolidation_made_and_its_old_parts_are_the_same_bytes():
+def test_consolidated_chunk_equals_its_old_parts():
     parts = [piece(0, b"one"), piece(3, b"two"), piece(6, b"three")]
     whole, last = piece(0, b"onetwo", "whole"), piece(6, b"three", "again", By.PAGE)
     found = plan(Evidence([*parts, whole, last]), 0)
@@ -109,14 +109,14 @@ def test_doubles_with_other_bytes_are_refused_with_both_names(other):
         plan(Evidence(pieces), 0)
 
 
-def test_the_same_bytes_as_only_a_part_of_a_file_prove_nothing():
+def test_same_bytes_as_only_part_of_file_prove_nothing():
     whole = piece(0, b"onetwo", "whole")
     part = FileRange(0, 3, ChunkFile("part", 10, 1, 0), By.PAGE, 2)
     with pytest.raises(AmbiguousRebuildError):
         plan(Evidence([whole, part]), 0)
 
 
-def test_a_gap_ends_the_plan_and_what_lies_behind_before_and_inside_is_listed():
+def test_gap_ends_the_plan_and_other_files_are_listed():
     pieces = [piece(0, b"old"), piece(3, b"one"), piece(4, b"n", "inside"), piece(9, b"far"), piece(20, b"end")]
     found = plan(Evidence(pieces), 3)
     assert (found.start, found.end) == (3, 6)
@@ -144,7 +144,7 @@ def listed(*files: ChunkFile, label: Label | None = None) -> known.ListedPage:
     return known.ListedPage(f"{S}$chunks/index-1", chunks, label)
 
 
-def test_a_page_places_what_has_no_offset_in_its_name_or_another_one():
+def test_page_places_chunks_without_their_own_offset():
     first, staged = chunk_file(b"one", 7), chunk_file(b"two", None)
     found = evidence(first, staged, pages=[listed(first, staged)])
     assert [(p.start, p.by) for p in found.pieces] == [(7, By.LISTED), (10, By.LISTED)]
@@ -160,14 +160,14 @@ def test_a_page_whose_names_do_not_agree_places_nothing():
     assert found.left == [Left(f"{S}$chunks/index-1", known.DISAGREES)]
 
 
-def test_a_page_that_only_the_names_of_its_chunks_place_proves_nothing_where_they_may_all_lie_further_on():
+def test_page_with_names_only_proves_no_minimum_offset():
     staged, after = chunk_file(b"one", None), chunk_file(b"two", 7)  # a lost race has moved both on
     found = plan(evidence(staged, after, pages=[listed(staged, after)]), 7)
     with pytest.raises(AmbiguousRebuildError, match=r"only an index page without offset says that .*stage-"):
         found.check()
 
 
-def test_pages_that_put_a_file_at_two_offsets_are_refused_until_all_but_one_are_left_out():
+def test_conflicting_pages_are_refused_until_one_is_left():
     moved, after = chunk_file(b"two", 3), chunk_file(b"three", 6)
     lost = replace(listed(moved, after, label=Label(X, 3)), path=f"{S}$chunks/index-lost")
     won = replace(listed(moved, label=Label(X, 5)), path=f"{S}$chunks/index-won")
@@ -181,7 +181,7 @@ def test_pages_that_put_a_file_at_two_offsets_are_refused_until_all_but_one_are_
     assert Left(lost.path, known.LEFT_OUT) in rest.left
 
 
-def test_what_is_damaged_missing_or_left_out_is_listed_with_its_reason():
+def test_damaged_missing_and_excluded_files_have_reasons():
     good, bad, out = chunk_file(b"one", 0), chunk_file(b"two", 3), chunk_file(b"three", 6)
     gone = chunk_file(b"four", 11)
     page = listed(good, bad, out, gone)

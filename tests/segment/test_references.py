@@ -35,7 +35,7 @@ def collect_below(world: World) -> None:
 
 @pytest.mark.parametrize("busy", [True, *slowly(False)])
 @pytest.mark.parametrize("collect", [lambda world: world.collect(TARGET), *slowly(collect_below)])
-def test_the_pages_of_a_target_are_parsed_once_for_the_folders_of_all_sources(collect, busy):
+def test_target_pages_are_parsed_once_for_all_sources(collect, busy):
     counts = []
     for sources in (20, 80):
         store = Scripted(private_memory())
@@ -49,7 +49,7 @@ def test_the_pages_of_a_target_are_parsed_once_for_the_folders_of_all_sources(co
     assert counts[1] <= 6 * counts[0]
 
 
-def test_what_is_known_is_forgotten_before_it_is_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_knowledge_is_forgotten_before_it_is_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(index_pages, "FILES_KNOWN_MAX", 300)
     world = World(policy=SMALL)
     concatenated(world, 20)

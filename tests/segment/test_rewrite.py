@@ -48,7 +48,7 @@ def flip(store: TieredStore, file: str, at: int) -> None:
 # -- blocks --------------------------------------------------------------------------------------------------
 
 
-def test_a_run_that_another_client_moves_meanwhile_is_left_as_that_client_made_it(store, world, monkeypatch):
+def test_run_moved_by_another_client_stays_so(store, world, monkeypatch):
     commit = rewrite.swap_chunks
 
     async def late(*args, **how):
@@ -63,7 +63,7 @@ def test_a_run_that_another_client_moves_meanwhile_is_left_as_that_client_made_i
 
 
 @pytest.mark.parametrize("start", [0, 7, 45, 110])
-def test_only_the_bytes_that_the_segment_retains_go_to_a_tier(store, world, start):
+def test_only_bytes_that_segment_retains_go_to_tier(store, world, start):
     world.truncate(A, start)
     assert offload(world).bytes == 400 - start
     assert world.content(A) == DATA[start:]
@@ -73,7 +73,7 @@ def test_only_the_bytes_that_the_segment_retains_go_to_a_tier(store, world, star
 # -- what is read of a block ---------------------------------------------------------------------------------
 
 
-def test_a_reader_of_one_piece_finds_its_damage_and_a_reader_of_others_does_not_need_it(store, world):
+def test_piece_reader_finds_its_damage_and_ignores_other_pieces(store, world):
     offload(world)
     flip(store, file_of(world.chunks(A)[1]), 45)  # in the third piece, bytes 140 to 160
     view = drive(client(store).client.headers.view(A, fresh=True))
@@ -86,7 +86,7 @@ def test_a_reader_of_one_piece_finds_its_damage_and_a_reader_of_others_does_not_
 
 
 @pytest.mark.parametrize("act", [World.onload, World.consolidate, lambda world, _: offload(world)])
-def test_damage_in_a_block_is_never_written_anew_under_a_fresh_checksum(store, world, act):
+def test_damaged_block_gets_no_fresh_checksum(store, world, act):
     offload(world, upto=200)
     flip(store, file_of(world.chunks(A)[0]), 3)
     with contextlib.suppress(CorruptChunkError):
@@ -100,7 +100,7 @@ def test_damage_in_a_block_is_never_written_anew_under_a_fresh_checksum(store, w
 
 
 @given(st.lists(st.integers(1, 1000), min_size=1, max_size=100))
-def test_pieces_are_few_have_all_bytes_and_the_checksums_of_what_they_cover(lengths):
+def test_pieces_are_few_complete_and_have_right_checksums(lengths):
     data = random.Random(1).randbytes(sum(lengths))
     pieces, at = [], 0
     for length in lengths:

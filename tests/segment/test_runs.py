@@ -65,7 +65,7 @@ def times_max(max_bytes: int, least: int) -> int:
     batches=st.lists(st.tuples(st.integers(1, 60), st.integers(0, 3), st.randoms()), max_size=25),
     sealed=st.booleans(),
 )
-def test_no_byte_is_written_more_often_than_the_protocol_says(max_bytes, share, batches, sealed):
+def test_no_byte_is_written_more_often_than_protocol_says(max_bytes, share, batches, sealed):
     least = max(max_bytes // share, 1)
     life = Life(max_bytes, [], [])
     for count, spread, chance in batches:
@@ -85,7 +85,7 @@ def test_no_byte_is_written_more_often_than_the_protocol_says(max_bytes, share, 
 
 @settings(max_examples=examples(100), deadline=None)
 @given(st.integers(64, 10**6), st.integers(1, 4_000), st.integers(1, 200), st.randoms())
-def test_chunks_of_about_one_size_never_stay_in_greater_number_than_wait_for_a_join(max_bytes, share, count, chance):
+def test_equal_chunks_never_exceed_the_number_that_waits(max_bytes, share, count, chance):
     life = Life(max_bytes, [], [])
     least = max(max_bytes // share, 1)
     for _ in range(count):
@@ -94,7 +94,7 @@ def test_chunks_of_about_one_size_never_stay_in_greater_number_than_wait_for_a_j
         assert life.small < SMALL_MAX
 
 
-def test_31_small_neighbours_wait_and_32_are_joined_to_what_stays_small():
+def test_31_small_neighbours_wait_and_32_are_joined():
     for count, expected in ((31, 0), (32, 2)):
         life = Life(64 * MIB, [], [])
         for _ in range(count):
@@ -112,7 +112,7 @@ def test_large_chunks_and_those_in_tiers_part_neighbours():
     assert plan(life.chunks, 64 * MIB, is_last=True, sealed=True, rule=BY_ITSELF)[1] == []
 
 
-def test_a_header_alone_says_that_there_is_nothing_to_join():
+def test_header_alone_says_that_there_is_nothing_to_join():
     few = tuple(Chunk(index, 1, "x", 0, 0) for index in range(31))
     many = (*few, Chunk(31, 1, "x", 0, 0))
     assert may_join(Header("", 1, entries=many))

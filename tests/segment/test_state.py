@@ -24,7 +24,7 @@ def segments(draw: st.DrawFn) -> tuple[Header, list[Chunk]]:
 
 @settings(max_examples=200)
 @given(segments(), st.data())
-def test_it_is_what_a_model_finds_that_looks_at_every_byte(given, data):
+def test_references_equal_a_model_of_every_byte(given, data):
     def is_chosen(chunk: Chunk) -> bool:
         """All up to an offset; or, if it is said how far or how old, those that are either."""
         is_far = after_bytes is not None and header.length - chunk.end >= after_bytes
@@ -52,7 +52,7 @@ def test_it_is_what_a_model_finds_that_looks_at_every_byte(given, data):
     assert (found.start, found.length, found.version, found.committed) == (header.start, header.length, 3, 7.0)
 
 
-def test_what_waits_and_the_state_are_those_of_the_header():
+def test_what_waits_and_state_are_those_of_header():
     page = Page(0, 10, "i", 5, 0, 100)
     header = Header("id", 1, Phase.SEALED, entries=(page,), drops=(Drop("a", 1), Drop("b", 1, after_ms=10)))
     found = SegmentState.of("x", header, [], 5, Chosen(), NOW_MS)

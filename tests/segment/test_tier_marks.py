@@ -91,7 +91,7 @@ def pair(hurried: Any) -> Pair:
 @pytest.mark.parametrize("verb", STOPPED)
 @pytest.mark.parametrize("mark", [None, b"", format_mark(OTHER_ID)], ids=["none", "empty", "of another"])
 @pytest.mark.parametrize("is_known", [True, False])
-def test_without_its_mark_a_tier_is_not_there_and_nothing_is_dropped(pair, verb, mark, is_known):
+def test_unmarked_tier_is_absent_and_nothing_is_dropped(pair, verb, mark, is_known):
     if verb == "offload of another" and mark is not None:
         pytest.skip("a segment that no tier has files of may go to any")
     world = pair.filled()
@@ -108,7 +108,7 @@ def test_without_its_mark_a_tier_is_not_there_and_nothing_is_dropped(pair, verb,
     assert all(row.ok for row in world.rows(A))
 
 
-def test_what_needs_no_byte_of_a_tier_goes_on_without_it(pair):
+def test_verbs_without_tier_bytes_work_without_the_tier(pair):
     world = pair.filled()
     pair.unmount(None)
     assert world.append(A, b"more") == 104
@@ -139,7 +139,7 @@ class Broken:
 
 
 @pytest.mark.parametrize(("error", "text"), CASES)
-def test_a_cut_without_a_look_and_a_trim_go_on_where_a_tier_fails(pair, error, text):
+def test_cut_without_look_and_trim_survive_failing_tiers(pair, error, text):
     """The first bytes of A show whether it may be cut; those of B are at hand."""
     world = pair.filled()
     fs = RollingFileSystem(backend=world.backend, skip_instance_cache=True)
@@ -198,7 +198,7 @@ def test_a_truncation_asks_only_the_tiers_that_lose_files(pair, monkeypatch):
         assert fs.segment(A).start == 100
 
 
-def test_a_tier_that_goes_during_an_offload_takes_no_original_along(pair):
+def test_tier_that_goes_during_offload_takes_no_original_along(pair):
     """A second look comes after the copies were read back, before the commit that drops the originals."""
     world = pair.filled()
     lost: list[str] = []
@@ -220,7 +220,7 @@ def test_a_tier_that_goes_during_an_offload_takes_no_original_along(pair):
 
 
 @pytest.mark.parametrize("has_neighbour", [True, False])
-def test_a_rebuild_without_a_tier_is_refused_or_says_so(pair, has_neighbour):
+def test_rebuild_without_tier_is_refused_or_says_so(pair, has_neighbour):
     """The header is lost that would name the tier: another segment's line shows that the tier was in use."""
     world = pair.filled()
     world.offload(B, upto=20, block_bytes=20)
@@ -241,7 +241,7 @@ def test_a_rebuild_without_a_tier_is_refused_or_says_so(pair, has_neighbour):
     assert drive(rebuild(pair.client().client, A, f"{A}3", 0)).end >= 100
 
 
-def test_a_tombstone_leads_to_a_tier_until_the_tier_was_looked_at(pair):
+def test_tombstone_leads_to_tier_until_tier_was_looked_at(pair):
     world = pair.filled()
     world.delete(A)
     world.backend._stores["cold"].backend.fs.pipe_file(f"{ROOT}{A}$chunks/tier-{'0' * 12}-x-y", b"of others")
@@ -260,7 +260,7 @@ def test_a_tombstone_leads_to_a_tier_until_the_tier_was_looked_at(pair):
 # -- who makes the mark, and older releases ---------------------------------------------------------------------
 
 
-def test_clients_that_make_a_mark_at_once_take_one_id(pair):
+def test_clients_that_make_mark_at_once_take_one_id(pair):
     """Also over the empty mark of an older release, at each place where another may come between."""
     for old in (None, b""):
         for calls in range(6):
@@ -278,7 +278,7 @@ def test_clients_that_make_a_mark_at_once_take_one_id(pair):
 
 
 @pytest.mark.parametrize("how", TORN)
-def test_a_torn_mark_is_read_again_and_elects_no_second_id(pair, how, monkeypatch):
+def test_torn_mark_is_reread_and_gives_no_second_id(pair, how, monkeypatch):
     monkeypatch.setattr(patience, "LOOK_PAUSE_FIRST_S", 0.0)
     pair.filled()
     world, cold = pair.client(), Scripted(pair.cold)
@@ -293,7 +293,7 @@ def test_a_torn_mark_is_read_again_and_elects_no_second_id(pair, how, monkeypatc
 
 
 @pytest.mark.parametrize("calls", range(8))
-def test_first_offloads_of_two_clients_at_once_are_both_done(pair, calls):
+def test_first_offloads_of_two_clients_both_succeed(pair, calls):
     """A line that came after the look for the mark shows no tier that went away: its mark came before it."""
     hot, second = Faulty(pair.hot), pair.client()
     first = World(TieredBackend(hot, {"cold": TierStore(pair.cold, ROOT)}), SMALL, CLOCK.time)
@@ -321,7 +321,7 @@ def _as_by_an_older_release(world: World, pair: Pair) -> None:
     world.client.headers.forget()
 
 
-def test_a_line_and_a_mark_of_an_older_release_are_read_and_learn_the_id_at_the_next_offload(pair):
+def test_older_line_and_mark_learn_the_id_later(pair):
     world = pair.filled()
     _as_by_an_older_release(world, pair)
     assert (world.header(A).tiers[0].id, world.content(A)) == ("", DATA + TAIL)
@@ -337,7 +337,7 @@ def test_a_line_and_a_mark_of_an_older_release_are_read_and_learn_the_id_at_the_
     assert world.content(A) == DATA + TAIL
 
 
-def test_an_older_line_whose_files_lie_below_another_path_learns_no_wrong_path(pair):
+def test_older_line_below_another_path_learns_nothing_wrong(pair):
     world = pair.filled()
     _as_by_an_older_release(world, pair)
     for path in [path for path in pair.cold.files() if names.CHUNKS_SUFFIX in path]:
@@ -403,7 +403,7 @@ def test_a_tiers_files_are_the_segments_by_whichever_path(tmp_path, other, is_fi
     assert _files(cold) == []
 
 
-def test_where_two_paths_cannot_be_known_to_be_one_nothing_is_dropped_and_the_error_names_both(pair):
+def test_uncertain_equal_paths_are_named_and_nothing_dropped(pair):
     """As by another URL of a bucket: the same files under another name of the store."""
     world = pair.filled()
     for path in list(pair.hot.files()):
@@ -421,7 +421,7 @@ def test_where_two_paths_cannot_be_known_to_be_one_nothing_is_dropped_and_the_er
     assert pair.cold.files() == before
 
 
-def test_a_tree_that_is_moved_with_its_tree_in_the_tier_goes_on_and_learns_its_new_path(pair):
+def test_tree_moved_with_its_tier_tree_learns_the_path(pair):
     world = pair.filled()
     for store, top in ((pair.hot, ""), (pair.cold, ROOT)):
         for path in [path for path in store.files() if path.startswith(f"{top}/stream/")]:
@@ -434,7 +434,7 @@ def test_a_tree_that_is_moved_with_its_tree_in_the_tier_goes_on_and_learns_its_n
     assert world.content("/moved/a") == DATA[50:] + TAIL
 
 
-def test_a_path_that_is_too_long_for_the_line_is_left_out(pair):
+def test_too_long_path_is_left_out_of_lines(pair):
     world, long = pair.client(), "/stream/" + "x" * 1100
     world.create(long, pieces_of(DATA, [20] * 5))
     world.offload(long)
@@ -448,7 +448,7 @@ def _but_path(line: Tier) -> tuple[Any, ...]:
 
 @pytest.mark.parametrize("call", range(0, 60, 6))
 @pytest.mark.parametrize("verb", ["offload", "append", "unmount"])
-def test_what_an_erase_says_is_gone_is_gone_also_beside_another_client(pair, call, verb):
+def test_erased_bytes_are_gone_beside_another_client(pair, call, verb):
     """`is_gone` is tried at each sixth call of the erase, by an offload, an append, or a disk that goes away."""
     world, other = pair.filled(), pair.client()
     calls = {

@@ -26,7 +26,7 @@ def states(world, path=LOG):
     return [row.state for row in world.rows(path)]
 
 
-def test_every_damage_has_its_own_word_and_the_rest_is_ok(world):
+def test_each_damage_has_its_word_and_others_are_ok(world):
     world.backend.fs.rm_file(file(world, 0))
     world.backend._put(file(world, 1), b"B" * 49)
     world.backend._put(file(world, 2), b"C" * 51)

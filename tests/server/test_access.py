@@ -131,7 +131,7 @@ def test_a_link_on_the_disk_leads_nowhere(tmp_path: Path) -> None:
     assert client.get("/webhdfs/v1/in?op=GETFILESTATUS").status_code == 404
 
 
-def test_a_name_that_is_not_utf_8_is_listed_read_and_deleted(tmp_path: Path) -> None:
+def test_non_utf_8_name_is_listed_read_and_deleted(tmp_path: Path) -> None:
     name = b"caf\xe9 & co"
     Path(os.fsdecode(bytes(tmp_path) + b"/" + name)).write_bytes(b"data")
     client = Client(make_app(RollingFileSystem("file"), str(tmp_path)))

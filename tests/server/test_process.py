@@ -32,7 +32,7 @@ def begun(server: Process, path: str, size: int, *headers: str) -> socket.socket
     return found
 
 
-def test_after_a_kill_another_server_goes_on_and_the_repeat_appends_nothing(tmp_path: Path) -> None:
+def test_another_server_continues_after_a_kill_without_repeats(tmp_path: Path) -> None:
     data = b"x" * (5 << 20)
     with serving(f"{tmp_path}/store") as first, serving(f"{tmp_path}/store") as second:
         url = "/v1/segments/a"
@@ -52,7 +52,7 @@ def test_after_a_kill_another_server_goes_on_and_the_repeat_appends_nothing(tmp_
         assert httpx.get(second.url + url + ":info").json()["length"] == 2 * len(data)
 
 
-def test_what_was_acknowledged_is_committed_at_a_stop_and_the_rest_is_told(tmp_path: Path) -> None:
+def test_stop_commits_acknowledged_records_and_reports_the_rest(tmp_path: Path) -> None:
     with serving(f"{tmp_path}/store") as server, ThreadPoolExecutor(1) as pool:
         url = "/v1/segments/a"
         httpx.put(server.url + url).raise_for_status()
@@ -90,7 +90,7 @@ def test_clients_that_stall_in_a_head_are_cut_off(impatient: Process) -> None:
 
 
 @pytest.mark.parametrize("drips", [False, True])
-def test_a_client_that_stalls_in_a_body_gets_408_and_others_go_on(impatient: Process, drips: bool) -> None:
+def test_client_stalling_in_a_body_gets_408(impatient: Process, drips: bool) -> None:
     url = f"/v1/segments/{drips}"
     httpx.put(impatient.url + url).raise_for_status()
     with begun(impatient, url, 1000) as slow:
@@ -130,14 +130,14 @@ def test_more_than_the_limit_is_told_to_come_again(tmp_path: Path) -> None:
         assert httpx.get(f"{server.url}/v1/segments/a:tail").status_code == 429
 
 
-def test_the_root_of_a_disk_is_served_from_any_folder(tmp_path: Path) -> None:
+def test_root_of_disk_is_served_from_any_folder(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"one\n")
     with serving("/") as server:
         assert httpx.get(f"{server.url}/v1/segments{tmp_path}/a").content == b"one\n"
         assert httpx.get(f"{server.url}/webhdfs/v1{tmp_path}/a?op=OPEN", follow_redirects=True).content == b"one\n"
 
 
-def test_a_path_may_come_as_raw_utf_8_as_hadoops_client_sends_it(server: Process) -> None:
+def test_raw_utf_8_path_of_hadoops_client_works(server: Process) -> None:
     path = "/webhdfs/v1/kind=\u00e4%20+&=%253A;\u4e2d"
     answers = []
     with connected(server) as connection:
@@ -151,7 +151,7 @@ def test_a_path_may_come_as_raw_utf_8_as_hadoops_client_sends_it(server: Process
     assert RollingFileSystem("file").cat_file(f"{server.root}/kind=\u00e4 +&=%3A;\u4e2d") == "\u00e4".encode()
 
 
-def test_more_clients_than_files_that_a_process_may_open_by_default(tmp_path: Path) -> None:
+def test_more_clients_than_default_open_files_are_served(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "rollingfs.cli", "serve", f"{tmp_path}/store", "--port", "0"]
     shell = ["sh", "-c", 'ulimit -Sn 64; exec "$@"', "sh", *command]
     with subprocess.Popen(shell, stdout=subprocess.PIPE, text=True) as process:

@@ -34,9 +34,7 @@ def problem_of(answer: httpx.Response) -> tuple[int, str, str]:
 NOTHING = "nothing was changed"
 
 
-def test_a_segment_is_made_with_a_policy_appended_to_read_and_deleted(
-    client: Client, fs: RollingFileSystem, root: str
-) -> None:
+def test_segment_is_created_appended_to_read_and_deleted(client: Client, fs: RollingFileSystem, root: str) -> None:
     assert client.put("/v1/segments/logs/a", json={"max_bytes": "1MiB", "inline_bytes": 100}).status_code == 201
     assert fs.segment(f"{root}/logs/a").policy.max_bytes == 1 << 20
     assert problem_of(client.put("/v1/segments/logs/a")) == (409, "FileExists", NOTHING)
@@ -51,7 +49,7 @@ def test_a_segment_is_made_with_a_policy_appended_to_read_and_deleted(
     assert problem_of(client.get("/v1/segments/logs/a")) == (404, "FileNotFound", NOTHING)
 
 
-def test_an_append_is_refused_without_a_segment_unless_it_may_make_one(client: Client) -> None:
+def test_append_without_segment_is_refused_unless_it_may_create(client: Client) -> None:
     assert problem_of(client.post("/v1/segments/a", content=b"x")) == (404, "FileNotFound", NOTHING)
     assert client.post("/v1/segments/a?create=true", content=b"x").json()["offset"] == 0
     assert client.post("/v1/segments/a?create=true", content=b"y").json()["offset"] == 1
@@ -93,7 +91,7 @@ def test_a_read_of_another_etag_is_refused(client: Client) -> None:
 
 
 @pytest.mark.parametrize("size", [3, 3 << 20])
-def test_a_repeat_with_its_key_appends_nothing_and_is_answered_alike(client: Client, size: int) -> None:
+def test_keyed_repeat_appends_nothing_and_is_answered_alike(client: Client, size: int) -> None:
     client.put("/v1/segments/a")
     client.post("/v1/segments/a", content=b"before")
     data, headers = b"x" * size, {"Idempotency-Key": "batch 7"}
@@ -135,7 +133,7 @@ def test_a_numbered_append_takes_place_once(client: Client, fs: RollingFileSyste
     assert client.get("/v1/segments/a:info").json()["attributes"] == {}
 
 
-def test_a_key_also_counts_for_an_append_that_makes_the_segment(client: Client) -> None:
+def test_key_also_counts_for_append_that_makes_segment(client: Client) -> None:
     headers = {"Idempotency-Key": "k"}
     assert not client.post("/v1/segments/a?create=true", content=b"x", headers=headers).json()["repeated"]
     assert client.post("/v1/segments/a?create=true", content=b"x", headers=headers).json()["repeated"]
@@ -156,7 +154,7 @@ def test_the_memory_of_keys_is_bounded(client: Client, fs: RollingFileSystem, ro
 
 
 @pytest.mark.parametrize("others", [{}, {"note": "x" * 2000}, {"note": "x" * 4020, "n": "1"}])
-def test_the_oldest_keys_go_where_other_attributes_need_the_room(
+def test_oldest_keys_go_where_other_attributes_need_room(
     client: Client, fs: RollingFileSystem, root: str, others: dict[str, str]
 ) -> None:
     fs.create(f"{root}/a")
@@ -291,7 +289,7 @@ CHANGES: dict[str, Callable[[RollingFileSystem, str], object]] = {
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
 @pytest.mark.parametrize("first", [0, 5])
-def test_a_range_is_of_the_file_as_it_is_now(
+def test_range_is_of_file_as_it_is_now(
     root: str, first: int, change: Callable[[RollingFileSystem, str], object]
 ) -> None:
     store, path = private_memory(), f"{root}/a"
@@ -309,7 +307,7 @@ def test_a_range_is_of_the_file_as_it_is_now(
         assert status != 206 or got.content == now[first:9]
 
 
-def test_plain_files_of_one_size_and_second_have_different_etags() -> None:
+def test_equal_size_and_second_still_give_different_etags() -> None:
     files = [FileInfo("/a", size=3, modified=1.0, token=token) for token in ("one", "two")]
     assert len({etag(Segment.of_plain(file)) for file in files}) == 2
 
@@ -413,7 +411,7 @@ def test_a_hostile_body_changes_nothing(client: Client, body: bytes) -> None:
     assert problem_of(client.post("/v1/segments/a:truncate", content=body))[::2] == (400, NOTHING)
 
 
-def test_a_colon_in_a_path_is_no_verb_if_it_is_quoted(client: Client) -> None:
+def test_quoted_colon_in_a_path_is_no_verb(client: Client) -> None:
     assert client.post("/v1/segments/a%3Aseal?create=true", content=b"x").status_code == 200
     assert client.get("/v1/segments/a%3Aseal").content == b"x"
     assert client.get("/v1/segments/a").status_code == 404
@@ -446,9 +444,7 @@ def test_metrics_are_those_of_the_filesystem(client: Client) -> None:
     assert "rollingfs_conflicts_total 0" in text
 
 
-def test_a_rename_never_goes_into_a_folder_nor_over_the_file_of_that_name_in_it(
-    client: Client, fs: RollingFileSystem, root: str
-) -> None:
+def test_rename_enters_no_folder_and_replaces_no_inner_file(client: Client, fs: RollingFileSystem, root: str) -> None:
     for path in ("x", "d/x"):
         fs.pipe_file(f"{root}/{path}", path.encode())
     for overwrite in (False, True):

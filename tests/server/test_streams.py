@@ -16,7 +16,7 @@ def filled(client: Client) -> None:
         client.post(f"/v1/segments/logs/{name}?create=true", content=b"0123456789")
 
 
-def test_a_stream_is_trimmed_to_a_cut_and_a_repeat_drops_nothing(client: Client) -> None:
+def test_stream_is_trimmed_to_cut_and_repeat_drops_nothing(client: Client) -> None:
     filled(client)
     client.post("/v1/segments/logs/a:seal")
     cut = client.get("/v1/streams/logs:cut").json()["cut"]
@@ -84,7 +84,7 @@ def test_upkeep_by_hand(client: Client) -> None:
     assert client.get("/v1/segments?folder=logs").json()["entries"] == []
 
 
-def test_an_offload_writes_blocks_of_the_size_that_is_asked_for(tmp_path: Path) -> None:
+def test_offload_writes_blocks_of_size_that_is_asked_for(tmp_path: Path) -> None:
     fs = RollingFileSystem("file", sync=False, inline_bytes=0, max_bytes=20, tiers={"cold": f"{tmp_path}/cold"})
     served = Client(make_app(fs, str(tmp_path)))
     for name in "ab":
@@ -108,7 +108,7 @@ def sub(client: Client, fs: RollingFileSystem, root: str) -> RetentionPolicy | N
     return fs.stream(f"{root}/logs/sub").retention
 
 
-def test_what_get_answers_put_takes_and_the_folders_above_still_say_what_is_theirs(
+def test_put_answers_of_get_leave_folder_values_inherited(
     client: Client, fs: RollingFileSystem, root: str, sub: RetentionPolicy
 ) -> None:
     stream, told = fs.stream(f"{root}/logs/sub"), client.get(URL).json()
@@ -129,7 +129,7 @@ def test_what_get_answers_put_takes_and_the_folders_above_still_say_what_is_thei
     assert made == "min_age"
 
 
-def test_a_patch_changes_the_fields_that_it_names_beside_another_client(
+def test_patch_changes_fields_that_it_names_beside_another_client(
     client: Client, fs: RollingFileSystem, root: str, sub: RetentionPolicy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stream = fs.stream(f"{root}/logs/sub")

@@ -13,7 +13,7 @@ from tests.server.conftest import Client, Process, talk
 from tests.support.schedules import eventually
 
 
-def test_a_long_poll_answers_whole_records_and_says_where_to_go_on(client: Client) -> None:
+def test_long_poll_answers_whole_records_and_the_next_offset(client: Client) -> None:
     client.post("/v1/segments/a?create=true", content=b"one\ntwo\nthr")
     found = client.get("/v1/segments/a:tail?offset=0&wait=0")
     assert (found.content, found.headers["next-offset"][:2]) == (b"one\ntwo\n", "8-")
@@ -30,7 +30,7 @@ def test_a_long_poll_answers_whole_records_and_says_where_to_go_on(client: Clien
     assert client.get("/v1/segments/a:tail?offset=0&wait=0").status_code == 410
 
 
-def test_a_record_that_is_larger_than_an_answer_comes_whole(client: Client) -> None:
+def test_record_that_is_larger_than_answer_comes_whole(client: Client) -> None:
     client.post("/v1/segments/a?create=true", content=b"x" * 5000 + b"\n" + b"y" * 20_000 + b"\n")
     assert client.get("/v1/segments/a:tail?offset=0&wait=0&max_kib=1").content == b"x" * 5000 + b"\n"
 
@@ -61,7 +61,7 @@ def test_clients_that_wait_are_woken(server: Process) -> None:
     assert [one.result().content for one in waiting] == [b"news\n"] * 3
 
 
-def test_the_last_event_of_a_segment_that_is_deleted_is_a_problem(server: Process) -> None:
+def test_last_event_of_segment_that_is_deleted_is_problem(server: Process) -> None:
     url = f"{server.url}/v1/segments/deleted"
     httpx.post(f"{url}?create=true", content=b"one\n").raise_for_status()
     headers = {"Accept": "text/event-stream"}
@@ -80,7 +80,7 @@ def read_on(url: str, spot: str, **headers: str) -> httpx.Response:
 
 
 @pytest.mark.parametrize("way", ["written over", "renamed", "a plain file"])
-def test_an_offset_of_another_segment_is_a_conflict_and_no_half_record(server: Process, way: str) -> None:
+def test_another_segments_offset_conflicts_without_half_records(server: Process, way: str) -> None:
     url, path = f"{server.url}/v1/segments/{way[:3]}", f"{server.root}/{way[:3]}"
     if way == "a plain file":
         Path(path).write_bytes(b"old 1\nold 2\n")

@@ -154,7 +154,7 @@ def test_concat_and_what_is_ignored(client: Client) -> None:
     assert client.put(f"{BASE}/new/folder?op=MKDIRS").json() == {"boolean": True}
 
 
-def test_a_token_comes_as_delegation_and_goes_on_in_the_redirect(fs: RollingFileSystem, root: str) -> None:
+def test_token_comes_as_delegation_and_goes_on_in_redirect(fs: RollingFileSystem, root: str) -> None:
     token = "t" * 20
     client = Client(make_app(fs, root, tokens=[token]))
     assert exception_of(client.get(f"{BASE}/?op=LISTSTATUS")) == "AccessControlException"
@@ -167,7 +167,7 @@ def test_a_token_comes_as_delegation_and_goes_on_in_the_redirect(fs: RollingFile
 
 
 @pytest.mark.parametrize("store", ["moto", *slowly("seaweed", "minio")])
-def test_a_made_folder_is_there_on_an_object_store_until_it_goes(store: str, request: pytest.FixtureRequest) -> None:
+def test_made_folder_exists_on_object_stores_until_removed(store: str, request: pytest.FixtureRequest) -> None:
     from s3fs import S3FileSystem  # the bare package has no s3fs, and its tests run without
 
     s3_options = request.getfixturevalue(store)

@@ -58,7 +58,7 @@ def test_the_check_finds_what_is_wrong(tmp_path: Path, notes: list[dict[str, obj
 
 
 @pytest.mark.parametrize(("key", "more"), [("rss", 2**27), ("files", 20), ("rest", 20), ("threads", 20)])
-def test_what_only_grows_is_found_and_a_pool_that_comes_and_goes_is_not(tmp_path: Path, key: str, more: int) -> None:
+def test_steady_growth_is_found_and_changing_pools_are_not(tmp_path: Path, key: str, more: int) -> None:
     usual = {"rss": 2**27, "files": 9, "sockets": 30, "threads": 5}
     place = Place("file", f"{tmp_path}/data", {}, str(tmp_path))
     for name, grows in (("steady", 0), ("leaking", more)):

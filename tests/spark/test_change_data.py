@@ -13,7 +13,7 @@ PAGE = "docs/recipes/change_data.md"
 PROGRAMS = ("changes.py", "to_parquet.py", "run.py")
 
 
-def test_changes_become_parquet_and_the_second_run_reads_only_what_is_new(tmp_path: Path) -> None:
+def test_changes_become_parquet_and_later_runs_read_new_ones(tmp_path: Path) -> None:
     world.require_java()
     code = program_of(PAGE, *PROGRAMS)
     assert sum("not-run" in block.info for block in page_blocks(PAGE)) == len(PROGRAMS)

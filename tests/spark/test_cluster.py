@@ -78,7 +78,7 @@ def run(script: str, folder: Path, **env: str) -> str:
     return done.stdout
 
 
-def test_the_commands_of_the_chapter_run_a_job_on_two_workers(cluster: str, tmp_path: Path) -> None:
+def test_commands_of_chapter_run_job_on_two_workers(cluster: str, tmp_path: Path) -> None:
     folder = tmp_path / "job"
     folder.mkdir()
     making, submitting = commands("python3 -m venv env"), commands("export PYSPARK_DRIVER_PYTHON")

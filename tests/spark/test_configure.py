@@ -53,7 +53,7 @@ def options(builder: Builder, given: Any = None) -> dict[str, str]:
     return builder._options
 
 
-def test_the_schemes_get_their_classes_and_nothing_is_fetched_for_a_disk(installed):
+def test_schemes_get_their_classes_without_fetches_for_disks(installed):
     found = options(Builder())
     assert found["spark.jars"] == f"{installed}/own.jar"
     for scheme in (f"rolling+{below}" for below in ("file", "s3", "s3a", "abfs", "abfss", "gs", "hdfs")):
@@ -77,14 +77,14 @@ def test_the_users_own_jars_and_packages_are_kept(installed):
     assert options(Builder(**found), {}) == found
 
 
-def test_a_connector_that_is_there_already_is_not_fetched_again(installed):
+def test_connector_that_is_there_already_is_not_fetched_again(installed):
     mine = options(Builder(spark__jars__packages="org.apache.hadoop:hadoop-aws:3.5.0"), {})
     assert mine["spark.jars.packages"] == "org.apache.hadoop:hadoop-aws:3.5.0"
     (installed / "jars" / "hadoop-aws-3.5.0.jar").touch()
     assert "spark.jars.packages" not in options(Builder(), {})
 
 
-def test_an_unknown_hadoop_is_an_error_that_says_what_to_add(installed):
+def test_unknown_hadoop_is_error_that_says_what_to_add(installed):
     for path in (installed / "jars").iterdir():
         path.unlink()
     (installed / "jars" / "hadoop-client-api-9.9.9.jar").touch()
@@ -118,12 +118,12 @@ def test_storage_options_of_s3fs_become_those_of_the_connector(nested):
 
 
 @pytest.mark.parametrize("given", [{"colour": "blue"}, {"client_kwargs": {"verify": False}}])
-def test_a_storage_option_without_counterpart_is_an_error_that_names_it(given):
+def test_storage_option_without_counterpart_is_error_that_names_it(given):
     with pytest.raises(ValueError, match=r"colour|verify"):
         s3a_options(given)
 
 
-def test_the_roots_of_tiers_become_settings_of_the_hadoop_filesystem():
+def test_roots_of_tiers_become_settings_of_hadoop_filesystem():
     tiers = {"cold": "s3a://archive/x", "far": {"root": "file:///far", "protocol": "file"}}
     builder = configure(Builder(), tiers=tiers)
     assert builder._options["spark.hadoop.fs.rolling.tier.cold.root"] == "s3a://archive/x"
@@ -143,7 +143,7 @@ def test_the_roots_of_tiers_become_settings_of_the_hadoop_filesystem():
         ({}, "/mine", "/mine"),
     ],
 )
-def test_a_local_spark_uses_this_python_unless_one_is_chosen(monkeypatch, options, before, after):
+def test_local_spark_uses_this_python_unless_one_is_chosen(monkeypatch, options, before, after):
     monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
     monkeypatch.delenv("MASTER", raising=False)
     if before is not None:
@@ -182,7 +182,7 @@ def submit(home: Path, script: str) -> None:
     (home / "bin" / "spark-submit").chmod(0o755)
 
 
-def test_the_jars_that_spark_fetches_for_s3_and_our_own_are_put_into_the_folder(installed):
+def test_s3_jars_and_our_own_reach_the_folder(installed):
     find = "for one; do case $one in spark.jars.ivy=*) to=${one#*=};; esac; done"
     submit(installed, f"{find}; mkdir $to/jars; echo 1 > $to/jars/a.jar")
     to = installed / "new" / "folder"
@@ -191,7 +191,7 @@ def test_the_jars_that_spark_fetches_for_s3_and_our_own_are_put_into_the_folder(
     assert gather(installed / "to", s3=False) == [installed / "to" / "own.jar"]
 
 
-def test_what_spark_said_is_in_the_error_and_no_folder_is_made(installed):
+def test_sparks_error_is_shown_and_no_folder_made(installed):
     submit(installed, "echo no route to Maven >&2; exit 1")
     with pytest.raises(OSError, match="no jar was gathered; it said: no route to Maven"):
         gather(installed / "to")
@@ -243,7 +243,7 @@ def by(*providers: str, **settings: str) -> dict[str, Any]:
         },
     ],
 )
-def test_what_is_given_to_the_data_source_comes_back_from_the_settings_that_it_becomes(given, monkeypatch):
+def test_data_source_options_return_from_their_settings(given, monkeypatch):
     monkeypatch.setattr(jar, "hadoop_version", lambda: "3.5.0")
     settings = {key.removeprefix("spark.hadoop.fs.s3a."): value for key, value in s3a_options(given).items()}
     assert from_settings(settings.get) == given
@@ -265,7 +265,7 @@ OF_MACHINES = ("Container", "Default", "EC2Container", "EnvironmentVariable", "I
 
 
 @pytest.mark.parametrize("kind", OF_MACHINES)
-def test_a_role_or_web_identity_of_the_machine_needs_no_option(kind):
+def test_role_or_web_identity_of_machine_needs_no_option(kind):
     wrapper = "Wrapper" if kind == "EC2Container" else ""
     assert by(f"{SDKS}{kind}CredentialsProvider{wrapper}") == {}
 
@@ -284,7 +284,7 @@ def test_a_role_or_web_identity_of_the_machine_needs_no_option(kind):
         *[({name: "hush"}, re.escape(f"fs.s3a.{name}")) for name in NO_COUNTERPART],
     ],
 )
-def test_what_has_no_counterpart_is_refused_in_a_sentence_that_names_it_and_no_secret(settings, why):
+def test_unmatched_option_is_refused_by_name_without_secrets(settings, why):
     with pytest.raises(ValueError, match=why) as refused:
         from_settings((KEYS | settings if "has no key" not in why else settings).get)
     assert "no storage options were made" in str(refused.value)
@@ -303,12 +303,12 @@ def test_what_has_no_counterpart_is_refused_in_a_sentence_that_names_it_and_no_s
         ({"connection.maximum": "500", "fast.upload.buffer": "disk"}, {}),
     ],
 )
-def test_places_and_encryption_are_taken_and_what_only_tunes_hadoop_is_not(settings, wanted):
+def test_places_and_encryption_are_taken_hadoop_tuning_is_not(settings, wanted):
     found = from_settings(settings.get)
     assert found.pop("s3_additional_kwargs", {}) | found == wanted
 
 
-def test_the_settings_of_a_bucket_come_before_the_others_and_a_disk_needs_none():
+def test_bucket_settings_come_first_and_disks_need_none():
     settings = {
         "spark.hadoop.fs.s3a.access.key": "all",
         "spark.hadoop.fs.s3a.secret.key": "hush",
@@ -321,7 +321,7 @@ def test_the_settings_of_a_bucket_come_before_the_others_and_a_disk_needs_none()
     assert storage_options(spark, "/tmp/events") == {}
 
 
-def test_a_profile_is_refused_for_a_connector_that_cannot_be_told_its_name(monkeypatch):
+def test_profile_is_refused_without_a_connector_for_it(monkeypatch):
     monkeypatch.setattr(jar, "hadoop_version", lambda: "3.4.1")
     with pytest.raises(ValueError, match="AWS_PROFILE"):
         s3a_options({"profile": "team"})

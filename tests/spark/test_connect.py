@@ -48,7 +48,7 @@ def server(tmp_path: Path) -> Iterator[str]:
             process.wait()
 
 
-def test_a_client_of_spark_connect_maintains_reads_and_writes_segments(server: str, tmp_path: Path) -> None:
+def test_client_of_spark_connect_maintains_reads_and_writes_segments(server: str, tmp_path: Path) -> None:
     fs = RollingFileSystem("file", sync=False)
     for nth in range(SEGMENTS):
         fs.pipe_file(f"{tmp_path}/in/s{nth}", b"line\n" * nth)

@@ -25,7 +25,7 @@ PROGRAMS = ("append.py", "follow.py")
 COLUMNS = ["month", "day", "carrier", "dest", "dep_delay"]
 
 
-def test_the_example_tails_flights_into_a_second_segment_while_retention_trims_the_first(tmp_path):
+def test_example_tails_flights_while_retention_trims_the_source(tmp_path):
     world.require_java()
     known = world.as_installed(tmp_path)
     folder = tmp_path / "empty"

@@ -47,14 +47,14 @@ def bare(tmp_path: Path) -> Any:
     return spark_of(collect)
 
 
-def test_packages_that_workers_lack_are_named_with_what_to_set(bare):
+def test_missing_packages_of_workers_are_named_with_remedy(bare):
     found = list(_python(bare))
     assert [sentence.split(" is not installed for ")[0] for sentence in found] == ["rollingfs", "pyarrow"]
     assert all("pip install 'rollingfs[spark]'" in sentence for sentence in found)
     assert all("bin/python" in sentence and "PYSPARK_PYTHON" in sentence for sentence in found)
 
 
-def test_workers_with_the_same_lack_nothing_and_others_are_named_by_their_versions():
+def test_equal_workers_lack_nothing_others_show_versions():
     assert list(_python(spark_of(lambda function: [function(0)]))) == []
     old = {"Python": "2.7.1", "rollingfs": "0.0.1"}
     [python, package] = _python(spark_of(lambda function: [function(0) | old]))
@@ -75,7 +75,7 @@ def test_workers_with_the_same_lack_nothing_and_others_are_named_by_their_versio
         ('java.io.IOException: Cannot run program "python9": error=2\n\tat java', "Cannot run program"),
     ],
 )
-def test_a_failed_job_is_named_by_its_cause_with_what_to_set(monkeypatch, text, why):
+def test_failed_job_names_its_cause_and_setting(monkeypatch, text, why):
     class FailedError(Exception):
         java_exception = text
 

@@ -34,12 +34,12 @@ DAY = types.StructType().add("n", "long").add("day", "date")
         ("/logs/day=1/a", {}),
     ],
 )
-def test_the_folders_right_above_a_segment_are_columns_in_their_order(path, values):
+def test_folders_right_above_segment_are_columns_in_their_order(path, values):
     assert [*folder_columns.values_of(path, ["/log"]).items()] == [*values.items()]
 
 
 @pytest.mark.parametrize("folder", ["=1", "day=", "day=1/day=2"])
-def test_a_folder_that_names_no_column_is_refused_by_its_path(folder):
+def test_folder_without_column_is_refused_by_its_path(folder):
     with pytest.raises(ValueError, match=f"/log/{folder}/a"):
         folder_columns.values_of(f"/log/{folder}/a", ["/log"])
 
@@ -106,14 +106,14 @@ def log(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_rows_have_the_columns_of_their_folders_unless_the_option_is_off(log):
+def test_rows_have_folder_columns_unless_switched_off(log):
     days = rows_of(batch_reader(log, DAY, format="json"))
     assert days == [{"n": day, "day": date(2026, 11, day)} for day in (20, 21)]
     text = types.StructType().add("day", "string")
     assert rows_of(batch_reader(log, text, format="json", partitionColumns="false")) == [{"day": None}] * 2
 
 
-def test_text_has_columns_of_folders_and_refuses_others_before_any_task(log):
+def test_text_has_folder_columns_and_refuses_others_early(log):
     schema = types.StructType().add("value", "string").add("day", "date")
     assert rows_of(batch_reader(log, schema))[0] == {"value": '{"n": 20}', "day": date(2026, 11, 20)}
     with pytest.raises(ValueError, match="one column of strings"):
@@ -130,7 +130,7 @@ def test_text_has_columns_of_folders_and_refuses_others_before_any_task(log):
         ({"path": "{}", "partitionColumns": "false"}, ""),
     ],
 )
-def test_columns_begin_below_what_is_read_or_below_the_base(log, options, columns):
+def test_columns_begin_below_what_is_read_or_below_base(log, options, columns):
     found = inferred(**{name: text.format(log) for name, text in options.items()})
     assert found.simpleString() == f"struct<value:string{columns}>"
 
@@ -140,7 +140,7 @@ def test_a_base_that_lies_elsewhere_is_refused(log):
         inferred(log, basePath="/elsewhere")
 
 
-def test_a_value_that_is_no_value_of_the_users_type_is_refused_with_the_segment(log):
+def test_value_of_the_wrong_type_is_refused_with_segment(log):
     schema = types.StructType().add("day", types.IntegerType())
     with pytest.raises(ValueError, match="part: its folder says day=2026-11-20, which is no int: give the column"):
         rows_of(batch_reader(log, schema, format="json"))
@@ -223,7 +223,7 @@ def test_a_table_without_columns_is_refused_and_not_made(source, deep):
 
 
 @pytest.mark.slow
-def test_a_table_with_columns_is_read_and_written_with_a_path_in_the_query(source, tmp_path):
+def test_table_with_columns_is_read_and_written_by_path(source, tmp_path):
     where = f"WITH (path='file://{tmp_path}/rows', format='arrow')"
     source.sql("CREATE TABLE named (n BIGINT) USING rolling")
     try:

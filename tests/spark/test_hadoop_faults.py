@@ -171,7 +171,7 @@ def plain_files(place: Place) -> dict[str, bytes]:
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("words", PLAIN, ids=" ".join)
-def test_a_failure_among_plain_files_changes_nothing_of_rollingfs_and_loses_no_other_file(jvm, places, words, mode):
+def test_failed_plain_file_spares_rollingfs_and_other_files(jvm, places, words, mode):
     for at in range(1, CALLS_MAX):
         place = next(places)
         remains(place)
@@ -193,7 +193,7 @@ def test_a_failure_among_plain_files_changes_nothing_of_rollingfs_and_loses_no_o
 
 
 @pytest.mark.parametrize("places", ["disks"], indirect=True)
-def test_a_plain_file_that_python_adopts_while_java_deletes_it_is_gone_or_java_says_that_it_lives(jvm, places):
+def test_plain_file_adopted_during_javas_delete_stays_consistent(jvm, places):
     outcomes: Counter[str] = Counter()
     for at in range(1, CALLS_MAX):
         place = next(places)
@@ -222,7 +222,7 @@ def test_a_plain_file_that_python_adopts_while_java_deletes_it_is_gone_or_java_s
 @pytest.mark.parametrize("places", ["disks"], indirect=True)
 @pytest.mark.parametrize("kind", ["segment", "plain"])
 @pytest.mark.parametrize("has_rest", [False, True])
-def test_a_removed_folder_takes_nothing_along_that_comes_into_it(
+def test_removed_folder_takes_nothing_along_that_comes_into_it(
     jvm: Jvm, places: Iterator[Place], kind: str, has_rest: bool
 ) -> None:
     """Before any of its calls; a folder may hold the rest of deleted segments."""
@@ -251,7 +251,7 @@ def test_a_removed_folder_takes_nothing_along_that_comes_into_it(
     [("read", "/in/log", LONG.decode()), ("list", "/in", f"log:{len(LONG)} plain:5 tail:4")],
     ids=["read", "list"],
 )
-def test_a_look_that_meets_a_failure_gives_what_is_there_or_fails(jvm, places, operation, path, expected):
+def test_failing_look_gives_what_is_there_or_fails(jvm, places, operation, path, expected):
     place = next(places)
     place.segment("in/log", LONG, PAGED)
     place.segment("in/tail", b"tail")

@@ -42,7 +42,7 @@ def takes(parser: list[str], files: Mapping[str, bytes], kind: str = "header") -
     return dict(zip(files, world.java_takes([*files.values()], [*parser, kind]), strict=True))
 
 
-def test_java_takes_every_header_and_page_of_the_fixtures_and_refuses_the_flawed_ones(parser):
+def test_java_accepts_good_fixtures_and_refuses_flawed_ones(parser):
     files = {path.name: path.read_bytes() for path in FOLDER.iterdir()}
     for name in (f"{name}.header" for name in RECORDED):  # their records folded in
         files[name] = format_header(parse_header(files[name], name))
@@ -78,14 +78,14 @@ def test_java_takes_whatever_header_python_writes(parser):
 UNKNOWN = ("turn 5b2e9d0c1f4a4b6e8d7c3a2b1f0e9d8c", "asks 3", "origin", "later %zz  words")
 
 
-def test_java_skips_lower_case_lines_that_it_does_not_know(parser):
+def test_java_skips_unknown_lower_case_lines(parser):
     text, _, rest = (FOLDER / "tail.header").read_bytes().partition(b"end crc32c=")
     texts = {line: text + line.encode() + b"\n" for line in (*UNKNOWN, "offload tier=cold after_age_ms=5")}
     files = {line: seal_text(more)[:-1] + rest[9:] for line, more in texts.items()}
     assert takes(parser, files) == dict.fromkeys(files, True)
 
 
-def test_java_reads_at_every_position_and_many_ranges_at_once_what_python_wrote(tmp_path):
+def test_java_reads_pythons_bytes_at_all_positions(tmp_path):
     segments, plain, classes = tmp_path / "segments", tmp_path / "plain", tmp_path / "classes"
     for folder in (segments, plain, classes):
         folder.mkdir()
@@ -125,7 +125,7 @@ def test_java_reads_at_every_position_and_many_ranges_at_once_what_python_wrote(
         world.run_java("Compare", str(segments), str(plain), classes=classes)
 
 
-def test_the_jar_has_the_same_bytes_whenever_it_is_compiled(tmp_path):
+def test_jar_has_same_bytes_whenever_it_is_compiled(tmp_path):
     from rollingfs.spark.hadoop import compile as compiler
 
     first, second = compiler.build(tmp_path / "a.jar"), compiler.build(tmp_path / "b.jar")
@@ -135,7 +135,7 @@ def test_the_jar_has_the_same_bytes_whenever_it_is_compiled(tmp_path):
         assert "rollingfs/hadoop/RollingFileSystem.class" in archive.namelist()
 
 
-def test_a_folder_that_a_bare_header_keeps_is_there_empty_and_moves_and_goes_with_it(tmp_path):
+def test_folder_kept_by_a_bare_header_moves_and_goes(tmp_path):
     tombstone = (FOLDER / "tombstone.header").read_bytes()
     kept = {"empty/$header": b"", "full/$header": b"", "full/a": b"bytes", "rest/$header": b"", "moved/$header": b""}
     dead = {"rest/gone$header": tombstone, "moved/gone$header": tombstone, "dead/gone$header": tombstone}

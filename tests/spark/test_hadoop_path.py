@@ -58,7 +58,7 @@ def test_segments_give_the_rows_of_the_same_plain_file(place, kind):
         assert rows(place, kind, url) == expected
 
 
-def test_a_folder_of_segments_plain_files_and_empty_segments_is_one_table(place):
+def test_mixed_folder_of_segments_and_files_is_one_table(place):
     place.segment("in/one", b"1\n22\n")
     place.segment("in/empty", b"")
     place.plain("in/plain", b"333\n")
@@ -70,7 +70,7 @@ def test_a_folder_of_segments_plain_files_and_empty_segments_is_one_table(place)
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_a_job_writes_plain_files_that_python_and_spark_read(place, version):
+def test_job_writes_plain_files_that_python_and_spark_read(place, version):
     url = f"{place.url}/table"
     frame = place.spark.range(100).selectExpr("id", "id % 3 as part")
     option = "mapreduce.fileoutputcommitter.algorithm.version"
@@ -93,7 +93,7 @@ def save(place: Place, kind: str, mode: str, name: str, value: str) -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_job_over_a_folder_that_holds_a_segment_overwrites_nothing(place, mode):
+def test_job_over_folder_that_holds_segment_overwrites_nothing(place, mode):
     place.segment("table/deep/log", b"live\n" * 50)
     place.plain("table/plain", b"old\n")
     before = place.tree()
@@ -109,7 +109,7 @@ def test_a_job_over_a_folder_that_holds_a_segment_overwrites_nothing(place, mode
         assert after == before
 
 
-def test_a_file_stream_goes_from_a_folder_of_segments_through_a_checkpoint_into_a_sink(place):
+def test_file_stream_goes_through_a_checkpoint_to_a_sink(place):
     place.segment("in/one", b"1\n2\n")
     for name in ("two", "three"):
         writer = place.spark.readStream.text(f"{place.url}/in").writeStream.format("parquet")
@@ -118,13 +118,13 @@ def test_a_file_stream_goes_from_a_folder_of_segments_through_a_checkpoint_into_
     assert rows(place, "parquet", f"{place.url}/out") == [("1",), ("2",), ("two",)]
 
 
-def test_doctor_finds_nothing_missing_here_and_names_a_class_that_is(spark, monkeypatch):
+def test_doctor_finds_nothing_missing_and_names_a_class(spark, monkeypatch):
     assert [found for found in doctor(spark) if wants_s3a() or "S3 connector" not in found] == []
     monkeypatch.setattr(jar, "FILE_SYSTEM", "rollingfs.hadoop.Missing")
     assert any("rollingfs.hadoop.Missing" in found for found in doctor(spark))
 
 
-def test_a_corrupt_header_is_an_error_with_its_name_and_reason_and_its_neighbours_are_listed(place):
+def test_corrupt_header_is_named_and_its_neighbours_listed(place):
     place.segment("in/log", b"data")
     place.segment("in/other", b"other\n")
     place.plain("in/plain", b"plain\n")
@@ -157,7 +157,7 @@ def test_a_corrupt_header_is_an_error_with_its_name_and_reason_and_its_neighbour
 # -- plain files -----------------------------------------------------------------------------------------------
 
 
-def test_plain_files_are_created_renamed_and_deleted_without_a_header(place):
+def test_plain_files_are_created_renamed_and_deleted_without_header(place):
     place.create("one", b"1")
     place.create("folder/two", b"22")
     assert place.fs.rename(place.hadoop_path("one"), place.hadoop_path("folder"))
@@ -175,7 +175,7 @@ def test_plain_files_are_created_renamed_and_deleted_without_a_header(place):
 
 
 @pytest.mark.s3
-def test_a_plain_file_that_a_tombstone_names_is_dead_and_yields_to_a_new_one(s3):
+def test_tombstoned_plain_file_is_dead_and_yields_to_another(s3):
     """The tombstone names the plain file that still lies there; on a disk a delete leaves no tombstone."""
     s3.plain("log", b"plain")
     s3.run(append(s3.client, f"{s3.path}/log", b" and more"))

@@ -32,7 +32,7 @@ def beside(call: Callable[[], object]) -> Iterator[Iterator[bool]]:
         ending.result()
 
 
-def test_java_looks_at_a_segment_while_python_replaces_its_header(place):
+def test_java_looks_at_segment_while_python_replaces_its_header(place):
     place.segment("log", b"")
     count, sizes = 60, []
 
@@ -50,7 +50,7 @@ def test_java_looks_at_a_segment_while_python_replaces_its_header(place):
     assert place.read("log") == b"0123456789" * count
 
 
-def test_a_list_that_meets_renames_and_deletes_shows_each_segment_once(place):
+def test_list_during_renames_and_deletes_shows_segments_once(place):
     for index in range(6):
         place.segment(f"in/{index}", b"x" * 70)
 
@@ -68,7 +68,7 @@ def test_a_list_that_meets_renames_and_deletes_shows_each_segment_once(place):
     assert place.listed("in") == {str(index): 70 for index in range(6)}
 
 
-def test_a_reader_goes_on_when_the_map_changes_and_says_so_when_its_bytes_are_gone(place):
+def test_reader_follows_a_changed_map_or_reports_lost_bytes(place):
     place.segment("log", b"0123456789" * 30, RollingPolicy(max_bytes=50, inline_bytes=0), piece=300)
     path = f"{place.path}/log"
     stream = place.fs.open(place.hadoop_path("log"))
@@ -93,7 +93,7 @@ def test_a_reader_goes_on_when_the_map_changes_and_says_so_when_its_bytes_are_go
 
 
 @pytest.mark.parametrize("is_truncated", [False, True])
-def test_a_query_fails_if_a_segment_is_replaced_or_loses_its_head_while_it_is_read(spark, tmp_path, is_truncated):
+def test_query_fails_at_a_replaced_or_truncated_segment(spark, tmp_path, is_truncated):
     path, done = str(tmp_path / "f" / "s"), str(tmp_path / "done")
     RollingFileSystem("file").overwrite(path, b"old\n" * 4000)
     url = f"rolling+file://{path}"
@@ -135,7 +135,7 @@ def planned(disk: Place, name: str, status: Any) -> bytes:
         stream.close()
 
 
-def test_an_open_with_the_status_of_a_plan_refuses_another_segment(disk):
+def test_open_with_status_of_plan_refuses_another_segment(disk):
     path, fs = f"{disk.path}/log", RollingFileSystem("file")
     fs.overwrite(path, b"old\n")
     status = disk.fs.getFileStatus(disk.hadoop_path("log"))
@@ -152,7 +152,7 @@ def test_an_open_with_the_status_of_a_plan_refuses_another_segment(disk):
     assert planned(disk, "log", disk.fs.getFileStatus(disk.hadoop_path("log"))) == b"another one\n"
 
 
-def test_an_open_with_the_status_of_a_plain_file_reads_the_segment_that_it_became(disk):
+def test_open_by_a_plain_status_reads_the_segment(disk):
     disk.plain("file", b"plain\n")
     status = disk.fs.getFileStatus(disk.hadoop_path("file"))
     wait_for_later(status.getModificationTime())

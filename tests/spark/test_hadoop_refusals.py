@@ -98,7 +98,7 @@ def refused(place: Place, call: Callable[[Place], object], reason: str) -> None:
 
 @pytest.mark.parametrize("verb", OVER_SEGMENT)
 @pytest.mark.parametrize("what", SEGMENTS)
-def test_what_would_change_a_segment_is_refused_and_nothing_is_touched(place, what, verb):
+def test_changes_of_a_segment_are_refused_untouched(place, what, verb):
     prepare, state = SEGMENTS[what]
     prepare(place, "log")
     place.plain("plain", b"plain")
@@ -120,7 +120,7 @@ OVER_FOLDER: dict[str, tuple[Callable[[Place], object], str]] = {
 
 @pytest.mark.parametrize("verb", OVER_FOLDER)
 @pytest.mark.parametrize("what", [*SEGMENTS, "ledger"])
-def test_what_would_change_a_folder_with_a_segment_below_is_refused_and_nothing_is_touched(place, what, verb):
+def test_changes_of_a_folder_with_segments_are_refused(place, what, verb):
     name = "in/deep/down/$stream" if what == "ledger" else "in/deep/down/log"
     SEGMENTS["open" if what == "ledger" else what][0](place, name)
     place.plain("in/plain", b"plain")
@@ -132,14 +132,14 @@ def test_what_would_change_a_folder_with_a_segment_below_is_refused_and_nothing_
     refused(place, call, rf"{url}/in is a folder that holds the segment {url}/in/deep/down/.*{advice}")
 
 
-def test_a_refusal_counts_the_segments_and_quotes_what_a_shell_would_read_otherwise(place):
+def test_refusal_counts_segments_and_quotes_for_the_shell(place):
     for name in ("a b/one", "a b/two", "a b/deep/three"):
         place.segment(name, DATA)
     refused(place, lambda place: delete(place, "a b", True), r"and 2 more; .*`rollingfs rm -r '\S+/a b'`")
     refused(place, lambda place: delete(place, "a b", False), "(?i)not empty|PathIsNotEmpty")
 
 
-def test_an_append_to_a_plain_file_is_refused_with_the_command_and_to_nothing_it_is_not_found(place):
+def test_append_to_plain_files_is_refused_with_the_command(place):
     place.plain("plain", b"plain")
     append = r"a plain file, to which only rollingfs can append, .*use `rollingfs append \S+/plain`"
     refused(place, lambda place: place.fs.append(place.hadoop_path("plain")), append)
@@ -170,7 +170,7 @@ def test_a_tombstone_counts_as_nothing_and_keeps_its_bytes(place, verb):
 
 
 @pytest.mark.parametrize("name", ["log$header", "log$chunks", "log$chunks/lock", "$removed"])
-def test_the_files_of_rollingfs_do_not_exist_and_cannot_be_touched_by_their_own_names(place, name):
+def test_files_of_rollingfs_are_hidden_and_untouchable_by_name(place, name):
     place.segment("log", DATA * 10)
     place.plain("plain", b"plain")
     before, path = place.tree(), place.hadoop_path(name)
@@ -190,7 +190,7 @@ def test_the_files_of_rollingfs_do_not_exist_and_cannot_be_touched_by_their_own_
     assert (found, place.tree()) == ({"log", "plain"}, before)
 
 
-def test_attributes_of_a_segment_are_not_set_and_say_nothing(disk):
+def test_attributes_of_segment_are_not_set_and_say_nothing(disk):
     disk.segment("log", DATA)
     before, path = disk.tree(), disk.hadoop_path("log")
     status = disk.fs.getFileStatus(path)

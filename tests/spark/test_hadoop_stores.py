@@ -102,7 +102,7 @@ def test_run_and_maintain_keep_segments_on_hdfs_through_webhdfs(cluster):
         ("rolling+abfs://c@account.dfs.core.windows.net/x", "org.apache.hadoop:hadoop-azure"),
     ],
 )
-def test_a_filesystem_that_spark_lacks_is_refused_with_the_connector_to_add(spark, url, connector):
+def test_unsupported_filesystem_is_refused_with_its_connector(spark, url, connector):
     with pytest.raises(Exception, match=f"has no filesystem for .*spark.jars.packages, {connector}"):
         spark.read.text(url).count()
 
@@ -189,7 +189,7 @@ def asked(proxy: Proxy) -> Counter[str]:
 
 
 @pytest.mark.s3
-def test_a_job_that_writes_small_files_asks_little_more_than_with_s3a(spark: Any, wire: tuple[Proxy, str]) -> None:
+def test_small_file_job_asks_little_more_than_s3a(spark: Any, wire: tuple[Proxy, str]) -> None:
     proxy, bucket = wire
     rows = spark.range(80).repartition(FILES)
     rows.write.json(f"s3a://{bucket}/plain")

@@ -37,7 +37,7 @@ def test_info_says_what_each_segment_is_and_changes_nothing(fs, tmp_path):
     assert [row.version for row in rows] == [row.version for row in maintain(None, str(tmp_path), "info")]
 
 
-def test_the_failure_of_one_segment_is_its_row_and_the_others_go_on(fs, tmp_path):
+def test_failed_segment_is_its_row_and_others_continue(fs, tmp_path):
     paths = fill(fs, tmp_path, 4)
     Path(f"{paths[0]}$header").write_text("rubbish")
     next(Path(f"{paths[1]}$chunks").glob("0*")).unlink()
@@ -53,7 +53,7 @@ def test_the_failure_of_one_segment_is_its_row_and_the_others_go_on(fs, tmp_path
     held.release()
 
 
-def test_an_index_page_that_cannot_be_read_for_the_count_of_chunks_is_an_error_in_its_row(fs, tmp_path):
+def test_unreadable_index_page_for_the_count_is_a_row(fs, tmp_path):
     good, bad = fill(fs, tmp_path, 2, lines=1)
     for _ in range(140):
         fs.append(bad, b"x" * 100)
@@ -80,7 +80,7 @@ def test_truncation_keeps_no_less_than_asked_and_whole_lines(fs, tmp_path):
     assert none.start == 150
 
 
-def test_everything_at_once_and_again_frees_what_it_says_and_keeps_the_bytes(fs, tmp_path):
+def test_maintaining_everything_twice_frees_as_stated_and_keeps_bytes(fs, tmp_path):
     paths = fill(fs, tmp_path, 2)
     fs.stage(paths[0], b"nobody commits this")
     operations = ["collect", "consolidate", "seal", "truncate", "verify", "info"]
@@ -95,7 +95,7 @@ def test_everything_at_once_and_again_frees_what_it_says_and_keeps_the_bytes(fs,
     assert [json.loads(row.details)["seal"] for row in again] == [{"sealed_now": False}] * 2
 
 
-def test_grown_parquet_files_are_written_anew_and_other_files_are_an_error_in_their_row(fs, tmp_path):
+def test_grown_parquet_files_are_rewritten_and_others_reported(fs, tmp_path):
     paths = [f"{tmp_path}/in/a", f"{tmp_path}/in/b"]
     for nth in range(3):
         append(fs, paths[0], {"n": [nth]})
@@ -118,7 +118,7 @@ def test_collection_also_visits_what_is_left_of_deleted_segments(fs, tmp_path):
     assert not Path(staged.chunks[0].path).exists()
 
 
-def test_a_folder_of_segments_is_exported_to_another_folder_and_a_second_run_finds_it_done(fs, tmp_path):
+def test_folder_is_exported_and_a_second_run_finds_it(fs, tmp_path):
     paths = fill(fs, tmp_path, 3)
     fs.pipe_file(f"{tmp_path}/in/deep/er", b"deep")
     out = tmp_path / "out"
@@ -143,7 +143,7 @@ def test_a_folder_of_segments_is_exported_to_another_folder_and_a_second_run_fin
     assert (out / "s0").read_bytes() == fs.cat_file(paths[0])
 
 
-def test_patterns_and_segments_are_exported_by_their_names_and_never_two_to_one_file(fs, tmp_path):
+def test_patterns_and_segments_are_exported_to_distinct_names(fs, tmp_path):
     paths = fill(fs, tmp_path, 3)
     for places in (f"{tmp_path}/i*/s0", [f"{tmp_path}/i*/s0", paths[1]]):  # the deepest folder that is named counts
         assert not any(row.error for row in maintain(None, places, "export", target=f"{tmp_path}/out"))
@@ -154,7 +154,7 @@ def test_patterns_and_segments_are_exported_by_their_names_and_never_two_to_one_
         maintain(None, [paths[1], f"{tmp_path}/other/s1"], "export", target=f"{tmp_path}/out")
 
 
-def test_the_sealed_segments_of_each_folder_become_one_and_a_repetition_finds_nothing_to_do(fs, tmp_path):
+def test_sealed_segments_become_one_for_each_folder_once(fs, tmp_path):
     paths = [path for name in ("a", "b") for path in fill(fs, tmp_path / name, 3)]
     expected = [b"".join(fs.cat_file(path) for path in some) for some in (paths[:3], paths[3:])]
     targets = [f"{tmp_path}/{name}/in/whole" for name in "ab"]
@@ -203,7 +203,7 @@ def test_open_last_lines_join_as_lines(fs, tmp_path):
         ("truncate", {"keep": 1, "align": ""}, "aligned by ''"),
     ],
 )
-def test_what_cannot_be_meant_is_refused_before_anything_is_touched(tmp_path, operations, options, message):
+def test_invalid_arguments_are_refused_before_anything_is_touched(tmp_path, operations, options, message):
     with pytest.raises(ValueError, match=message):
         maintain(None, str(tmp_path), operations, **options)
 
@@ -216,7 +216,7 @@ def test_places_on_two_backends_are_refused(tmp_path):
 
 
 @pytest.mark.parametrize(("paths", "expected"), [(0, 1), (5, 5), (100, 64), (6400, 100)])
-def test_a_job_has_many_tasks_and_no_more_paths_a_task_than_the_limit(paths, expected):
+def test_job_has_many_tasks_with_limited_paths_each(paths, expected):
     assert tasks(paths) == expected
 
 
@@ -228,7 +228,7 @@ def tiered(folder: Path) -> tuple[RollingFileSystem, dict[str, Any]]:
     return RollingFileSystem("file", **options, skip_instance_cache=True), {"rolling": options}
 
 
-def test_retention_gives_each_segment_of_a_stream_its_row_and_the_memory_of_the_stream_stays_whole(fs, tmp_path):
+def test_retention_gives_rows_and_keeps_the_streams_memory(fs, tmp_path):
     paths = fill(fs, tmp_path, 3)
     fs.seal(paths[2])
     stream = fs.stream(f"{tmp_path}/in")
@@ -248,7 +248,7 @@ def test_retention_gives_each_segment_of_a_stream_its_row_and_the_memory_of_the_
     assert fs.segment(f"{tmp_path}/in/$stream").sealed is False
 
 
-def test_the_failure_of_a_stream_is_the_row_of_each_of_its_segments_and_other_streams_go_on(fs, tmp_path):
+def test_failed_stream_gives_rows_and_other_streams_continue(fs, tmp_path):
     paths = [*fill(fs, tmp_path, 2), f"{tmp_path}/in/low/x"]
     other = f"{tmp_path}/other/x"
     for path in (other, paths[2]):
@@ -267,7 +267,7 @@ def test_the_failure_of_a_stream_is_the_row_of_each_of_its_segments_and_other_st
         maintain(None, paths[0], "retain")
 
 
-def test_a_trim_to_a_cut_gives_each_segment_its_row_and_cuts_of_elsewhere_are_refused(fs, tmp_path):
+def test_trim_to_cut_gives_rows_and_refuses_foreign_cuts(fs, tmp_path):
     paths = fill(fs, tmp_path, 2)
     cut = fs.stream(f"{tmp_path}/in").cut()
     for path in paths:
@@ -282,7 +282,7 @@ def test_a_trim_to_a_cut_gives_each_segment_its_row_and_cuts_of_elsewhere_are_re
         maintain(None, paths[0], "trim", cut=cut)
 
 
-def test_segments_are_offloaded_by_their_policies_or_as_asked_and_failures_are_rows(tmp_path):
+def test_segments_are_offloaded_by_policy_and_failures_are_rows(tmp_path):
     fs, options = tiered(tmp_path)
     paths = fill(fs, tmp_path, 3)
     fs.set_policy(f"{tmp_path}/in", OffloadPolicy("cold", after_bytes=100))

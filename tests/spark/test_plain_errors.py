@@ -42,7 +42,7 @@ def sent(call: Callable[[], Any]) -> str:
 
 
 @pytest.mark.parametrize("error", [CorruptHeaderError(SENTENCE), PermissionError(SENTENCE)])
-def test_a_worker_sends_the_sentence_of_an_error_and_no_traceback(worker, error):
+def test_worker_sends_sentence_of_error_and_no_traceback(worker, error):
     in_the_midst_of_rows = plainly_each(lambda: (raises(error)() for _ in range(1)))
     for call in (plainly(raises(error)), lambda: list(in_the_midst_of_rows())):
         found = sent(call)
@@ -50,7 +50,7 @@ def test_a_worker_sends_the_sentence_of_an_error_and_no_traceback(worker, error)
         assert "Traceback" not in found
 
 
-def test_a_worker_sends_the_sentence_of_a_value_that_rollingfs_refuses(worker):
+def test_worker_sends_sentence_of_value_that_rollingfs_refuses(worker):
     found = sent(lambda: RollingDataSource({"path": "/x", "colour": "blue"}).schema())
     assert found.startswith("ValueError: format('rolling') has no option colour;")
     assert found.count("\n") == 1
@@ -61,13 +61,13 @@ def test_a_bug_keeps_its_traceback(worker, error):
     assert sent(plainly(raises(error))).startswith("Traceback")
 
 
-def test_a_program_of_a_user_keeps_the_tracebacks_that_spark_shows(monkeypatch):
+def test_program_of_user_keeps_tracebacks_that_spark_shows(monkeypatch):
     monkeypatch.delenv(HIDE_TRACEBACK, raising=False)
     assert sent(plainly(raises(CorruptHeaderError(SENTENCE)))).startswith("Traceback")
     assert HIDE_TRACEBACK not in os.environ
 
 
-def test_a_program_that_spark_did_not_start_is_no_worker():
+def test_program_that_spark_did_not_start_is_no_worker():
     assert not plain_errors._is_worker()
 
 
@@ -83,7 +83,7 @@ def folder(fs: RollingFileSystem, tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_worker_sends_the_sentence_whichever_step_of_a_read_or_write_fails(worker, folder, monkeypatch):
+def test_worker_sends_the_sentence_for_any_failing_step(worker, folder, monkeypatch):
     def of(name: str) -> RollingDataSource:
         return RollingDataSource({"path": f"{folder}/{name}"})
 

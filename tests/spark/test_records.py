@@ -163,9 +163,7 @@ def test_rows_are_those_of_plain_files(zoned: Any, fs: Any, tmp_path: Path, name
     assert rows_of(read(zoned, segment, case.schema, partitionBytes="50", **case.options)) == expected
 
 
-def test_columns_of_folders_have_the_order_and_the_values_of_spark_by_path_and_by_source(
-    source: Any, fs: Any, tmp_path: Path
-) -> None:
+def test_folder_columns_equal_sparks_by_path_and_source(source: Any, fs: Any, tmp_path: Path) -> None:
     """A union goes by the order of columns."""
     (tmp_path / "plain" / "Day=01").mkdir(parents=True)
     data = b'{"n": 1, "day": 9}\n{"n": 2}\n'

@@ -26,7 +26,7 @@ appender.stderr.layout.pattern = %d %p %c: %m%n%ex
 """The second logger is the one whose level PySpark takes for what it shows; else it is WARN."""
 
 
-def test_no_secret_is_in_plans_progress_logs_event_log_or_checkpoint(tmp_path, minio):
+def test_secrets_are_in_no_plan_log_or_checkpoint(tmp_path, minio):
     world.require_java()
     world.require_s3a()
     bucket, secret = new_bucket(minio), minio["secret"]

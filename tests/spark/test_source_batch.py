@@ -64,7 +64,7 @@ def plain_twin(tmp_path: Path, data: bytes, suffix: str = "") -> str:
 
 
 @pytest.mark.parametrize("partition_bytes", [50, 10_000])
-def test_text_over_chunks_tail_pages_and_a_truncated_head_is_that_of_a_plain_file(place, tmp_path, partition_bytes):
+def test_chunked_and_truncated_text_equals_a_plain_files(place, tmp_path, partition_bytes):
     chooser = random.Random(7)
     ends = ["\n", "\r\n", "\r", "\n\n"]
     data = "".join("é" * chooser.randrange(9) + chooser.choice(ends) for _ in range(60)).encode() + b"no end"
@@ -75,7 +75,7 @@ def test_text_over_chunks_tail_pages_and_a_truncated_head_is_that_of_a_plain_fil
     assert values(load(place, "pages", partitionBytes=max(partition_bytes, 100))) == expected
 
 
-def test_every_url_a_folder_a_glob_and_a_list_name_the_same_segments(disk):
+def test_every_url_folder_glob_and_list_name_same_segments(disk):
     for name, data in (("f/a", b"1\n2\n"), ("f/b", b""), ("f/in/c", b"3"), ("f/_hidden", b"no\n"), ("g/d", b"4\n")):
         disk.segment(name, data)
     read = disk.spark.read.format("rolling")
@@ -88,7 +88,7 @@ def test_every_url_a_folder_a_glob_and_a_list_name_the_same_segments(disk):
         load(disk, "nowhere").collect()
 
 
-def test_spark_itself_shows_the_same_names_of_a_folder_and_of_patterns(disk):
+def test_spark_itself_shows_the_same_pattern_names(disk):
     for name in NAMES:
         disk.plain(f"names/{name}", f"{name}\n".encode())
     reader = disk.spark.read.option("recursiveFileLookup", "true")
@@ -111,7 +111,7 @@ def test_sound_json_gives_the_rows_of_spark_itself(place, tmp_path):
         assert rows(load(place, "j", schema, format="json", partitionBytes=999)) == rows(expected)
 
 
-def test_arrow_streams_of_several_appends_are_pruned_and_cast_by_the_schema(place):
+def test_arrow_streams_of_appends_are_pruned_and_cast(place):
     def stream(start: int) -> bytes:
         batch = pa.record_batch({"n": list(range(start, start + 100)), "s": [f"s{n}" for n in range(100)]})
         return arrow_stream(batch.slice(0, 50), batch.slice(50))
@@ -124,7 +124,7 @@ def test_arrow_streams_of_several_appends_are_pruned_and_cast_by_the_schema(plac
     assert rows(pruned)[100] == {"s": "s0", "n": 100.0, "more": None}
 
 
-def test_parquet_in_a_segment_is_read_by_its_row_groups(place, tmp_path):
+def test_parquet_in_segment_is_read_by_its_row_groups(place, tmp_path):
     table = pa.table({"n": list(range(1000)), "s": [f"s{n % 7}" for n in range(1000)]})
     data = parquet_file(table, row_group_size=100)
     place.segment("p", data, RollingPolicy(max_bytes=1000, inline_bytes=300), piece=3000)
@@ -134,7 +134,7 @@ def test_parquet_in_a_segment_is_read_by_its_row_groups(place, tmp_path):
 
 
 @pytest.mark.parametrize("is_sensitive", ["false", "true"])
-def test_names_of_columns_match_by_the_setting_of_the_session_as_in_spark_itself(disk, is_sensitive):
+def test_column_names_match_by_the_sessions_setting(disk, is_sensitive):
     table = pa.table({"UserId": [1, 2], "Ns": [{"Ab": 1}, None], "L": [[{"Qq": 1}], []], "Same": [3, 4]})
     disk.plain("p/Day=2026-11-28/file", parquet_file(table))
     disk.plain("a/Day=2026-11-28/file", arrow_stream(*table.to_batches()))
@@ -162,7 +162,7 @@ def test_names_of_columns_match_by_the_setting_of_the_session_as_in_spark_itself
         disk.spark.conf.unset("spark.sql.caseSensitive")
 
 
-def test_binary_gives_each_segment_as_one_row_like_binary_files(disk):
+def test_binary_gives_one_row_per_segment_as_spark(disk):
     disk.segment("b/one", b"\x00\xff" * 100, head=b"gone" * 30)
     disk.plain("b/two", b"")
     found = rows(load(disk, "b", format="binary"))
@@ -176,7 +176,7 @@ def test_binary_gives_each_segment_as_one_row_like_binary_files(disk):
 # -- writing -----------------------------------------------------------------------------------------------------
 
 
-def test_text_and_json_of_spark_are_appended_in_the_order_of_the_partitions_and_overwritten(place):
+def test_sparks_text_and_json_are_appended_in_partition_order(place):
     frame = place.spark.range(1000, numPartitions=4)
     save(frame.selectExpr("cast(id as string) value"), place, "w/text", format="text")
     save(place.spark.createDataFrame([("last",)], "value string"), place, "w/text")
@@ -188,7 +188,7 @@ def test_text_and_json_of_spark_are_appended_in_the_order_of_the_partitions_and_
     assert place.header("w/text").start == 0
 
 
-def test_parquet_appended_by_several_tasks_and_jobs_stays_one_file(place):
+def test_parquet_appended_by_tasks_and_jobs_stays_one_file(place):
     frame = place.spark.range(300, numPartitions=3).selectExpr("id", "concat('s', id) s")
     save(frame, place, "grown", format="parquet")
     save(frame.filter("id >= 250"), place, "grown", format="parquet")
@@ -202,7 +202,7 @@ def test_parquet_appended_by_several_tasks_and_jobs_stays_one_file(place):
     assert load(place, "grown", format="parquet").count() == 350
 
 
-def test_parquet_with_columns_in_another_order_and_added_ones_is_one_file_for_spark_itself(place):
+def test_parquet_with_reordered_and_added_columns_stays_valid(place):
     frame = place.spark.range(100, numPartitions=2).selectExpr("id", "concat('s', id) s", "named_struct('a', id) o")
     save(frame, place, "wide", format="parquet")
     more = ("cast(id / 4 as decimal(38,10)) p", "timestamp'1969-12-31 23:59:59' at", "map('k', date'0001-01-01') m")
@@ -223,7 +223,7 @@ def test_parquet_with_columns_in_another_order_and_added_ones_is_one_file_for_sp
         save(frame.selectExpr("id", "id s", "o"), place, "wide", format="parquet")
 
 
-def test_nothing_is_visible_of_a_job_that_fails_and_collection_finds_what_it_staged(disk):
+def test_failed_job_shows_nothing_and_its_staging_is_collected(disk):
     disk.segment("t", b"before\n")
     # the session runs two tasks at once: the third, which fails, begins when another has staged its rows
     good = disk.spark.range(90, numPartitions=3).selectExpr("if(id < 60, string(id), raise_error('broken')) value")

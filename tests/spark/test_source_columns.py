@@ -20,7 +20,7 @@ NOT_NULL = StructType([StructField("n", LongType(), False), StructField("l", Arr
 
 
 @pytest.mark.parametrize("form", ["parquet", "arrow"])
-def test_names_match_without_case_and_a_name_that_matches_two_is_refused(tmp_path, form):
+def test_names_match_without_case_and_ambiguous_ones_are_refused(tmp_path, form):
     """`test_source_batch` compares with Spark, by the setting of its session."""
     maps = pa.array([[("k", {"Ef": 5})], None], pa.map_(pa.string(), pa.struct([("Ef", pa.int64())])))
     table = pa.table({"UserId": [1, 2], "S": [{"Ab": [{"Cd": 1}]}, None], "M": maps, "m2": [7, 8]})
@@ -59,7 +59,7 @@ def test_a_schema_that_is_inferred_is_nullable_however_deep():
         (ArrayType(StructType([StructField("x", ArrayType(LongType(), False))])), [{"x": [None]}]),
     ],
 )
-def test_a_null_where_a_schema_says_not_null_is_refused_by_its_column(kind, value):
+def test_null_in_a_not_null_column_is_refused(kind, value):
     """Spark would read any value there."""
     nullable = isinstance(kind, ArrayType) and kind.containsNull
     wanted = rows.arrow_schema(StructType([StructField("c", kind, nullable)]))
@@ -72,13 +72,13 @@ def test_a_null_where_a_schema_says_not_null_is_refused_by_its_column(kind, valu
     assert rows.conform(batch.slice(0, 0), wanted).num_rows == 0
 
 
-def test_json_with_a_null_where_the_users_schema_says_not_null_is_refused_by_its_column(tmp_path):
+def test_json_null_in_a_not_null_column_is_refused(tmp_path):
     (tmp_path / "j").write_bytes(b'{"n": 1}\n{}\n')
     with pytest.raises(pa.ArrowInvalid, match="column 'n' has nulls"):
         read(tmp_path / "j", StructType([StructField("n", LongType(), False)]), format="json")
 
 
-def test_a_value_that_does_not_fit_its_column_is_refused_by_the_columns_name():
+def test_value_that_does_not_fit_is_refused_by_column():
     batch = pa.record_batch({"word": ["x"]})
     with pytest.raises(pa.ArrowInvalid, match="column 'word' of type string is no int64"):
         rows.conform(batch, pa.schema([("word", pa.int64())]))
@@ -87,7 +87,7 @@ def test_a_value_that_does_not_fit_its_column_is_refused_by_the_columns_name():
 # -- Parquet -----------------------------------------------------------------------------------------------------
 
 
-def test_what_a_writer_keeps_beside_the_columns_stays_but_for_what_would_hide_added_ones(fs, tmp_path):
+def test_writer_metadata_stays_except_what_hides_added_columns(fs, tmp_path):
     spark = b"org.apache.spark.sql.parquet.row.metadata"
     table = pa.table({"n": [1]}).replace_schema_metadata({b"mine": b"x", spark: b"a struct of n"})
     (tmp_path / "t").write_bytes(parquet_file(table))

@@ -31,7 +31,7 @@ def folder(fs: RollingFileSystem, tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("place", ["", "/*", "/[ab]*", "/b"])
-def test_a_corrupt_header_fails_the_read_by_its_name_and_says_how_to_go_on(folder, place):
+def test_corrupt_header_fails_the_read_with_name_and_advice(folder, place):
     with pytest.raises(CorruptHeaderError, match=r"^1 of \d segments cannot be read: .*/f/b \(.*onCorrupt=skip"):
         read(f"{folder}{place}")
 
@@ -39,7 +39,7 @@ def test_a_corrupt_header_fails_the_read_by_its_name_and_says_how_to_go_on(folde
 @pytest.mark.parametrize(
     ("place", "rows"), [("", ["a", "in/c", "plain"]), ("/*", ["a", "in/c", "plain"]), ("/[ab]", ["a"]), ("/b", [])]
 )
-def test_a_segment_with_a_corrupt_header_is_skipped_and_named_with_their_number(folder, caplog, place, rows):
+def test_segment_with_corrupt_header_is_skipped_and_counted(folder, caplog, place, rows):
     assert read(f"{folder}{place}", onCorrupt="skip") == rows
     [record] = [record for record in caplog.records if "onCorrupt" in record.getMessage()]
     assert record.getMessage().startswith(f"1 of {len(rows) + 1} segments cannot be read: {folder}/b (")
@@ -75,7 +75,7 @@ def content(kind: str) -> bytes:
 
 
 @pytest.mark.parametrize("kind", ["text", "json", "arrow", "parquet", "binary"])
-def test_corrupt_bytes_are_skipped_before_any_of_their_rows_is_given_out(fs, tmp_path, caplog, kind):
+def test_corrupt_bytes_are_skipped_before_any_row_is_given(fs, tmp_path, caplog, kind):
     for name in ("bad", "good"):
         put(fs, f"{tmp_path}/f/{name}", content(kind), CHUNKS)
     damage(tmp_path / "f" / "bad")
@@ -89,7 +89,7 @@ def test_corrupt_bytes_are_skipped_before_any_of_their_rows_is_given_out(fs, tmp
     assert "are skipped (onCorrupt=skip)" in caplog.text
 
 
-def test_arrow_that_is_cut_off_is_refused_in_a_sealed_segment_and_told_of_one_that_may_grow(fs, tmp_path, caplog):
+def test_cut_arrow_is_refused_sealed_and_reported_growing(fs, tmp_path, caplog):
     path = tmp_path / "s"
     rows = pa.record_batch({"n": list(range(500))})
     whole = arrow_stream(rows.slice(0, 200), rows.slice(200))
@@ -107,7 +107,7 @@ def test_arrow_that_is_cut_off_is_refused_in_a_sealed_segment_and_told_of_one_th
     assert "are skipped (onCorrupt=skip)" in caplog.text
 
 
-def test_bytes_that_turn_out_to_be_corrupt_after_rows_were_given_out_are_an_error(fs, tmp_path, monkeypatch):
+def test_late_found_corruption_is_an_error(fs, tmp_path, monkeypatch):
     monkeypatch.setattr(lines, "LOCAL_BLOCK_BYTES", 1000)
     path = tmp_path / "s"
     put(fs, path, content("json"), CHUNKS)
@@ -116,7 +116,7 @@ def test_bytes_that_turn_out_to_be_corrupt_after_rows_were_given_out_are_an_erro
         read(path, onCorrupt="skip")
 
 
-def test_a_header_that_is_damaged_between_the_plan_and_the_task_fails_the_task_or_is_skipped(fs, tmp_path, caplog):
+def test_header_damaged_after_the_plan_fails_or_skips(fs, tmp_path, caplog):
     for option in ("fail", "skip"):
         path = tmp_path / option
         fs.overwrite(str(path), b"a\n")
@@ -134,7 +134,7 @@ def test_a_header_that_is_damaged_between_the_plan_and_the_task_fails_the_task_o
 # -- streams -----------------------------------------------------------------------------------------------------
 
 
-def test_a_stream_leaves_a_segment_alone_while_its_header_is_corrupt_and_goes_on_where_it_was(fs, tmp_path, caplog):
+def test_stream_pauses_a_segment_while_its_header_is_corrupt(fs, tmp_path, caplog):
     for name in ("a", "b"):
         fs.overwrite(f"{tmp_path}/f/{name}", f"{name} one\n".encode())
     source = reader(tmp_path / "f", onCorrupt="skip")
@@ -155,7 +155,7 @@ def test_a_stream_leaves_a_segment_alone_while_its_header_is_corrupt_and_goes_on
     assert step(source, at)[0] == ["b two"]
 
 
-def test_a_stream_waits_before_corrupt_bytes_that_it_must_look_at_and_skips_those_of_a_task(fs, tmp_path, caplog):
+def test_stream_waits_before_corrupt_bytes_and_skips_a_tasks(fs, tmp_path, caplog):
     for name in ("a", "b"):
         put(fs, f"{tmp_path}/f/{name}", content("json"), CHUNKS)
     damage(tmp_path / "f" / "a", -1)

@@ -152,19 +152,19 @@ def on_disk() -> RollingFileSystem:
     return RollingFileSystem("file", sync=False, header_cache_s=0)
 
 
-def test_a_job_killed_eight_times_on_disk_writes_each_row_once(tmp_path):
+def test_job_killed_repeatedly_on_disk_writes_rows_once(tmp_path):
     check_exactly_once(Job(tmp_path, on_disk()))
 
 
 @pytest.mark.s3
-def test_a_job_killed_eight_times_on_s3_writes_each_row_once(tmp_path, minio):
+def test_job_killed_repeatedly_on_s3_writes_rows_once(tmp_path, minio):
     world.require_java()
     fs = RollingFileSystem("s3", minio, header_cache_s=0)
     check_exactly_once(Job(tmp_path, fs, new_bucket(minio), "s3", options={"storage_options": json.dumps(minio)}))
 
 
 @pytest.mark.parametrize("message_bytes", list(ROUTED_KILLS))
-def test_a_killed_job_that_routes_rows_writes_each_once_to_its_segment(tmp_path, message_bytes):
+def test_killed_routing_job_writes_rows_once_per_segment(tmp_path, message_bytes):
     target_options = {"segmentBy": "digit", "taskMessageBytes": message_bytes}
     job = Job(tmp_path, on_disk(), target_options=target_options, digit=DIGIT)
     job.source_options["maxBytesPerTrigger"] = "2000"

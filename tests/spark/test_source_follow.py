@@ -66,7 +66,7 @@ def store(monkeypatch: pytest.MonkeyPatch) -> Counting:
 @pytest.mark.parametrize(
     ("place", "listings"), [("", 3), ("/*", 3), ("/d*", 3), ("/d*/*", 3), ("/d1/s*", 1), ("/{s,d}*", 3), ("/*/s1", 3)]
 )
-def test_a_poll_of_folders_in_a_folder_and_of_a_pattern_is_one_listing_each(fs, tmp_path, store, place, listings):
+def test_poll_of_nested_folders_or_patterns_is_one_listing(fs, tmp_path, store, place, listings):
     for name in ("s0", *(f"d1/s{nth}" for nth in range(1, 20)), "d2/s1"):
         fs.overwrite(f"{tmp_path}/f/{name}", b"x\n")
     (tmp_path / "f" / "d1" / "plain").write_bytes(b"x\n")
@@ -114,7 +114,7 @@ PATTERNS = {
 
 
 @pytest.mark.parametrize("pattern", PATTERNS)
-def test_spark_rules_say_which_names_a_folder_and_a_pattern_show(fs, tmp_path, pattern):
+def test_spark_rules_say_which_names_folder_and_pattern_show(fs, tmp_path, pattern):
     for name in NAMES:
         fs.overwrite(f"{tmp_path}/f/{name}", b"x\n")
     fs.stream(f"{tmp_path}/f/p=1").retention = RetentionPolicy.by_size(1)  # its ledger is a hidden segment
@@ -141,14 +141,14 @@ def test_a_pattern_that_cannot_be_read_is_refused(fs, tmp_path, pattern, error):
 
 
 @pytest.mark.parametrize("pattern", ["x*", "a/*", "{b,c}", "no/*"])
-def test_a_pattern_that_matches_nothing_is_refused_by_a_batch_and_awaited_by_a_stream(fs, tmp_path, pattern):
+def test_unmatched_pattern_fails_a_batch_and_a_stream_waits(fs, tmp_path, pattern):
     fs.overwrite(f"{tmp_path}/f/a", b"x\n")
     with pytest.raises(FileNotFoundError, match="matches this pattern"):
         read(f"{tmp_path}/f/{pattern}")
     assert reader(f"{tmp_path}/f/{pattern}").initialOffset() == {}
 
 
-def test_the_poll_interval_says_how_often_the_store_is_asked(fs, tmp_path, monkeypatch, store):
+def test_poll_interval_says_how_often_store_is_asked(fs, tmp_path, monkeypatch, store):
     fs.overwrite(f"{tmp_path}/f/s", b"one\n")
     clock = SimpleNamespace(now=100.0)
     monkeypatch.setattr(stream_reader, "time", SimpleNamespace(monotonic=lambda: clock.now))
@@ -168,7 +168,7 @@ def test_the_poll_interval_says_how_often_the_store_is_asked(fs, tmp_path, monke
     assert first_column(source, source.partitions(end, source.latestOffset(end, ALL))) == ["two"]
 
 
-def test_the_lag_is_what_the_last_look_showed_behind_the_batch_of_which_there_may_be_none(fs, tmp_path, store):
+def test_lag_is_that_of_the_last_look(fs, tmp_path, store):
     for name in ("a", "b"):
         fs.overwrite(f"{tmp_path}/f/{name}", b"one\n")
     source, path = reader(tmp_path / "f"), f"{tmp_path}/f/b"
@@ -200,7 +200,7 @@ def kept(fs: RollingFileSystem, folder: Path) -> dict[str, int]:
     return {path.rpartition("/")[2]: int(info["start_offset"]) for path, info in stream.infos().items()}
 
 
-def test_the_last_batch_of_a_sealed_segment_is_published_without_another(fs, tmp_path):
+def test_last_batch_of_sealed_segment_is_published_without_another(fs, tmp_path):
     fs.overwrite(f"{tmp_path}/f/a", b"one\n")
     fs.seal(f"{tmp_path}/f/a")
     query = Query(tmp_path / "f", subscriber="me")
@@ -211,7 +211,7 @@ def test_the_last_batch_of_a_sealed_segment_is_published_without_another(fs, tmp
     assert not query.step()
 
 
-def test_a_run_up_to_the_present_ends_publishes_its_last_batch(fs, tmp_path):
+def test_run_up_to_present_ends_publishes_its_last_batch(fs, tmp_path):
     fs.create(f"{tmp_path}/f/a")
     query = Query(tmp_path / "f", subscriber="me")
     for nth in range(4):
@@ -224,7 +224,7 @@ def test_a_run_up_to_the_present_ends_publishes_its_last_batch(fs, tmp_path):
     assert query.rows == [f"line {nth}" for nth in range(4)]
 
 
-def test_each_folder_of_a_query_is_a_stream_of_its_own_also_one_that_comes_later(fs, tmp_path):
+def test_each_folder_of_a_query_is_its_own_stream(fs, tmp_path):
     for name in ("d1/a", "d2/b"):
         fs.overwrite(f"{tmp_path}/f/{name}", b"one\n")
     query = Query(tmp_path / "f", subscriber="me")
@@ -245,7 +245,7 @@ SEEDS = [8, *slowly(1, *range(9, 47))]
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_retention_and_restarts_at_any_moment_lose_and_repeat_no_row(fs, tmp_path, seed):
+def test_retention_and_restarts_lose_and_repeat_no_row(fs, tmp_path, seed):
     """Appends, seals, new segments, retention, restarts and runs to the present ends, in any order."""
     chooser, names, sent = random.Random(seed), [0], []
     folder = tmp_path / "f"
@@ -287,7 +287,7 @@ def test_a_subscriber_reads_whole_folders(fs, tmp_path):
     assert fs.stream(f"{tmp_path}/f").subscribers() == {}
 
 
-def test_a_publication_of_unknown_outcome_is_made_again_and_a_refused_one_raises(fs, tmp_path, monkeypatch, caplog):
+def test_unknown_publication_is_repeated_and_a_refused_one_raises(fs, tmp_path, monkeypatch, caplog):
     fs.overwrite(f"{tmp_path}/f/a", b"one\n")
     query = Query(tmp_path / "f", subscriber="me")
 

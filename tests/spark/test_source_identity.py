@@ -80,7 +80,7 @@ KEPT = [
 
 
 @pytest.mark.parametrize(("change", "expected"), LOST)
-def test_another_file_is_data_loss_and_is_read_whole_where_that_is_allowed(log, change, expected):
+def test_another_file_is_data_loss_and_optionally_read(log, change, expected):
     _, at = step(reader(log.parent))
     change(log)
     with pytest.raises(DataLossError, match=r"app\.log: (the segment is gone|another segment has this name now)"):
@@ -93,7 +93,7 @@ def test_another_file_is_data_loss_and_is_read_whole_where_that_is_allowed(log, 
 
 @pytest.mark.parametrize("is_restarted", [False, True])
 @pytest.mark.parametrize(("change", "expected"), KEPT)
-def test_a_file_that_was_renamed_or_has_grown_is_read_once(log, change, expected, is_restarted):
+def test_renamed_or_grown_file_is_read_once(log, change, expected, is_restarted):
     source = reader(log.parent)
     found, at = step(source)
     assert found == OLD_ROWS
@@ -104,7 +104,7 @@ def test_a_file_that_was_renamed_or_has_grown_is_read_once(log, change, expected
 
 
 @pytest.mark.parametrize("crash", [False, True])
-def test_a_batch_that_was_planned_is_read_from_a_file_that_was_renamed_or_has_grown(log, crash):
+def test_planned_batch_survives_a_renamed_or_grown_file(log, crash):
     source = reader(log.parent)
     start = saved(source.initialOffset())
     end = saved(source.latestOffset(start, source.getDefaultReadLimit()))
@@ -121,7 +121,7 @@ def test_a_batch_that_was_planned_is_read_from_a_file_that_was_renamed_or_has_gr
     assert first_column(source, parts) == OLD_ROWS
 
 
-def test_a_checkpoint_without_inode_and_head_goes_on_and_takes_nothing_for_a_rename(log):
+def test_checkpoint_without_inode_and_head_takes_no_rename(log):
     _, at = step(reader(log.parent))
     mark = at[str(log)]
     old = {str(log): {"segment": f"plain {SECOND} {len(OLD)}", "offset": mark["offset"], "check": mark["check"]}}
@@ -183,7 +183,7 @@ def other(folder: Path) -> Path:
 
 @pytest.mark.parametrize(("change", "expected"), [(linked, []), (renamed, []), (other, ["other"])])
 @pytest.mark.parametrize("is_now", [False, True])
-def test_a_query_that_is_started_again_with_another_path_reads_what_it_names_once(
+def test_query_restarted_with_another_path_reads_once(
     fs: RollingFileSystem, log: Path, change: Callable[[Path], Path], expected: list[str], is_now: bool
 ) -> None:
     put(fs, log.with_name("segment"), b"segment\n")
@@ -202,7 +202,7 @@ def test_a_query_that_is_started_again_with_another_path_reads_what_it_names_onc
         assert drained(first, at=at) == [["more"]]
 
 
-def test_the_offset_of_a_plain_file_is_text_that_spark_can_compare(log: Any) -> None:
+def test_plain_files_offset_is_text_that_spark_compares(log: Any) -> None:
     source = reader(log.parent)
     _, at = step(source)
     assert source.latestOffset(at, source.getDefaultReadLimit()) == at

@@ -68,7 +68,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_a_line_that_arrow_refuses_ends_the_query_with_its_offset_and_the_way_on(fs, tmp_path, name):
+def test_line_refused_by_arrow_ends_the_query_with_advice(fs, tmp_path, name):
     before = b'{"n": 1}\n\n' * 9
     fs.overwrite(str(tmp_path / "s"), before + BAD[name] + b"\n" + b'{"n": 4}\n' * 9)
     with pytest.raises(RefusedLineError, match=rf"/s: the line at offset {len(before)} is refused") as raised:
@@ -76,7 +76,7 @@ def test_a_line_that_arrow_refuses_ends_the_query_with_its_offset_and_the_way_on
     assert "rollingfs.spark.stream_json(spark, url, schema)" in str(raised.value)
 
 
-def test_a_stream_ends_at_such_a_line_and_has_given_what_came_before(fs, tmp_path):
+def test_stream_ends_at_such_a_line_after_earlier_rows(fs, tmp_path):
     path = tmp_path / "s"
     fs.overwrite(str(path), b'{"n": 1}\n{"n": 2}\n')
     source = reader(path, NUMBERS, format="json")
@@ -92,14 +92,14 @@ REFUSED += (types.BinaryType(), types.MapType(types.StringType(), types.LongType
 
 
 @pytest.mark.parametrize("kind", REFUSED, ids=types.DataType.simpleString)
-def test_a_type_that_arrow_lacks_or_reads_otherwise_is_refused_when_the_query_is_planned(tmp_path, kind):
+def test_unsupported_arrow_type_is_refused_at_the_plan(tmp_path, kind):
     (tmp_path / "s").write_bytes(b"{}\n")
     for options in ({}, {"partitionColumns": "false"}):
         with pytest.raises(ValueError, match=r"column 'c' is of type .*stream_json\(spark, url, schema\)"):
             rows(tmp_path / "s", StructType().add("c", kind), **options)
 
 
-def test_without_a_schema_and_for_writes_the_line_to_write_is_named(tmp_path):
+def test_without_schema_and_for_writes_the_line_is_named(tmp_path):
     (tmp_path / "s").write_bytes(b'{"n": 1}\n')
     source = RollingDataSource(given(tmp_path / "s", format="json"))
     with pytest.raises(ValueError, match=re.escape("needs .schema(...)") + ".*read_json"):
@@ -132,7 +132,7 @@ ENDINGS = {"gzip": "gz", "bz2": "bz2", "xz": "xz", "zstd": "zst", "lz4": "lz4"}
 
 
 @pytest.mark.parametrize("codec", list(lines.READABLE))
-def test_a_compressed_segment_is_read_by_its_name_and_refused_if_its_bytes_are_others(fs, tmp_path, monkeypatch, codec):
+def test_compressed_segment_is_read_by_name_or_refused(fs, tmp_path, monkeypatch, codec):
     monkeypatch.setattr(lines, "LOCAL_BLOCK_BYTES", 1000)
     data = compressed(codec, PLAIN)
     named, bare = f"{tmp_path}/a.{ENDINGS[codec]}", f"{tmp_path}/a"
@@ -150,7 +150,7 @@ def test_a_compressed_segment_is_read_by_its_name_and_refused_if_its_bytes_are_o
 
 
 @pytest.mark.parametrize("name", ["a.snappy", "a.zip", "a.deflate"])
-def test_a_compression_that_cannot_be_read_is_refused_before_any_task_begins(fs, tmp_path, name):
+def test_unreadable_compression_is_refused_before_any_task(fs, tmp_path, name):
     fs.overwrite(f"{tmp_path}/{name}", b"bytes")
     reader = batch_reader(f"{tmp_path}/{name}")
     with pytest.raises(CompressedError, match=f"{name}: its name says that it is compressed"):

@@ -62,7 +62,7 @@ def batch(source: Any, target: str, query: str, start: Any = None, number: int =
         ("f", "g/out", False),
     ],
 )
-def test_a_query_that_writes_into_what_it_reads_is_refused_before_its_first_commit(
+def test_query_into_its_own_source_is_refused_before_commits(
     fs: RollingFileSystem, tmp_path: Path, worker_folder: Path, place: str, target: str, is_loop: bool
 ) -> None:
     put(fs, tmp_path / "f" / "s", b"one\n")
@@ -77,7 +77,7 @@ def test_a_query_that_writes_into_what_it_reads_is_refused_before_its_first_comm
     assert {path: fs.cat_file(path) for path in fs.find(str(tmp_path / "f"))} == before
 
 
-def test_a_query_whose_tasks_share_no_machine_is_refused_when_it_meets_its_own_rows(fs, tmp_path):
+def test_query_on_separate_machines_is_refused_at_its_rows(fs, tmp_path):
     put(fs, tmp_path / "f" / "s", b"one\n")
     source = reader(tmp_path / "f")
     end = batch(source, str(tmp_path / "f" / "out"), "query")
@@ -88,7 +88,7 @@ def test_a_query_whose_tasks_share_no_machine_is_refused_when_it_meets_its_own_r
 
 
 @pytest.mark.parametrize("overwrite", [False, True])
-def test_a_write_of_no_rows_as_arrow_leaves_the_columns(fs, tmp_path, overwrite):
+def test_write_of_no_rows_as_arrow_leaves_columns(fs, tmp_path, overwrite):
     path = tmp_path / "a"
 
     def write(values: list[int], *, overwrite: bool = False) -> None:

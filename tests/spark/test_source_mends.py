@@ -46,7 +46,7 @@ def restored(fs: RollingFileSystem, tmp_path: Path) -> tuple[Path, Any]:
     return folder, at
 
 
-def test_a_segment_that_is_shorter_than_the_checkpoint_is_data_loss(fs, restored):
+def test_segment_that_is_shorter_than_checkpoint_is_data_loss(fs, restored):
     folder, at = restored
     with pytest.raises(DataLossError, match=r"ends at offset 60.*read up to 116.*restored"):
         step(reader(folder), at)
@@ -57,7 +57,7 @@ def test_a_segment_that_is_shorter_than_the_checkpoint_is_data_loss(fs, restored
     assert step(lenient, at)[0] == [f"row {nth}" for nth in range(100, 125)]
 
 
-def test_a_restored_segment_that_has_grown_past_the_checkpoint_is_data_loss_too(fs, restored):
+def test_restored_segment_that_outgrew_the_checkpoint_is_data_loss(fs, restored):
     folder, at = restored
     fs.append(f"{folder}/s", numbered(100, 125))
     with pytest.raises(DataLossError, match="not those that the query has read"):
@@ -66,7 +66,7 @@ def test_a_restored_segment_that_has_grown_past_the_checkpoint_is_data_loss_too(
     assert rows == [f"row {nth}" for nth in range(125 - len(rows), 125)]
 
 
-def test_a_planned_batch_of_a_copy_that_is_gone_is_data_loss(fs, restored, tmp_path):
+def test_planned_batch_of_a_missing_copy_is_data_loss(fs, restored, tmp_path):
     folder, end = restored
     start = {path: {"segment": mark["segment"], "offset": 0} for path, mark in end.items()}
     with pytest.raises(DataLossError, match="of a planned batch are not those"):
@@ -117,7 +117,7 @@ def test_a_log_that_is_rotated_is_read_once(fs, tmp_path):
     assert [*rows, *(row for batch in drained(folder, at=at) for row in batch)] == [f"row {nth}" for nth in range(30)]
 
 
-def test_a_planned_batch_is_read_under_the_name_that_its_segment_has_now(fs, tmp_path):
+def test_planned_batch_is_read_under_the_new_name(fs, tmp_path):
     put(fs, f"{tmp_path}/f/a", numbered(0, 5))
     start = saved(reader(tmp_path / "f").initialOffset())
     _, end = step(reader(tmp_path / "f"), start)
@@ -127,7 +127,7 @@ def test_a_planned_batch_is_read_under_the_name_that_its_segment_has_now(fs, tmp
     assert step(again, end)[0] == []
 
 
-def test_a_segment_that_was_read_and_became_a_part_of_another_is_refused(fs, tmp_path, caplog):
+def test_segment_that_became_a_part_is_refused(fs, tmp_path, caplog):
     folder = f"{tmp_path}/f"
     for name in ("all", "a"):
         put(fs, f"{folder}/{name}", f"{name}\n".encode())
@@ -145,7 +145,7 @@ def test_a_segment_that_was_read_and_became_a_part_of_another_is_refused(fs, tmp
 
 
 @pytest.mark.parametrize("is_sealed", [True, False])
-def test_a_segment_that_a_listing_misses_is_looked_at_by_name(fs, tmp_path, monkeypatch, is_sealed):
+def test_segment_that_listing_misses_is_looked_at_by_name(fs, tmp_path, monkeypatch, is_sealed):
     for name in ("a", "b"):
         put(fs, f"{tmp_path}/f/{name}", b"one\n")
     if is_sealed:
@@ -159,7 +159,7 @@ def test_a_segment_that_a_listing_misses_is_looked_at_by_name(fs, tmp_path, monk
     assert step(reader(tmp_path / "f"), at)[0] == []
 
 
-def test_a_folder_that_changes_while_it_is_listed_is_listed_again(tmp_path, monkeypatch):
+def test_folder_that_changes_during_listing_is_relisted(tmp_path, monkeypatch):
     for nth in range(5):
         (tmp_path / str(nth)).write_bytes(b"x")
     listed, new = looks._listed, tmp_path / "5"
@@ -178,7 +178,7 @@ def test_a_folder_that_changes_while_it_is_listed_is_listed_again(tmp_path, monk
 
 
 @pytest.mark.parametrize(("place", "later"), [("f", "f/s"), ("f/s", "f/s"), ("f", "f")])
-def test_a_stream_goes_on_where_its_folder_became_empty_or_its_sealed_segment_went(fs, tmp_path, place, later):
+def test_stream_continues_after_an_emptied_folder_or_sealed_removal(fs, tmp_path, place, later):
     put(fs, f"{tmp_path}/f/s", b"one\n")
     fs.seal(f"{tmp_path}/f/s")
     _, at = step(reader(tmp_path / place))
@@ -235,7 +235,7 @@ LIMITS = ({"maxBytesPerTrigger": "3000"}, {"maxRecordsPerTrigger": "300"}, {})
         *slowly((LIMITS[0], False), (LIMITS[1], True), *product(LIMITS[2:], (True, False))),
     ],
 )
-def test_a_catch_up_of_many_segments_drops_no_row_as_late(fs, tmp_path, is_sealed, limit):
+def test_catch_up_of_many_segments_drops_nothing_as_late(fs, tmp_path, is_sealed, limit):
     """Names are in no order: the age of the bytes counts."""
     order = random.Random(7).sample(range(60), 60)
     for nth, name in enumerate(order):
@@ -260,7 +260,7 @@ def test_a_limit_of_records_is_kept_to_the_record(fs, tmp_path, most):
     assert (sum(counts), max(counts)) == (40, min(most, 40))
 
 
-def test_a_small_batch_waits_for_more_or_for_the_longest_delay(fs, tmp_path, monkeypatch):
+def test_small_batch_waits_for_more_or_for_longest_delay(fs, tmp_path, monkeypatch):
     clock = SimpleNamespace(now=100.0)
     monkeypatch.setattr(stream_reader, "time", SimpleNamespace(monotonic=lambda: clock.now, time=lambda: 0.0))
     source, at = reader(tmp_path / "f", minBytesPerTrigger="10", maxTriggerDelay="60s"), None
@@ -277,7 +277,7 @@ def test_a_small_batch_waits_for_more_or_for_the_longest_delay(fs, tmp_path, mon
 
 
 @pytest.mark.parametrize("more", [{"maxBytesPerTrigger": "5"}, {"format": "arrow"}])
-def test_a_limit_of_records_is_refused_beside_one_of_bytes_and_for_a_format_without_lines(tmp_path, more):
+def test_record_limit_is_refused_with_bytes_or_binary_formats(tmp_path, more):
     with pytest.raises(ValueError, match="maxRecordsPerTrigger"):
         reader(tmp_path, maxRecordsPerTrigger="5", **more)
 
@@ -285,7 +285,7 @@ def test_a_limit_of_records_is_refused_beside_one_of_bytes_and_for_a_format_with
 # -- long-lived views ----------------------------------------------------------------------------------------------
 
 
-def test_a_plan_outlives_the_segments_that_retention_has_deleted_and_no_others(fs, tmp_path, caplog):
+def test_plan_outlives_only_segments_deleted_by_retention(fs, tmp_path, caplog):
     for name in "ab":
         put(fs, f"{tmp_path}/f/{name}", b"row %s\n" % name.encode())
         fs.seal(f"{tmp_path}/f/{name}")
@@ -306,7 +306,7 @@ def test_a_plan_outlives_the_segments_that_retention_has_deleted_and_no_others(f
 
 
 @pytest.mark.parametrize("count", [1, 2])
-def test_columns_that_are_inferred_of_a_part_are_told_so(fs, tmp_path, caplog, count):
+def test_columns_that_are_inferred_of_part_are_told_so(fs, tmp_path, caplog, count):
     for name in "ab"[:count]:
         put(fs, f"{tmp_path}/f/{name}", parquet_file(pa.table({name: [1]})))
     assert inferred(tmp_path / "f", format="parquet").names == ["a"]

@@ -40,7 +40,7 @@ def numbered(count: int, first: int = 0) -> bytes:
 # -- options -----------------------------------------------------------------------------------------------------
 
 
-def test_a_position_is_a_name_a_time_a_cut_or_the_offset_of_a_query():
+def test_position_is_name_time_cut_or_offset_of_query():
     assert parse_position("o", " Earliest ") == ReadPosition("earliest")
     assert parse_position("o", "1970-01-01T00:01:00Z").at_s == 60
     assert parse_position("o", "1970-01-01 00:01").at_s == 60  # without a zone: UTC, as in the formats
@@ -58,7 +58,7 @@ def test_a_position_is_a_name_a_time_a_cut_or_the_offset_of_a_query():
         (begun, {"endingOffsets": "latest"}, "endingOffsets is for batch reads"),
     ],
 )
-def test_a_position_that_a_read_does_not_have_is_refused(tmp_path, reading, options, why):
+def test_position_that_read_does_not_have_is_refused(tmp_path, reading, options, why):
     with pytest.raises(ValueError, match=why):
         reading(tmp_path, **options)
 
@@ -67,7 +67,7 @@ def test_a_position_that_a_read_does_not_have_is_refused(tmp_path, reading, opti
 
 
 @pytest.mark.parametrize("kind", ["text", "json", "arrow"])
-def test_reads_from_cut_to_cut_give_each_record_once_wherever_the_cuts_lie(fs, tmp_path, kind):
+def test_reads_from_cut_to_cut_give_records_once(fs, tmp_path, kind):
     """Cuts are taken between appends that end within records; the last of them is sealed."""
     chooser = random.Random(20261122)
     names = [f"{tmp_path}/f/{name}" for name in "abc"]
@@ -102,7 +102,7 @@ def gzipped(fs: RollingFileSystem, path: Path, count: int = 3) -> None:
     fs.append(str(path), data[10:])
 
 
-def test_a_segment_that_a_cut_names_and_a_listing_misses_is_looked_at_by_name(fs, tmp_path, monkeypatch):
+def test_segment_of_a_cut_is_found_despite_the_listing(fs, tmp_path, monkeypatch):
     folder = tmp_path / "f"
     for name in ("a", "b"):
         fs.overwrite(f"{folder}/{name}", f"{name}\n".encode())
@@ -117,7 +117,7 @@ def test_a_segment_that_a_cut_names_and_a_listing_misses_is_looked_at_by_name(fs
         read(folder, startingOffsets=cut)
 
 
-def test_a_compressed_segment_is_read_whole_between_positions_before_and_behind_it_and_else_refused(fs, tmp_path):
+def test_compressed_segment_is_read_whole_around_positions_only(fs, tmp_path):
     path = tmp_path / "f" / "a.gz"
     fs.overwrite(str(tmp_path / "f" / "b"), b"{}\n")
     before = str(fs.stream(str(tmp_path / "f")).cut())
@@ -136,7 +136,7 @@ def test_a_compressed_segment_is_read_whole_between_positions_before_and_behind_
             read(path, **{option: within})
 
 
-def test_a_stream_reads_a_compressed_segment_once_it_is_sealed_and_refuses_it_before(fs, tmp_path):
+def test_stream_reads_compressed_segments_only_once_sealed(fs, tmp_path):
     path = tmp_path / "a.gz"
     gzipped(fs, path)
     with pytest.raises(CompressedError, match=r"a\.gz: .* while it may grow: seal it; nothing of it was read"):
@@ -148,7 +148,7 @@ def test_a_stream_reads_a_compressed_segment_once_it_is_sealed_and_refuses_it_be
 
 
 @pytest.mark.parametrize("option", ["startingOffsets", "endingOffsets"])
-def test_a_cut_of_a_segment_that_was_replaced_is_data_loss_and_never_an_offset_in_the_new_one(fs, tmp_path, option):
+def test_replaced_segments_cut_is_data_loss_never_an_offset(fs, tmp_path, option):
     for name in ("a", "b"):
         fs.overwrite(f"{tmp_path}/f/{name}", b"old\nolder\n")
     cut = str(fs.stream(f"{tmp_path}/f").cut())
@@ -162,7 +162,7 @@ def test_a_cut_of_a_segment_that_was_replaced_is_data_loss_and_never_an_offset_i
         read(tmp_path / "f", **{option: cut})
 
 
-def test_a_head_that_was_truncated_past_the_cut_is_data_loss_and_a_cut_behind_the_end_an_error(fs, tmp_path, caplog):
+def test_head_past_the_cut_or_end_before_it_fails(fs, tmp_path, caplog):
     fs.overwrite(f"{tmp_path}/f/a", b"one\n")
     cut = fs.stream(f"{tmp_path}/f").cut()
     fs.append(f"{tmp_path}/f/a", b"two\nthree\n")
@@ -179,7 +179,7 @@ def test_a_head_that_was_truncated_past_the_cut_is_data_loss_and_a_cut_behind_th
 
 
 @pytest.mark.parametrize("change", ["truncated past both", "truncated between", "came later", "deleted", "nothing"])
-def test_a_read_from_cut_to_cut_that_retention_has_passed_is_data_loss(fs, tmp_path, change):
+def test_cut_passed_by_retention_is_data_loss(fs, tmp_path, change):
     """Where both cuts name one offset of a segment, nothing of it is lacking, be it gone or not."""
     stream = fs.stream(f"{tmp_path}/f")
     for name in "ab":
@@ -210,7 +210,7 @@ def test_a_read_from_cut_to_cut_that_retention_has_passed_is_data_loss(fs, tmp_p
     assert read(tmp_path / "f", **positions, failOnDataLoss="false") == left[change]
 
 
-def test_a_cut_serves_a_read_of_one_segment_or_a_pattern_and_names_nothing_that_came_later(fs, tmp_path):
+def test_cut_serves_segments_and_patterns_without_later_ones(fs, tmp_path):
     for name in ("a1", "a2", "b"):
         fs.overwrite(f"{tmp_path}/f/{name}", f"{name}\n".encode())
     cut = str(fs.stream(f"{tmp_path}/f").cut())
@@ -254,7 +254,7 @@ def moment(at_s: float) -> str:
     return datetime.datetime.fromtimestamp(at_s, datetime.UTC).isoformat()
 
 
-def test_a_time_is_exact_to_a_chunk_of_the_map_and_no_newer_row_is_missed(dated):
+def test_time_is_exact_to_a_chunk_and_misses_nothing(dated):
     for seconds, count in ((-1, 0), (0, 2), (59, 2), (60, 4), (240, 10), (9999, 10)):
         split = moment(AT_S + seconds)
         after = read(dated, NUMBERS, format="json", startingOffsets=split)
@@ -264,7 +264,7 @@ def test_a_time_is_exact_to_a_chunk_of_the_map_and_no_newer_row_is_missed(dated)
     assert read(dated, NUMBERS, format="json", **between) == [4, 5]
 
 
-def test_a_record_that_a_time_cuts_in_two_is_read_behind_it(tmp_path):
+def test_record_cut_by_a_time_is_read_after_it(tmp_path):
     path = tmp_path / "s"
     grown(path, [b"one\nt", b"wo\nthree\n"])
     split = moment(AT_S + 59)
@@ -272,7 +272,7 @@ def test_a_record_that_a_time_cuts_in_two_is_read_behind_it(tmp_path):
     assert begun(path, startingOffsets=split) == ["two", "three"]
 
 
-def test_a_plain_file_lies_before_the_time_of_its_last_change_or_behind_it(tmp_path):
+def test_plain_file_is_before_or_after_its_change_time(tmp_path):
     (tmp_path / "p").write_bytes(b"plain\n")
     assert read(tmp_path / "p", endingOffsets=moment(time.time() - 3600)) == []
     assert read(tmp_path / "p", endingOffsets=moment(time.time() + 3600)) == ["plain"]
@@ -290,7 +290,7 @@ def ours(schema: StructType) -> StructType:
     return StructType([*schema, *columns])
 
 
-def test_each_row_says_where_it_begins_in_which_segment_and_when_it_was_committed(dated):
+def test_rows_state_their_segment_position_and_commit_time(dated):
     found = rows(dated, ours(NUMBERS), format="json", partitionBytes="20")
     assert [(*row[:3], row[3].timestamp() - AT_S) for row in found] == [
         (nth, 9 * nth, f"{dated}/s", 60 * (nth // 2)) for nth in range(10)
@@ -322,7 +322,7 @@ def test_rows_of_a_compressed_segment_have_no_offsets(fs, tmp_path):
             read(tmp_path / "a.gz", ours(schema), format=kind, includeMetadata="true")
 
 
-def test_rows_of_arrow_say_where_their_record_batch_lies_also_with_dictionaries(fs, tmp_path):
+def test_arrow_rows_state_their_batch_with_dictionaries_too(fs, tmp_path):
     one = arrow_stream(pa.record_batch({"n": [1, 2]}), pa.record_batch({"n": [3]}))
     words = pa.record_batch({"n": pa.array(["x", "y"]).dictionary_encode()})
     put(fs, tmp_path / "s", one + one, CHUNKS)
@@ -335,7 +335,7 @@ def test_rows_of_arrow_say_where_their_record_batch_lies_also_with_dictionaries(
     assert [row[0] for row in rows(tmp_path / "d", ours(StructType().add("n", "string")), format="arrow")] == ["x", "y"]
 
 
-def test_streams_have_the_columns_and_a_schema_may_name_some_of_them(fs, tmp_path):
+def test_streams_have_columns_and_a_schema_may_pick_them(fs, tmp_path):
     fs.overwrite(str(tmp_path / "s"), b"one\ntwo\n")
     schema = StructType().add("_offset", "long").add("value", "string")
     source = reader(tmp_path / "s", schema, includeMetadata="true")
@@ -344,7 +344,7 @@ def test_streams_have_the_columns_and_a_schema_may_name_some_of_them(fs, tmp_pat
     assert rows_of(source, parts) == [{"_offset": 0, "value": "one"}, {"_offset": 4, "value": "two"}]
 
 
-def test_columns_are_ours_only_on_request_and_with_our_types(fs, tmp_path):
+def test_own_columns_appear_on_request_in_their_types(fs, tmp_path):
     fs.overwrite(str(tmp_path / "s"), b'{"_offset": "theirs"}\n')
     own = StructType().add("_offset", "string")
     assert read(tmp_path / "s", own, format="json") == ["theirs"]

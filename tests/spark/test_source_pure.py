@@ -54,7 +54,7 @@ def extent_of(data: bytes, shift: int = SHIFT) -> Extent:
         ("memory://x", Location("memory", "memory://x")),
     ],
 )
-def test_every_way_to_write_a_url_names_the_backend_and_the_path_in_it(url, place):
+def test_every_url_form_names_backend_and_path(url, place):
     assert parse_url(url) == place
 
 
@@ -73,7 +73,7 @@ OF_BOTH = {"rolling": {"max_bytes": 7}, "s3": {"key": "k"}}
     ],
     ids=["flat", "nested", "of both", "tiers by their own option", "tiers within"],
 )
-def test_storage_options_may_be_flat_or_nested_and_never_show(storage, tiers, rolling, target):
+def test_storage_options_may_be_flat_or_nested_hidden_always(storage, tiers, rolling, target):
     more = {} if tiers is None else {"tiers": json.dumps(tiers)}
     found = parse_options({"path": "s3://b/x", "storage_options": json.dumps(storage), **more})
     assert (found.rolling_options, found.target_options) == (rolling, target)
@@ -115,7 +115,7 @@ def test_storage_options_may_be_flat_or_nested_and_never_show(storage, tiers, ro
         ({"txnAppId": "a", "txnVersion": "-1"}, "whole number"),
     ],
 )
-def test_an_option_that_cannot_be_is_refused_by_name_and_without_its_secrets(options, message):
+def test_invalid_option_is_refused_without_its_secrets(options, message):
     with pytest.raises(ValueError, match=message) as raised:
         parse_options({"path": "/x"} | options)
     assert "HIDE" not in str(raised.value)
@@ -135,7 +135,7 @@ def test_sizes_are_written_as_in_a_policy():
 
 
 @given(st.integers(0, 1000), st.integers(0, 1000), st.integers(1, 100))
-def test_ranges_cover_an_extent_without_gap_or_overlap_and_none_is_larger_than_asked(start, size, size_max):
+def test_ranges_cover_an_extent_without_gap_overlap_or_excess(start, size, size_max):
     found = list(partitions.split(Extent("x", "i", start, start + size), size_max))
     assert [one.start for one in found[1:]] == [one.end for one in found[:-1]]
     assert sum(one.size for one in found) == size
@@ -162,7 +162,7 @@ def runs_of(spans: list[tuple[int, int, int]]) -> list[Run]:
 
 
 @given(st.dictionaries(st.text(max_size=2), RUNS, max_size=8), st.integers(1, 9000))
-def test_a_budget_is_spent_and_takes_no_byte_that_is_newer_than_one_it_leaves(spans, most):
+def test_budget_is_spent_oldest_first(spans, most):
     backlogs = {name: runs_of(of_one) for name, of_one in spans.items()}
     shares = batch_limit.share(backlogs, most)
     waits = {name: sum(run.size for run in of_one) for name, of_one in backlogs.items()}
@@ -182,7 +182,7 @@ def test_a_budget_is_spent_and_takes_no_byte_that_is_newer_than_one_it_leaves(sp
     assert newest <= oldest + 3  # a byte may be as wide as the longest run
 
 
-def test_sealed_segments_come_one_after_another_and_growing_ones_together():
+def test_sealed_segments_are_sequential_and_growing_ones_parallel():
     backlogs = {"b": [Run(100, 2, 2)], "a": [Run(100, 1, 1)], "y": [Run(100, 5, 9)], "x": [Run(300, 5, 9)]}
     assert batch_limit.share(backlogs, 150) == {"a": 100, "b": 50, "x": 0, "y": 0}
     assert batch_limit.share(backlogs, 400) == {"a": 100, "b": 100, "x": 150, "y": 50}
@@ -203,7 +203,7 @@ def lines_of(data: bytes) -> list[bytes]:
     st.integers(1, 12),
     st.integers(1, 5),
 )
-def test_each_line_is_read_once_by_the_range_that_holds_its_first_byte(data, size, block, look):
+def test_each_line_belongs_to_its_first_bytes_range(data, size, block, look):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(lines, "LOOK_BYTES", look)
         read, extent = reader_of(data), extent_of(data)
@@ -227,13 +227,13 @@ def test_ends_of_lines_are_found_from_both_sides(data, look):
         assert lines.next_line_end(read, SHIFT, end) == (SHIFT + first + 1 if first >= 0 else None)
 
 
-def test_text_keeps_empty_lines_and_bytes_that_are_not_utf8():
+def test_text_keeps_empty_lines_and_non_utf8_bytes():
     data = b"a\n\n\xff\xfe\nb"
     found = text.to_lines(lines.normalized(data, len(data)))
     assert found.cast(pa.binary()).to_pylist() == [b"a", b"", b"\xff\xfe", b"b"]
 
 
-def test_text_is_written_a_line_a_row_and_read_back():
+def test_text_is_written_line_row_and_read_back():
     rows = pa.record_batch({"value": ["a", None, "ü"]})
     assert b"".join(text.FORMAT.encode(iter([rows, rows.slice(0, 0)]))) == "a\n\nü\n".encode()
 
@@ -249,7 +249,7 @@ BATCHES = st.lists(st.lists(st.integers(0, 9), max_size=200), min_size=1, max_si
 
 
 @given(st.lists(BATCHES, max_size=5), st.integers(1, 5000))
-def test_arrow_streams_one_behind_the_other_are_read_whole_and_in_order_however_they_are_cut(content, size):
+def test_adjacent_arrow_streams_are_whole_however_they_are_cut(content, size):
     data = b"".join(stream_of(*[pa.array(values, pa.int64()) for values in batches]) for batches in content)
     read = reader_of(data)
     ranges = list(arrow_streams.cut(read, extent_of(data), size))
@@ -290,14 +290,14 @@ def test_a_stream_is_taken_only_once_it_is_whole():
     assert arrow_streams.whole_end(reader_of(data), extent_of(data), SHIFT + 1) == SHIFT + len(one)
 
 
-def test_a_stream_without_its_end_mark_ends_where_the_next_begins():
+def test_stream_without_its_end_mark_ends_where_next_begins():
     data = stream_of([1])[:-8] + stream_of([2]) + stream_of([3])[:-8]
     ranges = arrow_streams.cut(reader_of(data), extent_of(data), 10**6)
     batches = [batch for one in ranges for batch in arrow_streams.batches(reader_of(data), one)]
     assert [n for batch in batches for n in batch.column(0).to_pylist()] == [1, 2, 3]
 
 
-def test_what_is_no_arrow_stream_is_refused_with_its_offset():
+def test_bytes_that_are_no_arrow_stream_fail_with_offset():
     data = stream_of([1])
     with pytest.raises(arrow_streams.MalformedStreamError, match="offset 1000: no message"):
         list(arrow_streams.streams(reader_of(b"some text, not Arrow"), extent_of(b"some text, not Arrow")))
@@ -318,7 +318,7 @@ def test_rows_become_one_stream_and_none_become_nothing():
 
 
 @given(st.integers(1, 4000))
-def test_each_row_group_is_read_by_the_range_that_holds_its_first_byte(size):
+def test_row_group_belongs_to_its_first_bytes_range(size):
     data = parquet_file(pa.table({"n": list(range(200))}), row_group_size=30)
     found = []
     for one in partitions.split(Extent("x", "i", SHIFT, SHIFT + len(data)), size):
@@ -329,7 +329,7 @@ def test_each_row_group_is_read_by_the_range_that_holds_its_first_byte(size):
 # -- offsets of a stream -----------------------------------------------------------------------------------------
 
 
-def test_offsets_survive_json_and_a_batch_is_a_function_of_its_two_offsets():
+def test_offsets_survive_json_and_determine_a_batch():
     start = {"a": ReadMark("i", 10), "b": ReadMark("j", 5), "gone": ReadMark("k", 7)}
     end = {
         "a": ReadMark("i", 30),
@@ -362,7 +362,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another C library has other rules for free memory")
-def test_a_task_takes_no_new_pages_for_blocks_of_the_size_that_the_task_before_it_had() -> None:
+def test_task_takes_no_new_pages_for_equal_blocks() -> None:
     def pages(first: str) -> int:
         command = [sys.executable, "-c", TASKS.format(first=first)]
         return int(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
@@ -385,7 +385,7 @@ OF_BOTH = {"queryName": "q", "checkpointLocation": "/c", "storage_options": "{}"
         *((name, value, BATCH, WRITE, " is for reads, .*; nothing was written") for name, value in OF_READS.items()),
     ],
 )
-def test_the_options_of_one_side_are_refused_by_the_other_and_those_of_both_by_neither(name, value, use, other, why):
+def test_one_sided_options_are_refused_by_the_other_side(name, value, use, other, why):
     more = {"txnVersion": "1"} if name == "txnAppId" else {}
     found = parse_options({"path": "/x", **OF_BOTH, name: value, **more})
     found.check_use(use)

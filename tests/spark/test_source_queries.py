@@ -31,7 +31,7 @@ def run(source: Any, place: Place, name: str, target: str, checkpoint: Path, **o
     return [progress for progress in query.recentProgress if progress["numInputRows"]]
 
 
-def test_a_query_restarted_from_its_checkpoint_goes_on_where_it_was(source, place, tmp_path):
+def test_query_continues_from_its_checkpoint(source, place, tmp_path):
     place.segment("f/a", lines(0, 50), SMALL)
     first = run(source, place, "f", "out", tmp_path / "check", maxBytesPerTrigger=200)
     assert len(first) > 3
@@ -57,7 +57,7 @@ def test_complete_mode_replaces_the_target_with_each_batch(source, disk, tmp_pat
     assert found == {0: 10, 1: 10}
 
 
-def test_a_query_that_subscribes_is_told_of_its_last_batch_and_its_progress_shows_the_lag(source, disk, tmp_path):
+def test_subscribed_query_learns_its_last_batch_and_shows_lag(source, disk, tmp_path):
     """Spark calls a batch done when the next one begins, so a run up to the present ends adds an empty one."""
     disk.segment("f/a", lines(0, 30), SMALL)
     fs = RollingFileSystem("file", sync=False, header_cache_s=0)
@@ -83,7 +83,7 @@ def test_a_query_that_subscribes_is_told_of_its_last_batch_and_its_progress_show
     assert [row["n"] for row in rows(load(disk, "out", "n long", format="json"))] == list(range(30, 70))
 
 
-def test_a_query_routes_its_rows_and_a_batch_write_too(source, fs, tmp_path):
+def test_query_routes_its_rows_and_batch_write_too(source, fs, tmp_path):
     fs.create(f"{tmp_path}/in")
     for batch in range(3):
         fs.append(f"{tmp_path}/in", "".join([f"{device}{batch}\n" for device in "abc"[: batch + 1]]).encode())
@@ -100,7 +100,7 @@ def test_a_query_routes_its_rows_and_a_batch_write_too(source, fs, tmp_path):
     assert found == {name: set(data.split()) for name, data in expected.items()}
 
 
-def test_a_query_in_update_mode_writes_the_rows_that_change_once(source, fs, tmp_path):
+def test_query_in_update_mode_writes_rows_that_change_once(source, fs, tmp_path):
     """As docs/spark.md says it: `foreachBatch`, and a transaction for each batch."""
     fs.create(f"{tmp_path}/in")
 

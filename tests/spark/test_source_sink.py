@@ -56,14 +56,14 @@ def routed(store: Counting, monkeypatch: pytest.MonkeyPatch) -> Sink:
 
 
 @pytest.mark.parametrize(("task", "batch"), [(64 * KIB, 8 * KIB * KIB), (1, 1), (1000, 10), (0, 100), (7, 100_000)])
-def test_the_messages_of_any_number_of_tasks_stay_within_the_bytes_of_a_batch(task, batch):
+def test_task_messages_stay_within_the_batchs_bytes(task, batch):
     shares = [task_bytes_max(nth, task, batch) for nth in range(20_000)]
     assert sum(shares) <= batch
     assert max(shares) <= task
     assert shares == sorted(shares, reverse=True)
 
 
-def test_by_default_64_tasks_may_send_64_kib_128_may_send_16_and_512_may_send_1():
+def test_default_message_sizes_fall_with_the_number_of_tasks():
     shares = [task_bytes_max(nth, 64 * KIB, 8 * KIB * KIB) for nth in range(512)]
     assert (shares[63], shares[127], shares[511]) == (64 * KIB, 16 * KIB, KIB)
     assert 62 * KIB < shares[64] < 64 * KIB
@@ -80,7 +80,7 @@ FOOTERS = ["read_range"] * 2
     ("format_", "expected"),
     [("text", [[], ["write"]]), ("parquet", [[*FOOTERS, "write"]] * 2)],  # a chunk of tail and batch, or the tail
 )
-def test_a_batch_of_200_tasks_makes_one_request_besides_header_and_footers(store, monkeypatch, format_, expected):
+def test_batch_of_200_tasks_makes_one_extra_request(store, monkeypatch, format_, expected):
     monkeypatch.setattr(parquet_footers, "WASTED_PART_MAX", 1)  # else Parquet is written anew
     sink = Sink(monkeypatch, store, format=format_)
     # another process commits; the writers of tasks need not be others
@@ -114,7 +114,7 @@ def test_few_bytes_between_staged_ones_share_one_file(sink, store):
 # -- the policy of a new segment ---------------------------------------------------------------------------------
 
 
-def test_the_options_are_the_policy_of_a_new_segment_and_a_segment_keeps_its_own(sink):
+def test_options_are_new_segments_policy_old_ones_keep_theirs(sink):
     sink.options |= {"maxBytes": "1MiB", "inlineBytes": "1000", "maxAge": "1h"}
     sink.fs = RollingFileSystem(backend=sink.fs._backend, max_bytes="1MiB", inline_bytes=1000, max_age="1h")
     sink.write(["a"])
@@ -127,7 +127,7 @@ def test_the_options_are_the_policy_of_a_new_segment_and_a_segment_keeps_its_own
     assert sink.rows() == ["a", "b"]
 
 
-def test_a_segment_that_does_not_follow_its_folder_yet_takes_a_write_with_an_option_that_the_folder_says(sink):
+def test_segment_before_its_folders_policy_takes_matching_options(sink):
     sink.fs.create("log/other")
     sink.fs.set_policy("log", max_bytes="3MiB")
     RollingFileSystem(backend=sink.fs._backend, max_bytes="1MiB").create("elsewhere/t")
@@ -142,7 +142,7 @@ def test_a_segment_that_does_not_follow_its_folder_yet_takes_a_write_with_an_opt
 # -- rows by segment ---------------------------------------------------------------------------------------------
 
 
-def test_rows_go_to_the_segments_that_a_column_names_in_their_order_and_without_the_column(routed):
+def test_rows_go_to_segments_by_column_and_keep_order(routed):
     routed.stream(0, [("a", "1"), ("b", "2"), ("a", "3")], [("b", "4"), ("c d", "5")])
     routed.stream(1, [("b", "6")], [])
     routed.stream(2, [])
@@ -161,7 +161,7 @@ def test_every_format_is_routed(store, monkeypatch, format_, message_bytes):
     assert sink.routed() == {"2026-11-21": day * 2, "2026-11-22": [{"n": 2, "s": "y"}] * 2}
 
 
-def test_a_value_that_names_a_compressed_segment_is_refused_for_lines_and_nothing_is_written(store, monkeypatch):
+def test_compressed_segments_name_in_lines_is_refused_unwritten(store, monkeypatch):
     sink = Sink(monkeypatch, store, ROUTED, segmentBy="device", taskMessageBytes="0")
     with pytest.raises(CompressedError, match=r"^x\.gz: its name says .*nothing was written"):
         sink.tasks(0, [("a", "1"), ("x.gz", "2")])
@@ -178,14 +178,14 @@ def test_a_value_that_names_a_compressed_segment_is_refused_for_lines_and_nothin
     ("options", "why"),
     [({"compression": "gzip"}, "rows are written as plain lines"), ({"path": "memory://log/a.gz"}, "its name says")],
 )
-def test_a_write_of_lines_to_what_a_name_or_an_option_calls_compressed_is_refused(sink, options, why):
+def test_line_write_to_a_compressed_target_is_refused(sink, options, why):
     sink.options |= options
     with pytest.raises(CompressedError, match=f"{why}.*nothing was written"):
         sink.write(["a"])
     assert sink.rows() == []
 
 
-def test_a_task_stages_what_its_message_may_not_carry_the_largest_segments_first(routed, store, monkeypatch):
+def test_task_stages_its_largest_segments_first(routed, store, monkeypatch):
     from rollingfs.spark.source.sink import task_writer
 
     routed.options["taskMessageBytes"] = "20"
@@ -220,7 +220,7 @@ def test_a_task_stages_what_its_message_may_not_carry_the_largest_segments_first
         (None, "1 rows are null in column 'device'"),
     ],
 )
-def test_a_value_that_can_name_no_segment_is_refused_by_the_task_and_nothing_is_written(routed, name, why):
+def test_value_that_names_no_segment_is_refused_unwritten(routed, name, why):
     with pytest.raises(BadSegmentNameError, match=why) as raised:
         routed.stream(0, [("ok", "1"), (name, "2")])
     assert "nothing was written" in str(raised.value)
@@ -247,7 +247,7 @@ def spoiled(fs: RollingFileSystem) -> Iterator[tuple[str, Any]]:
     yield "other", ValueError
 
 
-def test_a_segment_that_takes_no_batch_refuses_the_whole_batch_before_anything_is_written(routed):
+def test_segment_that_refuses_a_batch_stops_it_unwritten(routed):
     for name, error in spoiled(routed.fs):
         routed.options |= {"maxBytes": "64MiB"} if name == "other" else {}
         with pytest.raises(error, match=r"othing was written|sealed at"):
@@ -256,7 +256,7 @@ def test_a_segment_that_takes_no_batch_refuses_the_whole_batch_before_anything_i
         assert not routed.fs.exists("log/t/zz")
 
 
-def test_a_batch_write_that_fails_for_one_of_its_segments_says_which_have_the_rows(routed, monkeypatch):
+def test_partly_failed_batch_write_says_what_was_written(routed, monkeypatch):
     commit = SegmentCommit.commit
 
     def failing(one: SegmentCommit, *args: Any) -> None:
@@ -327,7 +327,7 @@ FAULTS = (*CRASHES, Fault.BEFORE, Fault.AFTER, Fault.LOST, Fault.LATE, Fault.CON
         *(pytest.param(fault, size, 1, marks=pytest.mark.slow) for fault in FAULTS for size in ("64KiB", "8")),
     ],
 )
-def test_a_driver_that_meets_a_fault_at_any_request_writes_each_row_once(monkeypatch, fault, message_bytes, step):
+def test_driver_with_any_fault_writes_rows_once(monkeypatch, fault, message_bytes, step):
     hurry(monkeypatch)
     monkeypatch.setattr(commits, "COMMITS_MAX", 1)  # otherwise the requests come in any order
     sink = Sink(monkeypatch, Store(), ROUTED, segmentBy="device", taskMessageBytes=message_bytes)
@@ -339,7 +339,7 @@ def test_a_driver_that_meets_a_fault_at_any_request_writes_each_row_once(monkeyp
     assert index > 30
 
 
-def test_a_batch_is_committed_once_in_the_order_of_partitions_whoever_commits_it_again(sink):
+def test_batch_is_committed_once_in_partition_order(sink):
     receipts, again = (sink.tasks(0, ["a"], ["b"]) for _ in range(2))  # a restarted driver runs the tasks again
     for of_batch in (receipts[::-1], receipts, again):
         sink.commit(of_batch, 0)
@@ -359,7 +359,7 @@ def test_twins_that_commit_at_the_same_moment_commit_once(sink, monkeypatch):
 
 
 @pytest.mark.parametrize("took_place", [True, False])
-def test_a_commit_of_unknown_outcome_is_looked_up_and_not_doubled(sink, monkeypatch, took_place):
+def test_unknown_commit_is_looked_up_and_not_doubled(sink, monkeypatch, took_place):
     commit, calls = SegmentCommit.commit, []
 
     def unsure(*args: Any) -> None:
@@ -374,7 +374,7 @@ def test_a_commit_of_unknown_outcome_is_looked_up_and_not_doubled(sink, monkeypa
     assert (sink.rows(), len(calls)) == (["a"], 1 if took_place else 2)
 
 
-def test_tasks_that_name_no_query_are_refused_and_no_tasks_are_nothing(sink):
+def test_tasks_without_query_are_refused_and_none_are_nothing(sink):
     with pytest.raises(RuntimeError, match="must name one query"):
         sink.commit([*sink.tasks(0, ["a"]), *sink.tasks(0, ["b"], query="r")], 0)
     assert sink.tasks(0, [])[0].pieces == ()
@@ -382,7 +382,7 @@ def test_tasks_that_name_no_query_are_refused_and_no_tasks_are_nothing(sink):
     assert not sink.fs.exists("log/t")
 
 
-def test_a_batch_without_tasks_empties_the_target_in_complete_mode(sink):
+def test_batch_without_tasks_empties_target_in_complete_mode(sink):
     sink.fs.overwrite("log/t", b"old\n", attrs={"spark/query": "3"})
     sink.commit([], 4, overwrite=True)
     assert (sink.rows(), sink.fs.segment("log/t").attrs) == ([], {"spark/query": "4"})
@@ -413,7 +413,7 @@ def test_a_write_of_a_transaction_takes_effect_once(request, kind, rows, path, f
         sink.write(*rows)
 
 
-def test_an_overwrite_of_a_transaction_takes_effect_once_and_a_stream_takes_none_because_it_has_its_own(sink):
+def test_transactions_overwrite_takes_effect_once_and_streams_take_none(sink):
     sink.options |= {"txnAppId": "counts", "txnVersion": "3"}
     sink.write(["a"], overwrite=True)
     sink.fs.append("log/t", b"later\n")
@@ -430,7 +430,7 @@ def test_an_overwrite_of_a_transaction_takes_effect_once_and_a_stream_takes_none
 @pytest.mark.parametrize(
     ("overwriter", "attrs"), [("write", {}), ("transaction", {"spark/job": "7"}), ("stream", {"spark/complete": "0"})]
 )
-def test_a_batch_that_another_job_has_overwritten_does_not_come_again(store, monkeypatch, overwriter, attrs, format_):
+def test_batch_overwritten_by_another_job_does_not_return(store, monkeypatch, overwriter, attrs, format_):
     sink = Sink(monkeypatch, store, format=format_)
     sink.fs.overwrite("log/t", b"", attrs={"of": "the content"})
     sink.stream(0, ["a"])
@@ -446,7 +446,7 @@ def test_a_batch_that_another_job_has_overwritten_does_not_come_again(store, mon
     assert sink.rows() == ["new", "c"]
 
 
-def test_an_overwrite_keeps_a_batch_that_comes_between_its_plan_and_its_commit(sink):
+def test_overwrite_keeps_a_batch_from_before_its_commit(sink):
     sink.stream(0, ["a"])
     overwriter = sink.plan(overwrite=True)
     receipts = sink.run(overwriter, None, ["new"])
@@ -465,7 +465,7 @@ def test_an_overwrite_keeps_a_batch_that_comes_between_its_plan_and_its_commit(s
     ("name", "mode", "is_shared"),
     [("blockmgr-1", 0o755, True), ("blockmgr-1", 0o775, False), ("blockmgr-1", 0o757, False), ("mine", 0o755, False)],
 )
-def test_workers_share_the_verdict_of_the_probe_in_a_private_folder(tmp_path, monkeypatch, name, mode, is_shared):
+def test_workers_share_verdict_of_probe_in_private_folder(tmp_path, monkeypatch, name, mode, is_shared):
     folder = tmp_path / name
     folder.mkdir()
     folder.chmod(mode)

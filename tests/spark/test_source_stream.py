@@ -24,7 +24,7 @@ def made(fs: RollingFileSystem, path: Path, data: bytes) -> str:
     return put(fs, path, data, SMALL)
 
 
-def test_whole_lines_are_taken_as_they_come_and_an_idle_segment_gives_the_same_text(fs, tmp_path):
+def test_whole_lines_arrive_in_order_and_idle_offsets_repeat(fs, tmp_path):
     path = made(fs, tmp_path / "s", b"one\ntwo\nthr")
     source = reader(path)
     rows, at = step(source)
@@ -41,7 +41,7 @@ def test_whole_lines_are_taken_as_they_come_and_an_idle_segment_gives_the_same_t
     assert source.latestOffset(at, ALL) is at
 
 
-def test_the_latest_offset_skips_what_is_there_but_no_part_of_a_line(fs, tmp_path):
+def test_latest_offset_skips_the_present_except_partial_lines(fs, tmp_path):
     path = made(fs, tmp_path / "s", b"old\nha")
     source = reader(path, startingOffsets="latest")
     at = source.initialOffset()
@@ -72,7 +72,7 @@ def test_available_now_ends_where_everything_ended_when_it_began(fs, tmp_path):
     assert sorted(step(reader(tmp_path / "f"), at)[0]) == ["4", "5"]
 
 
-def test_a_head_truncated_past_the_checkpoint_is_an_error_or_a_logged_skip(fs, tmp_path, caplog):
+def test_head_truncated_past_checkpoint_is_error_or_logged_skip(fs, tmp_path, caplog):
     path = made(fs, tmp_path / "s", b"one\ntwo\nthree\n")
     at = reader(path).initialOffset()
     end = reader(path).latestOffset(at, ALL)
@@ -94,7 +94,7 @@ def test_a_head_truncated_past_the_checkpoint_is_an_error_or_a_logged_skip(fs, t
     assert lenient.latestOffset(after, ALL) is after
 
 
-def test_the_byte_before_a_start_whose_file_an_erase_took_since_the_look_is_not_known(fs, tmp_path):
+def test_byte_before_an_erased_start_is_not_known(fs, tmp_path):
     path = made(fs, tmp_path / "s", b"one\ntwo\nthree\nfour\n")
     fs.truncate(path, 8)
     source = reader(path)
@@ -104,7 +104,7 @@ def test_the_byte_before_a_start_whose_file_an_erase_took_since_the_look_is_not_
     assert source._records.first_whole(view) == 14
 
 
-def test_a_head_truncated_between_the_plan_and_the_task_is_an_error_or_a_logged_skip(fs, tmp_path, caplog):
+def test_head_truncated_before_the_task_fails_or_skips(fs, tmp_path, caplog):
     path = made(fs, tmp_path / "s", b"one\ntwo\n")
     for option in ("true", "false"):
         source = reader(path, failOnDataLoss=option)
@@ -120,7 +120,7 @@ def test_a_head_truncated_between_the_plan_and_the_task_is_an_error_or_a_logged_
             assert "going on without" in caplog.text
 
 
-def test_a_segment_that_is_gone_is_an_error_unless_it_was_sealed_and_read(fs, tmp_path, caplog):
+def test_missing_segment_is_an_error_unless_sealed_and_read(fs, tmp_path, caplog):
     done, lost, _ = (made(fs, tmp_path / "f" / name, name.encode() + b"\n") for name in ("done", "lost", "stays"))
     source = reader(tmp_path / "f")
     _, at = step(source)
@@ -137,7 +137,7 @@ def test_a_segment_that_is_gone_is_an_error_unless_it_was_sealed_and_read(fs, tm
 
 
 @pytest.mark.parametrize("what", ["a segment", "a plain file", "a file where an adopted one was"])
-def test_another_segment_of_the_same_name_is_not_taken_for_the_old_one(fs, tmp_path, what):
+def test_new_segment_of_the_name_is_not_the_old(fs, tmp_path, what):
     path = made(fs, tmp_path / "p", b"old one\nold two\n") if what == "a segment" else adoptable(tmp_path)
     _, at = step(reader(path))
     if what == "a file where an adopted one was":
@@ -152,7 +152,7 @@ def test_another_segment_of_the_same_name_is_not_taken_for_the_old_one(fs, tmp_p
 
 
 @pytest.mark.parametrize("is_truncated", [False, True])
-def test_a_plain_file_stays_itself_when_it_is_adopted_and_is_not_there_any_more(fs, tmp_path, is_truncated):
+def test_adopted_plain_file_stays_itself_and_then_is_absent(fs, tmp_path, is_truncated):
     path = adoptable(tmp_path)
     _, at = step(reader(path))
     assert step(reader(path), at)[0] == []
@@ -165,7 +165,7 @@ def test_a_plain_file_stays_itself_when_it_is_adopted_and_is_not_there_any_more(
         (tmp_path / "p").unlink(missing_ok=True)
 
 
-def test_a_batch_that_was_planned_goes_on_when_its_file_is_adopted(fs, tmp_path):
+def test_planned_batch_continues_after_its_file_is_adopted(fs, tmp_path):
     path = adoptable(tmp_path)
     batch = batch_reader(path)
     parts = batch.partitions()
@@ -180,7 +180,7 @@ def adoptable(tmp_path: Path) -> str:
     return str(tmp_path / "p")
 
 
-def test_arrow_is_read_to_the_end_of_a_sealed_segment_be_it_a_file_or_a_stream_without_its_end_mark(fs, tmp_path):
+def test_sealed_arrow_is_read_with_or_without_end_mark(fs, tmp_path):
     rows = pa.record_batch({"value": ["1", "2"]})
     file = io.BytesIO()
     with pa.ipc.new_file(file, rows.schema) as writer:

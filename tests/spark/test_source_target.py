@@ -64,7 +64,7 @@ def numbers(*values: int | None) -> pa.RecordBatch:
 
 
 @pytest.mark.parametrize("overwrite", [False, True])
-def test_a_folder_with_anything_in_it_is_refused_as_a_target_with_what_is_in_it(sink, tmp_path, overwrite):
+def test_nonempty_folder_is_refused_as_a_target_with_contents(sink, tmp_path, overwrite):
     """A segment of its name would hide its content."""
     folder = tmp_path / "s"
     folder.mkdir()
@@ -81,7 +81,7 @@ def test_a_folder_with_anything_in_it_is_refused_as_a_target_with_what_is_in_it(
     assert not Path(f"{folder}$header").exists()
 
 
-def test_a_sealed_target_is_refused_before_a_task_begins_and_may_be_overwritten(sink):
+def test_sealed_target_is_refused_early_and_may_be_overwritten(sink):
     sink.fs.overwrite(sink.target, b"done\n")
     sink.fs.seal(sink.target)
     with pytest.raises(SegmentSealedError, match="sealed at length 5"):
@@ -96,7 +96,7 @@ def test_a_sealed_target_is_refused_before_a_task_begins_and_may_be_overwritten(
 @pytest.mark.parametrize(
     ("name", "error"), [("held", FencedError), ("damaged", CorruptHeaderError), ("x$header", ValueError)]
 )
-def test_a_target_that_takes_no_commit_is_refused_before_a_task_begins(sink, tmp_path, name, error):
+def test_target_without_commits_is_refused_before_tasks(sink, tmp_path, name, error):
     sink.fs.create(f"{tmp_path}/held")
     sink.fs.segment(f"{tmp_path}/held").acquire("somebody")
     Path(f"{tmp_path}/damaged$header").write_bytes(b"rubbish")
@@ -114,17 +114,17 @@ def test_a_target_that_takes_no_commit_is_refused_before_a_task_begins(sink, tmp
     ],
     ids=["no column", "a column of floats", "the only column", "overwrite"],
 )
-def test_what_cannot_be_routed_is_refused_before_a_task_begins(routed, schema, by, overwrite, why):
+def test_what_cannot_be_routed_is_refused_before_task_begins(routed, schema, by, overwrite, why):
     routed.options["segmentBy"] = by
     refused(routed.plans(schema, overwrite), ValueError, why)
 
 
-def test_a_target_that_is_a_segment_is_refused_as_a_folder(routed):
+def test_target_that_is_segment_is_refused_as_folder(routed):
     routed.fs.create(routed.target)
     refused(routed.plans(), NotADirectoryError, "segmentBy=device needs one")
 
 
-def test_the_writer_that_commits_or_aborts_a_batch_looks_at_nothing_when_it_is_made(sink):
+def test_committing_writer_looks_at_nothing_when_it_is_made(sink):
     """Spark makes it from the pickled data source; an error of it would hide the error for which Spark aborts."""
     Path(f"{sink.target}$header").write_bytes(b"rubbish")
     sink.pickled(sink.source).streamWriter(TEXT, False).abort([None], 3)
@@ -133,7 +133,7 @@ def test_the_writer_that_commits_or_aborts_a_batch_looks_at_nothing_when_it_is_m
 # -- the first cause ---------------------------------------------------------------------------------------------
 
 
-def test_an_abort_never_raises_and_says_in_the_log_what_it_could_not_see(sink, caplog):
+def test_abort_never_raises_and_logs_what_it_missed(sink, caplog):
     batch, stream = (plan() for plan in sink.plans())
     receipts = sink.run(batch, None, ["a"])
     Path(f"{sink.target}$header").write_bytes(b"rubbish")
@@ -143,7 +143,7 @@ def test_an_abort_never_raises_and_says_in_the_log_what_it_could_not_see(sink, c
     assert "CorruptHeaderError" in caplog.text
 
 
-def test_a_look_that_fails_after_a_commit_of_unknown_outcome_does_not_hide_it(sink, monkeypatch):
+def test_failed_look_after_an_unknown_commit_does_not_hide(sink, monkeypatch):
     receipts = sink.tasks(0, ["a"])
 
     def unsure(*args: Any) -> None:
@@ -182,7 +182,7 @@ OF_JOB = {"txnAppId": "job", "txnVersion": "7"}
         (7, {}, True, "overwrite", PERHAPS),
     ],
 )
-def test_the_log_of_a_failed_job_says_what_is_known(sink, caplog, batch, options, commits_it, others, told):
+def test_log_of_failed_job_says_what_is_known(sink, caplog, batch, options, commits_it, others, told):
     sink.options = {"path": sink.options["path"], **options}
     sink.fs.overwrite(sink.target, b"before\n")
     writer, number = sink.plan(batch), [] if batch is None else [batch]
@@ -200,7 +200,7 @@ def test_the_log_of_a_failed_job_says_what_is_known(sink, caplog, batch, options
     assert any("/stage-" in file for file in sink.chunk_files()) == ("taskMessageBytes" in options)
 
 
-def test_the_log_of_a_failed_batch_of_many_segments_says_it_in_a_line_for_each_outcome(routed, caplog):
+def test_failed_batch_logs_one_line_for_each_outcome(routed, caplog):
     writer = routed.plan(0)
     receipts = routed.run(writer, 0, [(f"{nth:02d}", "x") for nth in range(20)])
     routed.stream(0, [(f"{nth:02d}", "x") for nth in range(10)])
@@ -214,7 +214,7 @@ def test_the_log_of_a_failed_batch_of_many_segments_says_it_in_a_line_for_each_o
 # -- attributes --------------------------------------------------------------------------------------------------
 
 
-def test_a_query_for_which_a_target_has_no_room_is_told_which_attributes_to_drop(sink):
+def test_query_without_room_is_told_which_attributes_to_drop(sink):
     others = {f"spark/q{nth}": str(nth) for nth in range(ATTRS_MAX - 1)}
     sink.fs.overwrite(sink.target, b"", attrs={"mine": "x", **others})
     told = r"no room for attribute spark/3f.*spark/q0 \(batch 0\), spark/q1 .*spark/q7 \(batch 7\) and 55 more"
@@ -234,7 +234,7 @@ def test_a_query_for_which_a_target_has_no_room_is_told_which_attributes_to_drop
 # -- Parquet -----------------------------------------------------------------------------------------------------
 
 
-def test_parquet_takes_rows_with_other_nulls_another_order_and_more_columns(parquet):
+def test_parquet_takes_other_nulls_orders_and_more_columns(parquet):
     n, s, x = (StructField(*one, False) for one in (("n", LongType()), ("s", StringType()), ("x", LongType())))
 
     def write(fields: list[StructField], *row: list[Any], batch: int | None = None) -> None:
@@ -254,7 +254,7 @@ def test_parquet_takes_rows_with_other_nulls_another_order_and_more_columns(parq
         plan()
 
 
-def test_a_null_for_a_parquet_column_that_takes_none_is_refused_by_the_task_that_has_it(parquet):
+def test_null_in_a_not_null_parquet_column_is_refused(parquet):
     required = pa.schema([pa.field("n", pa.int64(), False)])
     parquet.fs.overwrite(parquet.target, parquet_file(pa.table({"n": [1]}, required)))
     parquet.write(numbers(2))
@@ -263,7 +263,7 @@ def test_a_null_for_a_parquet_column_that_takes_none_is_refused_by_the_task_that
         parquet.tasks(None, numbers(None))
 
 
-def test_columns_that_come_to_a_parquet_file_during_a_job_are_named_when_the_job_commits(parquet):
+def test_new_parquet_columns_during_a_job_are_named(parquet):
     writer = parquet.plan()
     mine = parquet.run(writer, None, numbers(1))
     parquet.schema = StructType().add("m", "long")
@@ -285,7 +285,7 @@ def with_a_byte_of_the_footer_changed(data: bytes) -> list[bytes]:
 
 
 @pytest.mark.parametrize("tries", [20, pytest.param(1000, marks=[pytest.mark.slow, pytest.mark.nightly])])
-def test_a_damaged_parquet_footer_is_refused_in_one_sentence_and_nothing_is_written(parquet, tmp_path, tries):
+def test_damaged_parquet_footer_is_refused_and_nothing_written(parquet, tmp_path, tries):
     inner = StructType().add("x", "long").add("l", ArrayType(StringType()))
     nested = StructType().add("n", "long").add("o", inner).add("m", MapType(StringType(), LongType()))
     row = {"n": [1], "o": [{"x": 2, "l": ["a"]}], "m": [[("k", 3)]]}
@@ -314,7 +314,7 @@ def test_a_damaged_parquet_footer_is_refused_in_one_sentence_and_nothing_is_writ
     assert all(re.match("these rows cannot be appended to it as Parquet: .*nothing was written", text) for text in told)
 
 
-def test_a_writer_of_parquet_that_loses_a_race_pauses_before_each_new_try(parquet, monkeypatch):
+def test_losing_parquet_writer_pauses_before_each_try(parquet, monkeypatch):
     slow = parquet.plan()
     mine = parquet.run(slow, None, numbers(1))
     pauses: list[float] = []

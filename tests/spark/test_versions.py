@@ -24,7 +24,7 @@ def test_times_of_a_schema_are_in_utc():
     assert rows.arrow_schema(schema).field("at").type == pa.timestamp("us", tz="UTC")
 
 
-def test_a_schema_is_converted_by_a_pyspark_that_takes_no_time_zone(monkeypatch):
+def test_schema_converts_on_a_pyspark_without_time_zones(monkeypatch):
     def convert(schema: Any, error_on_duplicated_field_names_in_struct: bool = False) -> Any:
         return schema
 
@@ -32,7 +32,7 @@ def test_a_schema_is_converted_by_a_pyspark_that_takes_no_time_zone(monkeypatch)
     assert rows.arrow_schema(schema := types.StructType()) is schema
 
 
-def test_reading_a_stream_with_a_pyspark_that_cannot_is_refused_in_one_sentence(monkeypatch):
+def test_unsupported_stream_read_is_refused_in_one_sentence(monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     source = RollingDataSource({"path": "/x"})
     with pytest.raises(NotImplementedError, match=r"reads streams with PySpark 4\.2 or later, and this is .*install"):
@@ -40,13 +40,13 @@ def test_reading_a_stream_with_a_pyspark_that_cannot_is_refused_in_one_sentence(
 
 
 @pytest.mark.parametrize("partition", [None, InputPartition(None)])
-def test_the_partition_that_spark_makes_where_there_is_none_has_no_rows(tmp_path, partition):
+def test_partition_that_spark_invents_has_no_rows(tmp_path, partition):
     schema = types.StructType().add("value", types.StringType())
     assert list(RollingDataSource({"path": str(tmp_path)}).reader(schema).read(partition)) == []
 
 
 @pytest.mark.slow
-def test_a_stream_of_files_is_written_once_and_a_batch_that_runs_again_writes_nothing(source: Any, tmp_path: Path):
+def test_stream_of_files_is_written_once_and_repeats_nothing(source: Any, tmp_path: Path):
     (tmp_path / "in").mkdir()
 
     def run() -> None:
@@ -73,7 +73,7 @@ NOT_NULL = [
 
 
 @pytest.mark.parametrize(("kind", "values"), NOT_NULL)
-def test_rows_fit_a_not_null_field_also_where_no_cast_makes_a_field_not_null(kind, values):
+def test_rows_fit_not_null_fields_without_casts(kind, values):
     found = pa.array(values * 2, rows._nullable(kind)).slice(1, 4)
     labelled = pa.array(rows._As(found, kind))  # what pyarrow 18 is given
     labelled.validate(full=True)

@@ -32,7 +32,7 @@ def plan(found: Header) -> Wait | Move:
     return blocks.plan(hot(found), NOW_MS, RULE)
 
 
-def test_the_next_poll_comes_before_the_block_is_old_and_while_it_fills():
+def test_next_poll_precedes_the_blocks_age_and_fill():
     assert blocks.plan(hot(header(chunk(0, 10, age_s=590))), NOW_MS, RULE) == Wait(10.0)
     growing = replace(hot(header(chunk(0, 10))), rate=3.0)
     assert blocks.plan(growing, NOW_MS, RULE) == Wait(15.0)
@@ -43,7 +43,7 @@ def test_the_next_poll_comes_before_the_block_is_old_and_while_it_fills():
     assert blocks.plan(growing, NOW_MS, RULE) == Wait(30.0)
 
 
-def test_a_second_look_knows_the_rate_and_how_long_the_first_byte_was_inline():
+def test_second_look_knows_rate_and_age_of_first_byte():
     first = hot(header(tail=b"t" * 10, tail_age_s=500))
     now = replace(hot(header(chunk(0, 50))), seen_ms=NOW_MS + 20_000, oldest_ms=NOW_MS + 19_000)
     found = blocks.since(now, first)
@@ -53,7 +53,7 @@ def test_a_second_look_knows_the_rate_and_how_long_the_first_byte_was_inline():
     assert blocks.since(replace(now, first=7), first).oldest_ms == NOW_MS + 19_000
 
 
-def test_a_writer_whose_clock_is_ahead_delays_no_block_for_ever():
+def test_clock_ahead_delays_no_block_for_ever():
     ahead = header(chunk(0, 10, age_s=-9999))
     assert hot(ahead).oldest_ms == NOW_MS
     later = blocks.since(replace(hot(ahead), seen_ms=NOW_MS + 700_000), hot(ahead))
@@ -66,7 +66,7 @@ def test_a_writer_whose_clock_is_ahead_delays_no_block_for_ever():
     st.integers(0, 900),
     st.booleans(),
 )
-def test_a_plan_always_moves_hot_bytes_or_waits_a_while(parts, tail, age_s, sealed):
+def test_plan_always_moves_hot_bytes_or_waits_while(parts, tail, age_s, sealed):
     start, chunks = 0, []
     for length, tier, chunk_age_s in parts:
         chunks.append(chunk(start, length, tier, chunk_age_s))
@@ -99,7 +99,7 @@ def test_rules_that_cannot_be_meant_are_refused(size, delay, said):
         BlockRule.parse(size, delay)
 
 
-def test_a_rule_is_read_from_text_and_polls_often_enough_for_a_short_delay():
+def test_rule_is_parsed_and_polls_often_for_short_delays():
     rule = BlockRule.parse("64MiB", "2s")
     assert (rule.block_bytes, rule.max_delay_s, rule.poll_s_max, rule.poll_s_min) == (64 * 2**20, 2.0, 0.5, 0.5)
     assert BlockRule().poll_s_max == 30.0

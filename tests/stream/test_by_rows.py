@@ -66,7 +66,7 @@ def same(found: Any, expected: Any) -> bool:
 
 
 @pytest.mark.parametrize("verb", ["cut", "size", "infos", "segments"])
-def test_what_a_stream_is_costs_the_listing_and_the_rows(store: MemoryBackend, verb: str) -> None:
+def test_what_stream_is_costs_listing_and_rows(store: MemoryBackend, verb: str) -> None:
     fill(store)
     fs = client(store)
     found = getattr(fs.stream(FOLDER), verb)()
@@ -75,7 +75,7 @@ def test_what_a_stream_is_costs_the_listing_and_the_rows(store: MemoryBackend, v
     assert same(found, truth(store, verb))
 
 
-def test_a_cut_at_a_time_reads_only_the_headers_that_changed_since(store: MemoryBackend) -> None:
+def test_cut_at_time_reads_only_headers_that_changed_since(store: MemoryBackend) -> None:
     fs = fill(store)
     at = max(fs.stream(FOLDER).infos().values(), key=lambda info: info["mtime"])["mtime"]
     late = client(store)
@@ -88,7 +88,7 @@ def test_a_cut_at_a_time_reads_only_the_headers_that_changed_since(store: Memory
     assert len(fs._backend.calls) <= CALLS_MAX + 2 * 3
 
 
-def test_a_cut_behind_records_stays_behind_one_where_others_append_after_the_listing(store: MemoryBackend) -> None:
+def test_cut_after_records_stays_after_late_appends(store: MemoryBackend) -> None:
     fs = client(store)
     for path in FILES:
         fs.pipe_file(path, b"one\ntwo")
@@ -98,7 +98,7 @@ def test_a_cut_behind_records_stays_behind_one_where_others_append_after_the_lis
     assert set(new.stream(FOLDER).cut(align=b"\n").values()) == {len(b"one\n")}
 
 
-def test_a_cut_behind_records_believes_no_header_that_is_older_than_the_rows(store: MemoryBackend) -> None:
+def test_cut_after_records_trusts_no_older_header(store: MemoryBackend) -> None:
     fs = client(store)
     for path in FILES:
         fs.pipe_file(path, b"one\ntwo")
@@ -113,7 +113,7 @@ def test_a_cut_behind_records_believes_no_header_that_is_older_than_the_rows(sto
     assert same(late.stream(FOLDER).cut(align=b"\n"), truth(store, "cut", align=b"\n"))
 
 
-def test_a_cut_from_before_a_rename_or_an_adoption_means_the_segments_that_rows_show(store: MemoryBackend) -> None:
+def test_cut_before_renames_and_adoptions_means_shown_segments(store: MemoryBackend) -> None:
     fs = fill(store)
     store.fs.pipe_file(f"{FOLDER}/plain", b"plain bytes")
     cut = fs.stream(FOLDER).cut()
@@ -127,7 +127,7 @@ def test_a_cut_from_before_a_rename_or_an_adoption_means_the_segments_that_rows_
     assert did.dropped[f"{FOLDER}/plain"] == len(b"plain bytes")
 
 
-def test_a_move_while_a_store_lists_the_folder_shows_no_byte_twice(store: MemoryBackend) -> None:
+def test_move_while_store_lists_folder_shows_no_byte_twice(store: MemoryBackend) -> None:
     """The listing shows the source as it was before the move, and the target as it is after it."""
     fs = fill(store)
     source, target = FILES[10], f"{FOLDER}/z"

@@ -27,7 +27,7 @@ def sizes(world: World) -> list[int]:
     return [chunk.length for chunk in world.chunks(GROWN)]
 
 
-def test_a_segment_that_grows_has_about_as_few_chunks_as_its_size_asks_for_and_the_fewest_once_it_is_sealed():
+def test_growing_segment_has_few_chunks_and_sealed_the_fewest():
     world, content = World(policy=POLICY), b""
     world.create(GROWN)
     chance = random.Random(1)
@@ -52,7 +52,7 @@ def test_a_segment_that_grows_has_about_as_few_chunks_as_its_size_asks_for_and_t
     assert [row.state for row in world.rows(GROWN)] == ["ok"] * 10
 
 
-def test_what_a_truncation_leaves_of_a_large_chunk_is_not_written_anew():
+def test_truncated_large_chunks_rest_is_not_rewritten():
     world = World(policy=POLICY)
     world.create(GROWN, [bytes(6400)])
     grow(world, DATA)

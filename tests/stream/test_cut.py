@@ -56,7 +56,7 @@ def test_what_is_no_cut_is_refused(text):
         StreamCut.parse(text)
 
 
-def test_a_cut_of_some_of_its_segments_or_under_other_names_keeps_their_incarnations():
+def test_partial_or_renamed_cut_keeps_its_incarnations():
     cut = StreamCut({"a": 1, "b": 2}, 5.0, 3, {"a": "one", "b": "two", "c": "three"})
     assert dict(cut.incarnations) == {"a": "one", "b": "two"}
     assert cut.only(["b", "c"]) == StreamCut({"b": 2}, 5.0, 3, {"b": "two"})
@@ -80,7 +80,7 @@ def test_a_cut_at_a_time_keeps_everything_written_later(policy):
     assert world.stream().cut(at=NOON_S - 1)[path] == 0
 
 
-def test_a_cut_between_records_lies_behind_the_last_whole_one():
+def test_cut_between_records_lies_behind_last_whole_one():
     world = World(policy=CHUNKS)
     path = world.create("/stream/a", [b"one\ntwo\nthr", b"ee\nfou"])
     assert world.stream().cut(align=b"\n")[path] == len(b"one\ntwo\nthree\n")
@@ -95,7 +95,7 @@ def test_a_cut_between_records_lies_behind_the_last_whole_one():
 
 
 @pytest.mark.parametrize(("start", "expected"), [(5, 8), (10, 10), (11, 11)])
-def test_a_cut_between_records_is_taken_though_another_trims_the_segment_meanwhile(start, expected):
+def test_cut_between_records_survives_anothers_trim(start, expected):
     store = Scripted(private_memory())
     world, other = World(store, CHUNKS), World(store, CHUNKS)
     path = world.create("/stream/a", [b"one\n", b"two\n", b"end"])

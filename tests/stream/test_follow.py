@@ -69,7 +69,7 @@ def damaged() -> tuple[World, str, bytes]:
     return world, file, whole
 
 
-def test_what_lies_behind_a_damaged_block_moves_and_the_block_does_once_it_is_mended(damaged):
+def test_bytes_after_damage_move_first_damage_once_mended(damaged):
     world, file, whole = damaged
     one, expected = followed(world), [chunk for _, chunk in chunks_of(world)]
     follow(one)
@@ -89,7 +89,7 @@ def test_what_lies_behind_a_damaged_block_moves_and_the_block_does_once_it_is_me
     assert {tier for tier, _ in chunks_of(world)} == {"cold"}
 
 
-def test_a_round_of_upkeep_moves_what_lies_behind_a_damaged_block_and_says_the_damage(damaged):
+def test_upkeep_moves_bytes_after_damage_and_reports_it(damaged):
     world, file, _ = damaged
     with pytest.raises(CorruptChunkError, match=re.escape(file)):
         drive(followed(world, rule=BlockRule(block_bytes=40, max_delay_s=0)).move_all())
@@ -97,7 +97,7 @@ def test_a_round_of_upkeep_moves_what_lies_behind_a_damaged_block_and_says_the_d
     assert {tier for tier, _ in chunks_of(world)[2:]} == {"cold"}
 
 
-def test_a_lost_index_page_is_no_missing_segment_nor_one_that_changes(monkeypatch):
+def test_lost_index_page_is_neither_missing_nor_changing_segment(monkeypatch):
     shrink_pages(monkeypatch, chunks=2, loose_max=1)
     store, moved = TieredStore(), "/other/b"
     fill(store).rename(A, moved)
@@ -132,7 +132,7 @@ def test_a_lost_index_page_is_no_missing_segment_nor_one_that_changes(monkeypatc
     assert client(store).header(moved).merge is None, "a mark that nobody can undo"
 
 
-def test_a_full_block_moves_at_once_and_the_rest_with_the_tail_once_it_is_old(world):
+def test_full_block_moves_immediately_its_rest_with_the_tail(world):
     one = followed(world)
     assert step(one).pause_s == 0
     assert chunks_of(world) == [("cold", 40), ("", 20)]
@@ -145,7 +145,7 @@ def test_a_full_block_moves_at_once_and_the_rest_with_the_tail_once_it_is_old(wo
     assert world.content(A) == WHOLE
 
 
-def test_chunks_of_an_idle_segment_move_when_the_policy_lets_them_go(world):
+def test_idle_segments_chunks_move_when_the_policy_allows(world):
     one = followed(world, BlockRule(block_bytes=40, max_delay_s=100, chosen=Chosen(after_age_s=1000)))
     calls = 0
     for _ in range(100):
@@ -158,7 +158,7 @@ def test_chunks_of_an_idle_segment_move_when_the_policy_lets_them_go(world):
     assert calls < 10, "it does not poll until then"
 
 
-def test_an_unchanged_header_costs_one_conditional_request_even_if_no_cache_holds_it(world):
+def test_unchanged_header_costs_one_conditional_request_without_cache(world):
     one = followed(world)
     settle(one)
     step(one)
@@ -177,7 +177,7 @@ def test_an_unchanged_header_costs_one_conditional_request_even_if_no_cache_hold
 
 
 @pytest.mark.parametrize(("how", "said"), [("fails", "the cold store is away"), ("loses", "nothing is lost")])
-def test_a_tier_that_fails_is_said_and_tried_again_after_growing_pauses_until_it_works(how, said):
+def test_failing_tier_is_reported_and_retried_with_longer_pauses(how, said):
     store = Failing()
     world = fill(store)
     one = followed(world)
@@ -216,7 +216,7 @@ def test_the_lag_grows_while_the_tier_is_away():
     assert "the cold store is away" in str(one.status.last_error)
 
 
-def test_a_tier_that_is_slow_is_said_while_it_is():
+def test_tier_that_is_slow_is_said_while_it_is():
     store, texts = Failing(), []
     one = followed(fill(store))
     store.how, store.slow_s = "slow", 45.0

@@ -20,7 +20,7 @@ def tiers(fs: RollingFileSystem, path: str) -> set[str]:
     return {chunk.tier for chunk in segment.chunks} | ({"inline"} if segment.chunks[-1].end < segment.length else set())
 
 
-def test_each_segment_below_a_folder_goes_where_its_policy_says_and_new_ones_are_found(root):
+def test_each_segment_below_a_folder_follows_its_own_policy(root):
     fs = tiered(root)
     fs.set_policy(write(fs, f"{root}/own"), OffloadPolicy("far"))
     write(fs, f"{root}/kept/a")
@@ -55,7 +55,7 @@ def test_segments_that_ended_or_are_gone_are_forgotten(root):
         eventually(lambda: tiers(fs, ended) == {"cold"})
 
 
-def test_a_folder_whose_memory_is_damaged_is_said_and_stops_no_other(root):
+def test_folder_with_damaged_memory_is_reported_others_continue(root):
     fs = tiered(root, offload_policy=OffloadPolicy("cold", max_delay=0.1))
     good, bad = write(fs, f"{root}/good/a"), write(fs, f"{root}/bad/a")
     fs.set_policy(f"{root}/bad", OffloadPolicy("far"))
@@ -66,7 +66,7 @@ def test_a_folder_whose_memory_is_damaged_is_said_and_stops_no_other(root):
     assert tiers(fs, bad) == {"", "inline"}
 
 
-def test_a_policy_that_could_not_be_read_when_it_was_set_counts_for_idle_segments_too():
+def test_policy_unreadable_when_set_counts_for_idle_segments():
     world = World(Scripted(TieredStore()), RollingPolicy(100, inline_bytes=10))
     world.create("/root/a", [DATA])
     following = Following(world.client, OffloadPolicy())
@@ -86,7 +86,7 @@ def test_a_policy_that_could_not_be_read_when_it_was_set_counts_for_idle_segment
     assert one.tier == "cold"
 
 
-def test_a_poll_of_idle_segments_is_one_listing_of_each_folder():
+def test_poll_of_idle_segments_lists_each_folder_once():
     world = World(Counting(TieredStore()), RollingPolicy(100, inline_bytes=10))
     for folder in "ab":
         for number in range(20):
@@ -109,7 +109,7 @@ def test_a_poll_of_idle_segments_is_one_listing_of_each_folder():
 
 
 @pytest.mark.parametrize("is_named", [False, True])
-def test_a_block_that_was_planned_does_not_move_once_the_folder_says_that_nothing_moves(is_named):
+def test_planned_block_stays_once_the_folder_forbids_moves(is_named):
     world = World(TieredStore(), RollingPolicy(100, inline_bytes=10))
     world.create("/root/a", [DATA])
     drive(verbs(world).set_offload_policy(OffloadPolicy("cold", block_bytes=100)))

@@ -84,7 +84,7 @@ def content(store: HashingStore) -> bytes | None:
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("replace", REPLACING)
 @pytest.mark.parametrize("kind", [segment, plain, sealed])
-def test_what_replaces_a_segment_within_a_trim_is_not_trimmed(kind: Kind, replace: str) -> None:
+def test_what_replaces_segment_within_trim_is_not_trimmed(kind: Kind, replace: str) -> None:
     expected = b"0123456789" if replace == "put the same" else NEW
     for index in some(range(CALLS_MAX)):
         store, cut = setting(kind)
@@ -114,7 +114,7 @@ def test_what_replaces_a_segment_within_a_trim_is_not_trimmed(kind: Kind, replac
 
 @pytest.mark.parametrize("replace", REPLACING)
 @pytest.mark.parametrize("kind", [segment, plain])
-def test_a_subscriber_has_not_read_what_got_the_name_of_what_it_read(kind: Kind, replace: str) -> None:
+def test_subscriber_has_not_read_the_names_new_segment(kind: Kind, replace: str) -> None:
     """`mv` keeps the time of creation, so that time says nothing about who has a name."""
     store, cut = setting(kind)
     stream = client(store).stream()
@@ -129,7 +129,7 @@ def test_a_subscriber_has_not_read_what_got_the_name_of_what_it_read(kind: Kind,
     assert content(store) == b""
 
 
-def test_a_cut_that_says_no_incarnations_trims_nothing_and_says_so() -> None:
+def test_cut_without_incarnations_trims_nothing_and_reports_it() -> None:
     store, cut = setting(segment)
     with pytest.raises(ValueError, match=rf"{A}: .*incarnation.*nothing was trimmed"):
         client(store).stream().trim(StreamCut(dict(cut), cut.at, cut.size))

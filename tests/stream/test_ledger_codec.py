@@ -32,7 +32,7 @@ def test_a_ledger_is_read_as_it_was_written() -> None:
         assert parse_ledger(format_ledger(ledger), "x") == ledger
 
 
-def test_a_ledger_grows_with_what_changes_and_not_with_all_names_ever_used() -> None:
+def test_ledger_grows_with_changes_and_not_with_names() -> None:
     """A new segment for each cut, and those before stay as they are: eight times as many are eight times as long."""
 
     def size(count: int) -> int:
@@ -47,7 +47,7 @@ def test_a_ledger_grows_with_what_changes_and_not_with_all_names_ever_used() -> 
 
 
 @pytest.mark.parametrize("done", ["no", "\ud800", 1, None])
-def test_a_trim_that_is_not_known_to_be_done_or_not_is_refused(done: object) -> None:
+def test_trim_in_unknown_state_is_refused(done: object) -> None:
     whole = json.loads(format_ledger(Ledger()))
     damaged = json.dumps({**whole, "trim": {"done": done, "goals": {}}}, ensure_ascii=False)
     with pytest.raises(CorruptLedgerError, match="done"):
@@ -66,7 +66,7 @@ DAMAGED: dict[str, tuple[bytes, str]] = {
 
 
 @pytest.mark.parametrize("kind", DAMAGED)
-def test_the_error_of_a_damaged_ledger_names_what_is_wrong_and_nothing_of_python(kind: str) -> None:
+def test_damaged_ledgers_error_names_the_fault_without_python(kind: str) -> None:
     data, why = DAMAGED[kind]
     with pytest.raises(CorruptLedgerError, match=f"^f: the ledger of the stream cannot be read: .*{why}") as caught:
         parse_ledger(data, "f")

@@ -42,7 +42,7 @@ def moved(did: StreamOffloaded) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("field", VALUES)
-def test_each_field_comes_from_the_nearest_level_that_has_it(field):
+def test_each_field_comes_from_nearest_level_that_has_it(field):
     for present in itertools.product([True, False], repeat=3):
         levels = [
             OffloadPolicy(**{field: value}) if has else None for has, value in zip(present, VALUES[field], strict=True)
@@ -53,7 +53,7 @@ def test_each_field_comes_from_the_nearest_level_that_has_it(field):
         assert (getattr(found, field) if found is not None else None) == expected
 
 
-def test_a_stream_offloads_each_segment_by_its_own_policy_then_the_folders_then_the_filesystems(fs, folder):
+def test_stream_offloads_by_segment_folder_then_filesystem_policy(fs, folder):
     with pytest.raises(ValueError, match="nothing was moved"):
         fs.stream(folder).offload()
     fs.set_policy(folder, OffloadPolicy("cold", after_bytes=300))
@@ -67,7 +67,7 @@ def test_a_stream_offloads_each_segment_by_its_own_policy_then_the_folders_then_
     assert moved(tiered(folder, offload_policy={"tier": "cold"}).stream(folder).offload()) == {"a": 1}
 
 
-def test_a_policy_that_cannot_be_carried_out_is_reported_for_its_segment_alone(fs, folder):
+def test_impossible_policy_is_reported_for_its_segment_only(fs, folder):
     fs.set_policy(folder, OffloadPolicy("cold"))
     fs.set_policy(f"{folder}/a", OffloadPolicy("far"))
     other = RollingFileSystem("memory", tiers={"cold": f"/archive{folder}"}, skip_instance_cache=True)
@@ -88,7 +88,7 @@ CONFLICTS = [
 
 
 @pytest.mark.parametrize(("retention", "policy", "said"), CONFLICTS)
-def test_a_policy_that_a_retention_forbids_is_refused_whichever_comes_last(fs, folder, retention, policy, said):
+def test_policy_that_retention_forbids_is_refused_whichever_comes_last(fs, folder, retention, policy, said):
     stream = fs.stream(folder)
     stream.retention = retention
     for path in (folder, f"{folder}/a"):
@@ -118,7 +118,7 @@ def test_with_a_subscriber_a_policy_must_go_with_max(fs, folder):
 
 
 @pytest.mark.parametrize(("retention", "policy", "said"), CONFLICTS)
-def test_what_came_together_behind_our_back_is_refused_when_it_is_carried_out(fs, folder, retention, policy, said):
+def test_late_changes_are_refused_when_carried_out(fs, folder, retention, policy, said):
     """The policy of a client is not known to others, and a segment's is not looked at when a retention is set."""
     fs.set_policy(f"{folder}/a", policy)
     fs.stream(folder).retention = retention
@@ -130,7 +130,7 @@ def test_what_came_together_behind_our_back_is_refused_when_it_is_carried_out(fs
     assert not any("/tier-" in path for path in fsspec.filesystem("memory").find(f"/archive{folder}"))
 
 
-def test_tiers_that_the_filesystem_does_not_have_are_refused_when_a_policy_is_set(fs, folder):
+def test_unknown_tiers_are_refused_when_a_policy_is_set(fs, folder):
     for path in (folder, f"{folder}/a"):
         with pytest.raises(UnknownTierError, match="'warm'"):
             fs.set_policy(path, OffloadPolicy("warm"))
@@ -140,7 +140,7 @@ def test_tiers_that_the_filesystem_does_not_have_are_refused_when_a_policy_is_se
         tiered(folder, offload_policy={"teir": "cold"})
 
 
-def test_the_policy_of_a_folder_stays_with_its_stream_beside_the_rest_of_its_memory(fs, folder):
+def test_folder_policy_stays_with_its_streams_memory(fs, folder):
     stream = fs.stream(folder)
     stream.retention = RetentionPolicy.by_size(10_000)
     stream.offload_policy = OffloadPolicy("cold", after_bytes=300)
@@ -168,7 +168,7 @@ def test_all_segments_are_offloaded_and_plain_files_stay(fs, folder):
         fs.stream(folder).offload("warm")
 
 
-def test_a_segment_that_cannot_be_moved_is_reported_and_the_others_go_on(fs, folder):
+def test_unmovable_segment_is_reported_and_others_continue(fs, folder):
     memory = fsspec.filesystem("memory")
     chunk = next(path for path in memory.find(names.chunks_folder(f"{folder}/a")) if "$chunks/0" in path)
     memory.pipe_file(chunk, b"damaged")
@@ -177,7 +177,7 @@ def test_a_segment_that_cannot_be_moved_is_reported_and_the_others_go_on(fs, fol
     assert "damaged" in did.failed[f"{folder}/a"]
 
 
-def test_an_offload_that_does_not_go_with_the_retention_is_refused_with_both_numbers(fs, folder):
+def test_offload_against_retention_is_refused_with_both_numbers(fs, folder):
     """`CONFLICTS` has the numbers of each kind."""
     stream = fs.stream(folder)
     stream.retention = RetentionPolicy.by_time("1h", "3h")

@@ -45,7 +45,7 @@ def test_the_next_round_does_what_the_states_have_said(root, policy, sealed):
     assert sum(len(list(fs.segment(f"{folder}/{name}").chunks)) for name in "abc") == 101 - did.saved_objects
 
 
-def test_chunks_of_a_page_that_nobody_has_read_count_as_equally_long(monkeypatch):
+def test_chunks_of_an_unread_page_count_equally_long(monkeypatch):
     page, last = Page(0, 1005, "i", 67, 0, 100), Chunk(1005, 5, "f", None, 1)
     header = Header("id", 1, policy=RollingPolicy(max_bytes=400), entries=(page, last))
     found = Outlook.of(header, header.entries, 0, ("",))
@@ -55,7 +55,7 @@ def test_chunks_of_a_page_that_nobody_has_read_count_as_equally_long(monkeypatch
     assert (sum(found.sizes), found.joins) == (68, 0)
 
 
-def test_a_page_of_which_few_bytes_are_used_has_as_many_chunks_as_bytes_at_most():
+def test_little_used_page_has_at_most_chunk_per_byte():
     page = Page(0, 3, "i", 67, 0, 100, offset=1000)
     found = Outlook.of(Header("id", 1, entries=(page,)), (page,), 0, ("",))
     assert (sum(found.sizes), found.joins) == (3, 0)

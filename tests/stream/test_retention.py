@@ -76,7 +76,7 @@ def place_in(extents):
 
 @settings(max_examples=examples(150), deadline=None)
 @given(situations())
-def test_a_choice_keeps_the_least_and_the_unread_and_no_more_than_the_most(situation):
+def test_choice_respects_minimum_unread_bytes_and_maximum(situation):
     policy, cuts, subscribers, extents, now = situation
     target = choose(policy, Kept.of(cuts, extents, now), subscribers, extents)
     nowhere, place = place_in(extents)
@@ -118,7 +118,7 @@ def pairs(draw):
 
 @settings(max_examples=examples(150), deadline=None)
 @given(pairs())
-def test_by_time_and_size_whichever_asks_for_more_counts_and_of_the_minima_whichever_keeps_more(situation):
+def test_larger_demand_and_larger_minimum_count(situation):
     policy, cuts, subscribers, extents, now = situation
     target = choose(policy, Kept.of(cuts, extents, now), subscribers, extents)
     nowhere, place = place_in(extents)
@@ -148,7 +148,7 @@ def test_by_time_and_size_whichever_asks_for_more_counts_and_of_the_minima_which
         assert target == nowhere  # and nothing else
 
 
-def test_seven_days_at_most_so_many_bytes_with_and_without_a_lazy_subscriber():
+def test_seven_days_are_limited_by_bytes_for_all_subscribers():
     """Days of 10, 100 and 1 byte: the size asks for more in the loud days, the time in the quiet ones."""
     world = World(policy=RollingPolicy(max_bytes=50, inline_bytes=0))
     stream = world.stream()
@@ -177,7 +177,7 @@ def test_seven_days_at_most_so_many_bytes_with_and_without_a_lazy_subscriber():
     assert stream.size() == 200  # the minimum keeps more than the time
 
 
-def test_the_first_run_of_a_policy_by_both_drops_nothing_and_maxima_alone_are_no_minima():
+def test_first_run_of_both_drops_nothing_without_minima():
     world = World(policy=RollingPolicy(max_bytes=50, inline_bytes=0))
     stream = world.stream()
     path = world.create("/stream/a", [bytes(100)])
@@ -195,21 +195,21 @@ def test_the_first_run_of_a_policy_by_both_drops_nothing_and_maxima_alone_are_no
     assert stream.size() == 60
 
 
-def test_unread_bytes_stay_as_long_as_no_more_than_the_maximum_are_left():
+def test_unread_bytes_stay_up_to_the_maximum():
     extents, read = {"a": Holding(0, 100, ("1",))}, [StreamCut({"a": 40}, 0.0, 0, FIRST)]
     kept = Kept.of([StreamCut({"a": at}, float(at), 0, FIRST) for at in (10, 90)], extents, 100.0)
     for most, expected in ((60, 40), (59, 90)):
         assert choose(RetentionPolicy.by_size(0, most), kept, read, extents) == {"a": expected}
 
 
-def test_a_sealed_segment_that_is_empty_goes_by_a_cut_that_keeps_the_minimum_and_by_no_other():
+def test_empty_sealed_segment_goes_by_a_keeping_cut_only():
     extents = {"a": Holding(10, 10, ("1",), sealed=True), "b": Holding(0, 50, ("1",))}
     for offset, expected in ((20, {"a"}), (21, set())):
         kept = Kept.of([StreamCut({"a": 10, "b": offset}, 5.0, 0, FIRST)], extents, 9.0)
         assert ended(RetentionPolicy.by_size(30), kept, extents) == expected
 
 
-def test_cuts_with_nothing_before_them_are_forgotten_and_many_are_thinned():
+def test_empty_cuts_are_forgotten_and_many_are_thinned():
     def kept(offset):
         return StreamCut({"a": offset}, float(offset), 0, {"a": "1"})
 
@@ -222,7 +222,7 @@ def test_cuts_with_nothing_before_them_are_forgotten_and_many_are_thinned():
     assert max(after - before for before, after in itertools.pairwise(many)) <= 5000 / 256
 
 
-def test_of_a_cut_only_the_offsets_before_which_there_are_bytes_are_kept():
+def test_cut_keeps_only_offsets_after_some_bytes():
     extents = {"a": Holding(10, 100, ("1",)), "b": Holding(0, 100, ("2",)), "c": Holding(0, 100, ("3",))}
     said = {"a": "1", "b": "2", "c": "replaced", "gone": "4"}
     older = StreamCut({"a": 10, "b": 5, "c": 7, "gone": 9}, 1.0, 7, said)

@@ -43,7 +43,7 @@ def calls() -> list[tuple[str, object]]:
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("policy", [None, RetentionPolicy.by_size(1000), RetentionPolicy.by_time("1d")])
-def test_a_policy_that_changes_before_the_commit_of_a_run_counts(policy: RetentionPolicy | None) -> None:
+def test_policy_that_changes_before_commit_of_run_counts(policy: RetentionPolicy | None) -> None:
     trace = [(verb, str(what)) for verb, what in calls()]
     commit = next(i for i, (verb, what) in enumerate(trace) if verb == "replace" and names.LEDGER_NAME in what)
     for index in some(range(commit + 1)):
@@ -57,7 +57,7 @@ def test_a_policy_that_changes_before_the_commit_of_a_run_counts(policy: Retenti
 
 @pytest.mark.parametrize("crash", [CRASHES[0], *slowly(*CRASHES[1:])])
 @pytest.mark.parametrize("target", [NAMES[1], NAMES[2], "/aside/x"])
-def test_what_a_move_left_that_died_at_any_call_is_counted_once(target: str, crash: Fault) -> None:
+def test_leftovers_of_a_killed_move_are_counted_once(target: str, crash: Fault) -> None:
     for index in range(26):
         store = Store()
         world = World(Faulty(store), SMALL, CLOCK.time)
@@ -85,7 +85,7 @@ def test_what_a_move_left_that_died_at_any_call_is_counted_once(target: str, cra
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("joins", ["subscribe", "publish"])
-def test_what_a_run_had_decided_when_it_died_is_not_dropped_after_a_subscriber_has_joined(joins: str) -> None:
+def test_dead_runs_decision_yields_to_a_new_subscriber(joins: str) -> None:
     for index in some(range(len(calls()))):
         store = Store()
         world, other = due(store), World(Faulty(store), SMALL, CLOCK.time)

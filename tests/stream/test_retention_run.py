@@ -35,7 +35,7 @@ def stream(world: World) -> Stream:
 # -- clocks --------------------------------------------------------------------------------------------------
 
 
-def test_a_tail_that_a_wrong_clock_began_still_becomes_a_chunk_by_its_age() -> None:
+def test_wrongly_dated_tail_becomes_a_chunk_by_age() -> None:
     world = World(policy=RollingPolicy(max_bytes=1000, max_age=60, inline_bytes=100))
     world.create(A)
     World(world.backend, CHUNKS, Turned(NOON_S + 365 * DAY_S)).append(A, b"one")
@@ -43,7 +43,7 @@ def test_a_tail_that_a_wrong_clock_began_still_becomes_a_chunk_by_its_age() -> N
     assert [entry.length for entry in world.header(A).entries] == [6]
 
 
-def test_where_the_store_has_a_clock_those_of_the_clients_do_not_count(world: World) -> None:
+def test_store_clock_replaces_those_of_clients(world: World) -> None:
     """It tells whole seconds."""
     store, now_s = Scripted(world.backend, has_clock=True, date_step_s=1.0), NOON_S + 0.9
     store.plan("now", instead=lambda _: now_s // 1, times=None, probes=True)
@@ -86,7 +86,7 @@ def ledger_header(folder: str = "/stream") -> str:
     return names.header_path(names.ledger_path(folder))
 
 
-def test_a_goal_of_a_segment_that_an_older_listing_lacks_stays(world: World) -> None:
+def test_goal_of_segment_that_older_listing_lacks_stays(world: World) -> None:
     due(world)
     slow, store = scripted(world)
 
@@ -99,7 +99,7 @@ def test_a_goal_of_a_segment_that_an_older_listing_lacks_stays(world: World) -> 
     assert world.header("/stream/new").start == 10
 
 
-def test_a_run_that_another_overtakes_drops_nothing_by_what_it_has_read_before(world: World, stream: Stream) -> None:
+def test_overtaken_run_drops_nothing_by_older_reads(world: World, stream: Stream) -> None:
     stream.retention = RetentionPolicy.by_size(1000, every=0)
     stream.retain()
     world.append(B, b"b" * 150)
@@ -112,7 +112,7 @@ def test_a_run_that_another_overtakes_drops_nothing_by_what_it_has_read_before(w
     assert stream.size() == 250
 
 
-def test_an_owner_that_comes_between_the_look_and_the_commit_stops_nothing(world: World) -> None:
+def test_owner_that_comes_between_look_and_commit_stops_nothing(world: World) -> None:
     due(world)
     slow, store = scripted(world)
     store.plan("replace", names.header_path(A), before=lambda: drive(acquire(world.client, A, "owner")))
@@ -131,7 +131,7 @@ def test_a_dry_run_counts_a_recorded_trim(stream: Stream) -> None:
         assert (did.bytes, did.size, dict(did.dropped)) == (60, 140, {A: 60})
 
 
-def test_a_subscriber_joins_in_one_change_which_raises_if_it_fails(stream: Stream, world: World) -> None:
+def test_subscriber_joins_in_one_change_or_raises(stream: Stream, world: World) -> None:
     stream.subscribe("reader")
     stream.retention = RetentionPolicy.by_size(0, every=0)
     assert stream.retain().bytes == 0
@@ -146,7 +146,7 @@ def test_a_subscriber_joins_in_one_change_which_raises_if_it_fails(stream: Strea
         stream.subscribe("")
 
 
-def test_a_memory_above_that_may_not_be_read_says_nothing_to_who_has_not_read_it_before(world: World) -> None:
+def test_unreadable_upper_memory_is_silent_for_new_readers(world: World) -> None:
     world.create("/stream/sub/c", [b"c" * 100])
     world.stream().retention = RetentionPolicy(min_age="forever")
     world.stream("/stream/sub").retention = RetentionPolicy(max_age="1h", every=0)
@@ -158,7 +158,7 @@ def test_a_memory_above_that_may_not_be_read_says_nothing_to_who_has_not_read_it
 
 
 @pytest.mark.parametrize(("at", "verb"), [("/stream", "read"), ("/stream/mid", "read"), ("/stream", "read_if_changed")])
-def test_a_refusal_above_hides_no_minimum_that_was_seen_before(world: World, at: str, verb: str) -> None:
+def test_refusal_above_hides_no_minimum_that_was_seen_before(world: World, at: str, verb: str) -> None:
     path = world.create("/stream/mid/sub/c", [b"c" * 100])
     world.stream().retention = RetentionPolicy(min_age="forever")
     world.stream("/stream/mid/sub").retention = RetentionPolicy(max_age="1h", every=0)
@@ -176,7 +176,7 @@ def test_a_refusal_above_hides_no_minimum_that_was_seen_before(world: World, at:
 # -- what is there -------------------------------------------------------------------------------------------
 
 
-def test_an_empty_sealed_segment_that_no_cut_names_stays_for_the_concat_that_follows(stream, world):
+def test_uncut_empty_sealed_segment_waits_for_concat(stream, world):
     stream.retention = RetentionPolicy.by_time("1d", every="1h")
     stream.retain()
     world.clock.now_s += 2 * DAY_S
@@ -187,7 +187,7 @@ def test_an_empty_sealed_segment_that_no_cut_names_stays_for_the_concat_that_fol
     assert stream.retain().deleted == ("/stream/empty",)
 
 
-def test_what_one_run_cannot_read_keeps_its_offsets_in_all_cuts(stream: Stream, world: World) -> None:
+def test_segment_unread_in_a_run_keeps_its_offsets(stream: Stream, world: World) -> None:
     stream.retention = RetentionPolicy.by_time("30d", every="1d")
     for day in range(20):
         world.append(A, b"%03d\n" % day)

@@ -30,7 +30,7 @@ def grow(fs: RollingFileSystem) -> None:
         fs.append(f"{ROOT}/s", b"x" * 20)
 
 
-def test_a_refresh_is_one_listing_and_a_read_of_each_header_that_has_changed(below):
+def test_refresh_is_a_listing_and_the_changed_headers(below):
     writer, reader = filesystem(below), filesystem(below)
     for number in range(SEGMENTS):
         writer.pipe_file(f"{ROOT}/{number:02}", b"x" * 30)
@@ -48,7 +48,7 @@ def test_a_refresh_is_one_listing_and_a_read_of_each_header_that_has_changed(bel
     assert [one.path[-2:] for old, one in zip(first, second, strict=True) if old != one] == ["03", "07"]
 
 
-def test_index_pages_are_read_once_and_only_where_tiers_are_asked_about(below):
+def test_index_pages_are_read_once_and_for_tiers(below):
     writer, reader = filesystem(below), filesystem(below)
     grow(writer)
     below.clear()
@@ -66,7 +66,7 @@ def test_index_pages_are_read_once_and_only_where_tiers_are_asked_about(below):
     assert below.verbs == ["list"]
 
 
-def test_a_segment_that_cannot_be_read_does_not_hide_the_others(below):
+def test_segment_that_cannot_be_read_does_not_hide_others(below):
     fs = filesystem(below)
     for name in ("a", "b"):
         fs.pipe_file(f"{ROOT}/{name}", b"x")
@@ -77,7 +77,7 @@ def test_a_segment_that_cannot_be_read_does_not_hide_the_others(below):
     assert (whole.state, whole.error) == ("open", None)
 
 
-def test_everything_at_or_below_a_path_is_shown_and_what_is_deleted_or_hidden_is_not(below):
+def test_everything_below_a_path_is_shown_except_hidden(below):
     fs = filesystem(below)
     for name in ("b", "a", "deep/c", "deep/deeper/d", "gone"):
         fs.pipe_file(f"{ROOT}/{name}", b"x")
@@ -102,7 +102,7 @@ def test_everything_at_or_below_a_path_is_shown_and_what_is_deleted_or_hidden_is
         fs.states(ROOT, after_bytes="much")
 
 
-def test_a_page_that_goes_while_it_is_looked_at_is_looked_for_again(below):
+def test_page_that_goes_during_a_look_is_sought_again(below):
     writer, reader = filesystem(below), filesystem(below)
     grow(writer)
 
@@ -112,7 +112,7 @@ def test_a_page_that_goes_while_it_is_looked_at_is_looked_for_again(below):
     assert (found.start, found.lag_bytes) == (3990, 10)
 
 
-def test_a_damaged_index_page_is_an_error_of_its_segment(below):
+def test_damaged_index_page_is_error_of_its_segment(below):
     fs = filesystem(below)
     grow(fs)
     [page] = [one.path for one in fs._bridge.run(fs._backend.list(f"{ROOT}/s$chunks")).entries if "index" in one.path]

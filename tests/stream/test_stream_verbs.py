@@ -46,7 +46,7 @@ def test_a_deleted_stream_has_no_segments_and_remembers_nothing(stream):
     stream.delete()
 
 
-def test_trim_truncates_and_deletes_what_is_sealed_and_wholly_before(stream, world):
+def test_trim_truncates_and_deletes_wholly_older_sealed_segments(stream, world):
     world.seal(A)
     world.seal(B)
     cut = cut_of(stream, {A: 50, B: 30, C: 50})
@@ -70,7 +70,7 @@ def test_trim_that_goes_backwards_is_refused_and_changes_nothing(stream, world):
         stream.trim(cut_of(stream, {B: 19}))
 
 
-def test_trim_beyond_an_end_or_of_another_stream_is_refused(stream, world):
+def test_trim_beyond_end_or_of_another_stream_is_refused(stream, world):
     with pytest.raises(BadOffsetError, match="cannot trim to 51"):
         stream.trim(cut_of(stream, {A: 10, B: 51}))
     with pytest.raises(ValueError, match="not a segment of the stream"):
@@ -79,7 +79,7 @@ def test_trim_beyond_an_end_or_of_another_stream_is_refused(stream, world):
     assert stream.trim(cut_of(stream, {"/stream/gone": 1})).bytes == 0
 
 
-def test_what_a_stream_remembers_is_stored_with_it_and_moves_with_its_folder(stream, world):
+def test_stream_memory_is_stored_and_moved_with_its_folder(stream, world):
     policy = RetentionPolicy.by_time("1h", "7d", every="10min", align=b"\r\n\xff")
     cut = stream.cut()
     stream.retention = policy
@@ -101,7 +101,7 @@ def test_what_a_stream_remembers_is_stored_with_it_and_moves_with_its_folder(str
     assert world.stream().retention is None
 
 
-def test_a_ledger_that_cannot_be_read_is_an_error_and_is_left_as_it_is(world):
+def test_unreadable_ledger_is_an_error_and_stays(world):
     path = world.create(names.ledger_path("/stream"), [b"{}"])
     with pytest.raises(CorruptHeaderError, match="the ledger of the stream cannot be read"):
         world.stream().publish("reader", world.stream().cut())

@@ -53,7 +53,7 @@ def keep(world: World, root: str = "/root", **how: object) -> list[Upkept]:
     return a_round(Upkeep(world.client, grace_s=0, **how), root)
 
 
-def test_a_round_retains_offloads_and_collects_and_the_next_finds_nothing_to_do(world):
+def test_round_does_all_upkeep_and_the_next_nothing(world):
     stream, lone = sorted(keep(world), key=lambda one: one.path, reverse=True)
     assert (stream.path, stream.is_stream, stream.dropped_bytes) == ("/root/stream", True, 400)
     assert (stream.offloaded.chunks, lone.offloaded.chunks) == (16, 5)
@@ -62,7 +62,7 @@ def test_a_round_retains_offloads_and_collects_and_the_next_finds_nothing_to_do(
     assert (again.dropped_bytes, again.offloaded.files, again.files, again.failed) == (0, 0, 0, {})
 
 
-def test_max_age_makes_a_chunk_of_an_idle_tail_also_of_a_sealed_one_and_of_no_other():
+def test_max_age_closes_idle_and_sealed_tails_only():
     world = World(policy=RollingPolicy(max_bytes=200, inline_bytes=50, max_age=3600))
     paths = [world.create(f"/root/{name}", [b"tail"]) for name in "ab"]
     world.seal(paths[1])
@@ -83,7 +83,7 @@ def kept_again(upkeep: Upkeep) -> Upkept:
     return total(a_round(upkeep))
 
 
-def test_a_folder_is_kept_where_a_segment_of_its_name_was_deleted():
+def test_folder_of_a_deleted_segments_name_is_kept():
     world = World(policy=RollingPolicy(max_bytes=200, inline_bytes=50, max_age=3600))
     world.create("/root", [b"x"])
     drive(delete(world.client, "/root"))
@@ -112,7 +112,7 @@ CALLS = 7 + 3 + 4
 """Listings of the folders, looks at the root and above, reads of three memories of streams: the root's twice."""
 
 
-def test_idle_segments_cost_a_round_the_listing_and_nothing_else():
+def test_idle_segments_cost_round_listing_and_nothing_else():
     world, upkeep, _ = idle_world()
     for _ in range(3):
         world.backend.calls.clear()
@@ -125,7 +125,7 @@ def test_idle_segments_cost_a_round_the_listing_and_nothing_else():
         assert len(world.backend.calls) <= CALLS
 
 
-def test_a_change_of_a_policy_above_ends_the_rest_of_all_below():
+def test_change_of_policy_above_ends_rest_of_all_below():
     world, upkeep, paths = idle_world()
     drive(verbs(world).set_rolling(PolicyChange(max_age=60)))
     CLOCK.sleep(61)
@@ -135,7 +135,7 @@ def test_a_change_of_a_policy_above_ends_the_rest_of_all_below():
     assert kept_again(upkeep).offloaded.bytes == 0
 
 
-def test_a_policy_of_age_ends_the_rest_of_a_segment_in_time():
+def test_policy_of_age_ends_rest_of_segment_in_time():
     world, upkeep, _ = idle_world()
     drive(verbs(world).set_rolling(PolicyChange(max_age=3600)))
     drive(verbs(world).set_offload_policy(OffloadPolicy("cold", after_age=7200, deletion_lag=0)))
@@ -152,7 +152,7 @@ def test_a_policy_of_age_ends_the_rest_of_a_segment_in_time():
 
 
 @pytest.mark.parametrize("early_s", [0.0, 0.5])
-def test_what_becomes_due_while_a_round_looks_is_done_in_the_next_one(early_s: float):
+def test_what_becomes_due_in_a_round_waits(early_s: float):
     store = Scripted(TieredStore())
     world = World(store, RollingPolicy(max_bytes=200, inline_bytes=50, max_age=60), CLOCK.time)
     path = world.create("/root/a", [b"x"])
@@ -164,7 +164,7 @@ def test_what_becomes_due_while_a_round_looks_is_done_in_the_next_one(early_s: f
     assert kept_again(upkeep).rolled == 1
 
 
-def test_a_clock_that_goes_back_ends_the_rest_of_all():
+def test_clock_that_goes_back_ends_rest_of_all():
     world, upkeep, paths = idle_world()
     CLOCK.sleep(-30 * 24 * 3600)
     left = world.orphan(paths[3])
@@ -175,7 +175,7 @@ def test_a_clock_that_goes_back_ends_the_rest_of_all():
 
 
 @pytest.mark.parametrize("policy", [OffloadPolicy("cold", after_age=3600), OffloadPolicy("cold", max_delay=3600)])
-def test_a_chunk_that_an_index_page_lists_moves_in_the_round_after_it_is_due(policy, monkeypatch):
+def test_due_chunk_of_an_index_page_moves_next_round(policy, monkeypatch):
     shrink_pages(monkeypatch)
     world = World(TieredStore(), RollingPolicy(max_bytes=100, inline_bytes=0), CLOCK.time)
     path = world.create("/root/a", [b"x" * 60] * 3)
@@ -193,7 +193,7 @@ def test_a_chunk_that_an_index_page_lists_moves_in_the_round_after_it_is_due(pol
     assert world.content(path) == b"x" * 180 + b"y" * 180
 
 
-def test_what_a_crashed_writer_leaves_at_an_idle_segment_goes_within_a_day_of_its_time():
+def test_crashed_writers_leftovers_go_within_a_day():
     world, upkeep, paths = idle_world()
     left = world.orphan(paths[3])
     for _ in range(3):
@@ -204,7 +204,7 @@ def test_what_a_crashed_writer_leaves_at_an_idle_segment_goes_within_a_day_of_it
     assert kept_again(upkeep).files == 0
 
 
-def test_a_round_that_did_something_or_left_young_files_is_followed_by_a_look():
+def test_round_with_changes_or_young_files_looks_again():
     world, upkeep, _ = idle_world()
     upkeep.grace_s = 0
     consolidated = world.create("/root/d0/many", policy=RollingPolicy(max_bytes=1000, inline_bytes=0))
@@ -245,7 +245,7 @@ def test_inherited_retention_leaves_plain_files_beside_segments_alone(is_own: bo
         assert drive(world.client.headers.view("/root/stream/table.csv")).header is None
 
 
-def test_a_folder_keeps_all_forever_below_one_that_drops_all():
+def test_folder_keeps_all_forever_below_one_that_drops_all():
     world = client(TieredStore())
     paths = [world.create(f"/root/{name}/a", pieces_of(DATA, [20] * 10)) for name in ("stream", "other")]
     drive(verbs(world).set_retention(RetentionPolicy(max_bytes=0, max_age=0, every=0)))
@@ -256,7 +256,7 @@ def test_a_folder_keeps_all_forever_below_one_that_drops_all():
     assert drive(verbs(world, STREAM).retain()).bytes == drive(verbs(world, STREAM).retain()).bytes == 0
 
 
-def test_a_round_gives_segments_what_their_folders_say_and_never_what_is_of_the_client_alone():
+def test_round_sets_folder_policies_and_no_client_policy():
     world = World(policy=RollingPolicy(max_bytes=200, inline_bytes=10))
     path = world.create("/root/stream/a", [bytes(300)])
     drive(verbs(world).set_rolling(PolicyChange(max_age=60)))
@@ -265,7 +265,7 @@ def test_a_round_gives_segments_what_their_folders_say_and_never_what_is_of_the_
     assert other.header(path).policy == RollingPolicy(200, 60, 10)
 
 
-def test_one_segment_is_kept_by_the_policy_of_its_folder_and_nothing_else_is_touched(world):
+def test_single_segment_follows_its_folders_policy(world):
     [did] = keep(world, A)
     assert (did.path, did.offloaded.chunks, did.dropped_bytes) == (A, 18, 0)
     assert {chunk.tier for chunk in world.chunks(B)} == {""}
@@ -273,7 +273,7 @@ def test_one_segment_is_kept_by_the_policy_of_its_folder_and_nothing_else_is_tou
         keep(world, "/root/none")
 
 
-def test_a_failing_stream_or_segment_is_named_and_does_not_stop_the_others(store, world):
+def test_failing_stream_is_named_and_others_continue(store, world):
     for path in (A, "/root/stream/$stream"):
         store.fs.pipe_file(names.header_path(path), b"rubbish")
     world = client(store)
@@ -284,7 +284,7 @@ def test_a_failing_stream_or_segment_is_named_and_does_not_stop_the_others(store
     assert {chunk.tier for chunk in world.chunks(LONE)} == {"", "cold"}
 
 
-def test_a_retention_that_another_client_removes_during_a_round_is_no_failure(store, world):
+def test_retention_removed_during_a_round_is_no_failure(store, world):
     other = World(Scripted(store))
     remove = partial(verbs(world, STREAM).set_retention, None)
     other.backend.plan("read_range", lambda path: f"{STREAM}/$stream$chunks/" in path, after=remove)
@@ -292,7 +292,7 @@ def test_a_retention_that_another_client_removes_during_a_round_is_no_failure(st
     assert not other.backend.plans
 
 
-def test_a_stopped_round_finishes_what_has_begun_and_says_that_it_was_cut_short(world):
+def test_stopped_round_finishes_its_step_and_reports_it(world):
     def after(count: int) -> Callable[[], bool]:
         asked = itertools.count()
         return lambda: next(asked) >= count
@@ -311,7 +311,7 @@ def over_two(hot: Store, cold: Store) -> World:
     return World(TieredBackend(hot, {"cold": TierStore(cold, "/archive")}), SMALL, CLOCK.time)
 
 
-def test_a_missing_root_of_a_tier_never_looks_empty_so_the_tombstone_that_leads_there_stays():
+def test_missing_tier_root_never_looks_empty():
     hot, cold = Store(), Store()
     world = over_two(hot, cold)
     world.create(LONE, pieces_of(DATA, [20] * 10))

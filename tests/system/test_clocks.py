@@ -58,7 +58,7 @@ def commit(world, path, receipt):
 
 @pytest.mark.parametrize("name", ["log", "log$header", "log$chunks", "log$chunks/chunk"])
 @pytest.mark.parametrize("has_chunks", [True, False])
-def test_the_disks_time_is_that_of_its_files_and_leaves_nothing(on_machine, tmp_path, name, has_chunks):
+def test_disk_time_equals_its_files_and_leaves_nothing(on_machine, tmp_path, name, has_chunks):
     if has_chunks:
         (tmp_path / "log$chunks").mkdir()
     before = sorted(os.listdir(tmp_path))
@@ -68,7 +68,7 @@ def test_the_disks_time_is_that_of_its_files_and_leaves_nothing(on_machine, tmp_
     assert sorted(os.listdir(tmp_path)) == sorted([*before, "new"])
 
 
-def test_where_nothing_can_be_written_the_time_is_the_machines(on_machine, tmp_path, monkeypatch):
+def test_where_nothing_can_be_written_time_is_machines(on_machine, tmp_path, monkeypatch):
     backend = on_machine(25 * HOUR_S).backend
 
     (tmp_path / "log$chunks").mkdir()
@@ -82,7 +82,7 @@ def test_where_nothing_can_be_written_the_time_is_the_machines(on_machine, tmp_p
 @pytest.mark.parametrize(
     ("ahead_s", "is_copied"), [(2 * HOUR_S, True), (2 * SKEW_S_MAX, True), (SKEW_S_MAX / 2, False), (-60.0, False)]
 )
-def test_a_receipt_from_the_future_is_written_again_before_it_is_committed(ahead_s, is_copied):
+def test_future_receipt_is_rewritten_before_its_commit(ahead_s, is_copied):
     world = World(policy=CHUNKS)
     world.create("/log")
     receipt = world.stage("/log", b"staged")
@@ -92,7 +92,7 @@ def test_a_receipt_from_the_future_is_written_again_before_it_is_committed(ahead
     assert world.content("/log") == b"staged"
 
 
-def test_a_clock_that_is_set_back_while_staging_makes_no_receipt_young(monkeypatch):
+def test_clock_set_back_while_staging_makes_no_young_receipt(monkeypatch):
     monkeypatch.setattr(ingest, "PIECE_BYTES", 4)  # so that the first bytes are written before the others come
     store = Shifted(private_memory(), shift_s=2 * AGE_S_MAX)
     world = World(store, CHUNKS, Turned(NOON_S + 2 * AGE_S_MAX))

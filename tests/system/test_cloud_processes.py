@@ -31,7 +31,7 @@ def append_in_fork(target: Folder, folder: Path) -> tuple[Any, str]:
 
 
 @pytest.mark.filterwarnings(FORK_WARNING)
-def test_a_forked_child_of_a_process_that_used_obstore_is_told_so(azurite: dict[str, Any], tmp_path: Path) -> None:
+def test_forked_child_after_obstore_gets_an_error(azurite: dict[str, Any], tmp_path: Path) -> None:
     target = Folder("az", azurite, f"{new_container(azurite)}/segment")
     fs, said = append_in_fork(target, tmp_path)
     assert "spawn" in said

@@ -87,7 +87,7 @@ def assert_same(found: Any, expected: Any = FRAME) -> None:
 # -- pandas --------------------------------------------------------------------------------------------------
 
 
-def test_pandas_writes_appends_and_reads_csv_by_url_before_and_after_a_truncation(place: Place) -> None:
+def test_pandas_handles_csv_by_url_around_a_truncation(place: Place) -> None:
     url, options = place.url("table.csv"), place.storage_options
     FRAME[:1000].to_csv(url, index=False, storage_options=options)
     FRAME[1000:].to_csv(url, index=False, header=False, mode="a", storage_options=options)
@@ -103,7 +103,7 @@ def test_pandas_writes_appends_and_reads_csv_by_url_before_and_after_a_truncatio
 # -- pyarrow -------------------------------------------------------------------------------------------------
 
 
-def test_pyarrow_reads_and_writes_parquet_by_handler_before_and_after_a_truncation(place: Place) -> None:
+def test_pyarrow_handles_parquet_by_handler_around_a_truncation(place: Place) -> None:
     table = pa.Table.from_pandas(FRAME, preserve_index=False)
     pa.parquet.write_table(table, place.path("table.parquet"), filesystem=place.arrow, row_group_size=500)
     found = pa.parquet.read_table(place.path("table.parquet"), filesystem=place.arrow, columns=["name"])
@@ -126,7 +126,7 @@ def test_pyarrow_writes_and_reads_a_partitioned_dataset(place: Place) -> None:
     assert [info.base_name for info in listed] == ["part=0", "part=1", "part=2"]
 
 
-def test_pyarrow_appends_to_a_stream_and_reads_ipc_before_and_after_a_truncation(place: Place) -> None:
+def test_pyarrow_handles_ipc_streams_around_a_truncation(place: Place) -> None:
     path = place.path("table.arrows")
     batches = pa.Table.from_pandas(FRAME, preserve_index=False).to_batches(max_chunksize=500)
     offsets = []
@@ -152,7 +152,7 @@ def test_pyarrow_appends_to_a_stream_and_reads_ipc_before_and_after_a_truncation
 # -- DuckDB, polars, dask ------------------------------------------------------------------------------------
 
 
-def test_duckdb_writes_and_reads_by_url_before_and_after_a_truncation(place: Place) -> None:
+def test_duckdb_handles_urls_around_a_truncation(place: Place) -> None:
     import duckdb
 
     with duckdb.connect() as connection:
@@ -170,7 +170,7 @@ def test_duckdb_writes_and_reads_by_url_before_and_after_a_truncation(place: Pla
             assert_same(found.df(), FRAME[FRAME["id"] % 7 == 3])
 
 
-def test_polars_reads_and_writes_by_handle_before_and_after_a_truncation(place: Place) -> None:
+def test_polars_handles_file_handles_around_a_truncation(place: Place) -> None:
     import polars as pl
 
     with place.fs.open(place.path("table.parquet"), "wb") as file:
@@ -189,7 +189,7 @@ def test_polars_reads_and_writes_by_handle_before_and_after_a_truncation(place: 
 
 
 @pytest.mark.filterwarnings("ignore:The inplace keyword in DataFrame.reset_index")  # dask's own use of pandas
-def test_dask_reads_in_blocks_and_writes_by_url_before_and_after_a_truncation(place: Place) -> None:
+def test_dask_handles_blocks_by_url_around_a_truncation(place: Place) -> None:
     import dask
     import dask.dataframe as dd
 
@@ -208,7 +208,7 @@ def test_dask_reads_in_blocks_and_writes_by_url_before_and_after_a_truncation(pl
 # -- zarr, universal_pathlib, rsync --------------------------------------------------------------------------
 
 
-def test_zarr_writes_resizes_and_reads_an_array_by_url_and_by_filesystem(place: Place) -> None:
+def test_zarr_handles_arrays_by_url_and_filesystem(place: Place) -> None:
     import zarr
     from zarr.storage import FsspecStore
 
@@ -248,7 +248,7 @@ def test_rsync_brings_a_tree_to_another_place_and_back(place: Place, tmp_path: A
 # -- fsspec itself -------------------------------------------------------------------------------------------
 
 
-def test_fsspec_opens_many_with_compression_and_text_and_parquet_with_prefetch(place: Place) -> None:
+def test_fsspec_opens_many_with_compression_text_and_prefetch(place: Place) -> None:
     from fsspec.parquet import open_parquet_file
 
     options = place.storage_options

@@ -271,7 +271,7 @@ def run(scenario: Scenario, store: type[Store], seed: int, planned: Sequence[Fau
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("store", [Store, *slowly(Disk)])
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_a_crash_at_any_call_leaves_the_old_or_the_new_and_others_go_on(name: str, store: type[Store]) -> None:
+def test_crash_at_any_call_leaves_old_or_new(name: str, store: type[Store]) -> None:
     count = run(SCENARIOS[name], store, seed=1)
     for index, fault in some(product(range(count), CRASHES)):
         run(SCENARIOS[name], store, index + 1, [None] * index + [fault])

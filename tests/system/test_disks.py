@@ -58,7 +58,7 @@ def _live(root: str) -> None:
     assert fs.ls(root) == []
 
 
-def test_no_verb_needs_that_an_open_file_goes_with_its_name(tmp_path, monkeypatch):
+def test_no_verb_needs_an_open_files_name_to_go(tmp_path, monkeypatch):
     keep_open_files(monkeypatch)
     RollingFileSystem("file", sync=False, skip_instance_cache=True).create(f"{tmp_path}/made/log")
     assert os.listdir(f"{tmp_path}/made/log$chunks") == []
@@ -66,7 +66,7 @@ def test_no_verb_needs_that_an_open_file_goes_with_its_name(tmp_path, monkeypatc
     _live(str(tmp_path))
 
 
-def test_a_file_without_a_name_that_stays_is_not_listed_and_fails_no_verb(tmp_path, monkeypatch):
+def test_nameless_file_that_stays_is_hidden_and_harmless(tmp_path, monkeypatch):
     keep_open_files(monkeypatch, for_ever=True)
     fs = RollingFileSystem("file", sync=False, skip_instance_cache=True)
     fs.mkdir(f"{tmp_path}/life")

@@ -46,7 +46,7 @@ def filesystem(folder: Path) -> RollingFileSystem:
 
 
 @pytest.mark.slow
-def test_after_kill_9_any_other_follower_goes_on_from_the_header_alone(tmp_path):
+def test_after_kill_9_another_follower_continues_from_headers(tmp_path):
     fs, path, expected = filesystem(tmp_path), str(tmp_path / "s"), b""
     fs.create(path)
     for number in range(ROUNDS):

@@ -68,7 +68,7 @@ def is_visible(store: HashingStore) -> bool:
 
 
 @pytest.mark.parametrize("end", [rename, delete])
-def test_a_file_of_the_same_bytes_that_comes_a_day_after_the_segment_went_is_not_collected(end: Verb) -> None:
+def test_equal_file_a_day_after_its_segment_is_kept(end: Verb) -> None:
     store = adopted()
     end(client(store))
     assert not is_visible(store)
@@ -83,7 +83,7 @@ def test_a_file_of_the_same_bytes_that_comes_a_day_after_the_segment_went_is_not
     assert is_visible(store)
 
 
-def test_a_file_of_the_same_bytes_that_a_live_segment_hides_is_not_taken_for_the_one_that_was_adopted() -> None:
+def test_equal_file_behind_a_live_segment_is_not_confused() -> None:
     store = adopted()
     store.lapse(DAY_S)
     put(store)
@@ -94,7 +94,7 @@ def test_a_file_of_the_same_bytes_that_a_live_segment_hides_is_not_taken_for_the
 
 
 @pytest.mark.parametrize("end", [rename, delete])
-def test_a_file_of_the_same_bytes_that_comes_at_once_after_the_segment_went_is_not_taken_for_its_own(end: Verb) -> None:
+def test_equal_file_right_after_its_segment_is_not_confused(end: Verb) -> None:
     """In the same second as the adopted file: the tombstone waits until that second is over."""
     store = HashingStore()
     CLOCK.now_s = float(int(CLOCK.now_s)) + 1
@@ -107,7 +107,7 @@ def test_a_file_of_the_same_bytes_that_comes_at_once_after_the_segment_went_is_n
     assert is_visible(store)
 
 
-def test_the_file_that_was_adopted_goes_with_the_segment_and_by_collection() -> None:
+def test_adopted_file_goes_with_the_segment_by_collection() -> None:
     for verb in (rename, delete, collect):
         store = adopted()
         store.lapse(2 * DAY_S)
@@ -127,7 +127,7 @@ def filled(verb: Verb) -> tuple[HashingStore, World]:
 
 
 @pytest.mark.parametrize("verb", [rename, delete, collect])
-def test_a_file_that_comes_within_a_verb_is_lost_only_where_the_store_compares_no_date(verb: Verb) -> None:
+def test_file_within_a_verb_is_lost_only_without_dates(verb: Verb) -> None:
     """At every call: what comes once there is no segment any more stays, but within one conditional delete."""
     calls: list[tuple[str, Any]] = []
     survived = 0

@@ -59,7 +59,7 @@ OUT_OF_ORDER: dict[str, Callable[[], list[Call]]] = {
 
 
 @pytest.mark.parametrize("what", OUT_OF_ORDER)
-def test_what_did_not_happen_in_that_order_is_found_out(what: str) -> None:
+def test_forbidden_order_of_events_is_found_out(what: str) -> None:
     with pytest.raises(AssertionError, match="which had ended when it began"):
         check_history(OUT_OF_ORDER[what](), THERE)
 

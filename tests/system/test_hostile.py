@@ -199,7 +199,7 @@ def test_a_hostile_file_changes_nothing_outside_of_its_folder(store: Store, kind
 
 
 @pytest.mark.parametrize("kind", FILES)
-def test_a_hostile_file_does_not_stop_the_upkeep_of_its_neighbours(store: Store, kind: str) -> None:
+def test_hostile_file_does_not_stop_upkeep_of_its_neighbours(store: Store, kind: str) -> None:
     FILES[kind](store)
     fs, good = store.fs, f"{store.mallory}/zoe/log"
     fs.pipe_file(good, b"z")
@@ -212,7 +212,7 @@ def test_a_hostile_file_does_not_stop_the_upkeep_of_its_neighbours(store: Store,
     assert not store.backend.fs.exists(f"{chunks}/00000000000000000001-5f3a9c21e0b4")
 
 
-def test_a_mark_with_evidence_in_the_folder_of_the_target_is_resolved_there(store: Store) -> None:
+def test_mark_with_evidence_in_the_target_is_resolved(store: Store) -> None:
     """The counterpart: a real mover's mark, whose move another client takes back."""
     source, target = f"{store.mallory}/s", f"{store.victim}/new"
     mark("../victim/new")(store)
@@ -223,7 +223,7 @@ def test_a_mark_with_evidence_in_the_folder_of_the_target_is_resolved_there(stor
     assert drive(store.fs._client.headers.load(target)).header.aborts == (MergeOutcome(TXN, "../mallory/s"),)
 
 
-def test_a_made_up_line_in_another_incarnation_than_a_mark_names_takes_no_source(store: Store) -> None:
+def test_forged_line_in_another_incarnation_takes_no_source(store: Store) -> None:
     source, merge = f"{store.victim}/leaving", Merge(TXN, "../mallory/s", OTHER, Phase.OPEN, NO_DATE_MS)
     store.put(f"{source}$header", format_header(Header(VICTIM, 3, phase=Phase.MERGING, merge=merge)))
     lines("../victim/leaving", aborted=False)(store)
@@ -232,7 +232,7 @@ def test_a_made_up_line_in_another_incarnation_than_a_mark_names_takes_no_source
     assert store.fs.cat_file(source) == b"still here"
 
 
-def test_a_tree_that_was_moved_towards_the_root_works_although_lines_climb_above_it(store: Store) -> None:
+def test_tree_moved_upwards_works_though_lines_climb(store: Store) -> None:
     lines("../" * 9 + "x", aborted=False)(store)
     path = f"{store.mallory}/s"
     store.fs.append(path, b"0123456789")
@@ -245,7 +245,7 @@ def test_a_tree_that_was_moved_towards_the_root_works_although_lines_climb_above
     assert not store.fs.exists(f"{store.mallory}/t")
 
 
-def test_a_mover_that_dies_between_folders_leaves_evidence_by_which_its_move_is_taken_back(store: Store) -> None:
+def test_mover_killed_between_folders_leaves_evidence_to_undo(store: Store) -> None:
     source, target = f"{store.mallory}/s", f"{store.victim}/new"
     store.fs.pipe_file(source, b"mine")
     move = Source(source, TXN, target)
@@ -271,7 +271,7 @@ def test_a_move_between_folders_leaves_no_evidence_behind(store: Store) -> None:
     assert not [path for path in store.bytes_of_others() if "pin-" in path]
 
 
-def test_a_huge_chunk_and_a_huge_header_are_refused_before_much_is_read(tmp_path: Path) -> None:
+def test_huge_chunk_or_header_is_refused_early(tmp_path: Path) -> None:
     fs = RollingFileSystem("file", header_cache_s=0, sync=False)
     (tmp_path / "s$chunks").mkdir()
     file = "00000000000000000000-5f3a9c21e0b4"
@@ -287,7 +287,7 @@ def test_a_huge_chunk_and_a_huge_header_are_refused_before_much_is_read(tmp_path
     assert len(fs._bridge.run(fs._backend.read(f"{tmp_path}/h$header")).data) == HEADER_BYTES_MAX + 1
 
 
-def test_what_a_store_names_cannot_steer_a_terminal_through_the_log(store: Store, caplog: Any) -> None:
+def test_what_store_names_cannot_steer_terminal_through_log(store: Store, caplog: Any) -> None:
     store.put(f"{store.mallory}/\x1b[2J$header", b"nonsense")
     store.fs.collect(store.mallory, recursive=True)
     assert "\\x1b[2J" in caplog.text

@@ -61,7 +61,7 @@ def outcome_of(site, call, path=None):
 
 @pytest.mark.parametrize("verb", ["append", "seal", "truncate"])
 @pytest.mark.parametrize("nth", [0, 1])
-def test_ctrl_c_in_an_adoption_says_that_nothing_is_committed(plain, verb, nth):
+def test_ctrl_c_in_adoption_says_that_nothing_is_committed(plain, verb, nth):
     args = {"append": [b"never"], "seal": [], "truncate": [3]}[verb]
     plain.backend.plan(["create", "replace"][nth], plain.path + HEADER, after=interrupt)
     assert outcome_of(plain, VERBS[verb](plain.client, plain.path, *args)) == "not committed"
@@ -83,7 +83,7 @@ def sealed_source(site):
 
 
 @pytest.mark.parametrize(("nth", "outcome"), [(0, "not committed"), (1, "committed"), (2, "committed")])
-def test_ctrl_c_in_a_concat_says_what_became_of_the_target(site, nth, outcome):
+def test_ctrl_c_in_concat_says_what_became_of_target(site, nth, outcome):
     source = sealed_source(site)
     # its mark, the target, its tombstone
     site.backend.plan("replace", [source, site.path, source][nth] + HEADER, after=interrupt, skips=nth // 2)
@@ -92,7 +92,7 @@ def test_ctrl_c_in_a_concat_says_what_became_of_the_target(site, nth, outcome):
 
 
 @pytest.mark.parametrize(("batch", "outcome"), [(0, "unknown"), (1, "committed")])
-def test_ctrl_c_in_a_concat_of_several_commits_speaks_of_all_of_them(site, monkeypatch, batch, outcome):
+def test_ctrl_c_in_a_concat_names_all_its_commits(site, monkeypatch, batch, outcome):
     monkeypatch.setattr("rollingfs.segment.verbs.concat.BATCH_PATH_BYTES_MAX", 1)  # a commit for each source
     sources = [sealed_source(site), sealed(site, site.path + "-second", b"+")]
     site.backend.plan("replace", site.path + HEADER, after=interrupt, skips=batch)
@@ -100,7 +100,7 @@ def test_ctrl_c_in_a_concat_of_several_commits_speaks_of_all_of_them(site, monke
     assert site.content() == b"target;source" + b"+" * batch
 
 
-def test_ctrl_c_while_the_mark_of_another_is_resolved_says_that_nothing_is_committed(site):
+def test_ctrl_c_during_anothers_mark_says_nothing_is_committed(site):
     source = sealed_source(site)
     site.backend.plan("replace", site.path + HEADER, before=interrupt)  # leaves a mark in the source
     assert outcome_of(site, concat(site.client, site.path, [source])) == "unknown"
@@ -129,7 +129,7 @@ def test_an_owner_that_cannot_release_is_told_committed(site, failure):
     assert site.content() == b"there"
 
 
-def test_ctrl_c_as_a_file_is_opened_for_an_owner_speaks_of_no_commit(site):
+def test_ctrl_c_while_opening_for_an_owner_names_none(site):
     site.create()
     site.backend.plan("replace", HEADER, after=interrupt)
     with pytest.raises(KeyboardInterrupt) as caught:
@@ -137,7 +137,7 @@ def test_ctrl_c_as_a_file_is_opened_for_an_owner_speaks_of_no_commit(site):
     assert not isinstance(caught.value, AppendInterrupted)
 
 
-def test_ctrl_c_after_a_truncation_says_that_it_is_committed(site):
+def test_ctrl_c_after_truncation_says_that_it_is_committed(site):
     site.create()
     site.append(b"x" * 40)
     site.backend.plan("delete", before=interrupt)
@@ -161,7 +161,7 @@ def interrupted_at(nth, call, files):
 
 
 @pytest.mark.exhaustive
-def test_wherever_ctrl_c_hits_a_commit_within_with_no_committed_chunk_is_deleted(site):
+def test_ctrl_c_in_commit_within_deletes_no_committed_chunk(site):
     """The ``with`` block then discards the file."""
     data = b"more than what stays in memory"
 
@@ -185,7 +185,7 @@ def test_wherever_ctrl_c_hits_a_commit_within_with_no_committed_chunk_is_deleted
     assert nth > 100
 
 
-def test_wherever_ctrl_c_hits_a_write_nothing_that_is_committed_later_follows_a_gap(site, monkeypatch):
+def test_ctrl_c_in_a_write_leaves_no_later_gap(site, monkeypatch):
     monkeypatch.setattr("rollingfs.fs.write_buffer.PIECE_BYTES", 8)
 
     files = []  # kept: garbage collection must not close them under the trace
@@ -211,7 +211,7 @@ def test_wherever_ctrl_c_hits_a_write_nothing_that_is_committed_later_follows_a_
 
 @pytest.mark.slow
 @pytest.mark.parametrize("files", [DISK, COMMIT], ids=["disk", "core"])
-def test_wherever_ctrl_c_hits_an_append_no_lock_is_kept_while_the_exception_lives(tmp_path, files):
+def test_ctrl_c_in_an_append_keeps_no_lock(tmp_path, files):
     site = Site(LocalBackend(sync=False), str(tmp_path), RollingPolicy(max_bytes=32, inline_bytes=8))
     other = site.other()
     for nth in range(1, 2000):
@@ -233,7 +233,7 @@ def test_wherever_ctrl_c_hits_an_append_no_lock_is_kept_while_the_exception_live
     assert nth > 50
 
 
-def test_ctrl_c_as_a_file_is_opened_leaves_no_file_open(tmp_path, monkeypatch):
+def test_ctrl_c_while_opening_leaves_no_file_open(tmp_path, monkeypatch):
     site = Site(LocalBackend(sync=False), f"{tmp_path}/clicks", RollingPolicy(max_bytes=32, inline_bytes=8))
     site.create()
     beside(monkeypatch, Opened, "_open", after=lambda *_: interrupt())
@@ -279,14 +279,14 @@ def at_the_look_after_the_copy(site, on_written, pause):
     site.backend.plan(("copy", "upload.finish"), after=written)
 
 
-def test_an_adoption_whose_caller_is_cancelled_keeps_the_copy_that_its_commit_names():
+def test_cancelled_adoption_keeps_its_commits_copy():
     site = Site(Scripted(private_memory(), suspends=True), "")
     drive(site.backend.inner.write(site.path, [b"plain"]))
     cancelled(site, seal(site.client, site.path), partial(at_the_look_after_the_copy, site, lambda: None))
     assert site.content() == b"plain"
 
 
-def test_a_consolidation_whose_caller_is_cancelled_keeps_the_chunk_that_its_commit_names():
+def test_cancelled_consolidation_keeps_its_commits_chunk():
     site = Site(Scripted(private_memory(), suspends=True), "", RollingPolicy(max_bytes=100, inline_bytes=0))
     site.create()
     for _ in range(10):
@@ -299,7 +299,7 @@ def test_a_consolidation_whose_caller_is_cancelled_keeps_the_chunk_that_its_comm
 
 @pytest.mark.parametrize("verb", ["concat", "rename"])
 @pytest.mark.parametrize("request_of", ["mark", "target", "tombstone"])
-def test_a_concat_or_rename_whose_caller_is_cancelled_leaves_no_mark(verb, request_of):
+def test_cancelled_concat_or_rename_leaves_no_mark(verb, request_of):
     site = Site(Scripted(private_memory(), suspends=True), "")
     source, target = sealed_source(site), site.path
     call = partial(concat, site.client, target, [source])
@@ -321,7 +321,7 @@ def test_a_concat_or_rename_whose_caller_is_cancelled_leaves_no_mark(verb, reque
     assert not site.is_there()
 
 
-def test_a_file_that_is_forgotten_on_the_loops_own_thread_leaves_no_upload(monkeypatch):
+def test_file_forgotten_on_the_loops_thread_leaves_no_upload(monkeypatch):
     monkeypatch.setattr(ingest, "SMALL_BYTES_MAX", 16)
     monkeypatch.setattr("rollingfs.fs.write_buffer.PIECE_BYTES", 16)
     site = Site(Counting(private_memory(), suspends=True), "", RollingPolicy(max_bytes=32))

@@ -23,7 +23,7 @@ def fs(s3_options):
 
 
 @pytest.mark.parametrize("overwrite", [False, True])
-def test_an_export_that_died_is_aborted_by_the_next_one(fs, bucket, overwrite):
+def test_export_that_died_is_aborted_by_next_one(fs, bucket, overwrite):
     path, target = f"{bucket}/log", f"{bucket}/file"
     fs.create(path)
     fs.append(path, b"x" * 1000)
@@ -46,7 +46,7 @@ def write_later(fs, path, data):
     fs._bridge.run(fs._backend.write(path, [data]))
 
 
-def test_a_plain_file_of_a_stream_is_cut_trimmed_and_known_again(fs, bucket):
+def test_plain_file_of_a_stream_is_cut_and_trimmed(fs, bucket):
     """Some stores give milliseconds in listings, and whole seconds for a single file."""
     path = f"{bucket}/stream/plain"
     write_later(fs, path, b"0123456789")
@@ -63,7 +63,7 @@ def test_a_plain_file_of_a_stream_is_cut_trimmed_and_known_again(fs, bucket):
 
 
 @pytest.mark.parametrize("s3_options", ["seaweed"], indirect=True)  # MinIO tells of uploads by their exact key only
-def test_unfinished_uploads_in_the_chunk_folder_are_aborted_once_they_are_old(fs, bucket):
+def test_old_unfinished_uploads_in_the_chunk_folder_are_aborted(fs, bucket):
     path = f"{bucket}/log"
     fs.create(path)
     chunk, beside = f"{path}$chunks/{names.new_chunk_name(0)}", f"{bucket}/not-ours"

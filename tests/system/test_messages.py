@@ -85,7 +85,7 @@ CHANGES = {
 
 @pytest.mark.parametrize("site", ["file", "s3"], indirect=True)
 @pytest.mark.parametrize("case", CHANGES)
-def test_a_change_that_is_refused_says_where_and_that_nothing_was_written(site, case):
+def test_refused_change_names_its_place_and_the_unwritten_state(site, case):
     fs, root = site
     name, kind, change = CHANGES[case]
     before = {path: fs.info(path)["size"] for path in fs.find(root)}
@@ -95,7 +95,7 @@ def test_a_change_that_is_refused_says_where_and_that_nothing_was_written(site, 
         assert {path: fs.info(path)["size"] for path in fs.find(root)} == before
 
 
-def test_whoever_appends_to_nothing_is_told_how_there_comes_to_be_something(site):
+def test_append_to_a_missing_file_explains_how_to_create(site):
     fs, root = site
     with pytest.raises(FileNotFoundError, match="create it first, or open it with mode 'ab'") as caught:
         fs.append(f"{root}/none", b"x")
@@ -163,7 +163,7 @@ def full(request, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("full", ["tmpfs", "refused writes"], indirect=True)
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
-def test_a_full_disk_names_the_segment_and_says_that_nothing_was_committed(full):
+def test_full_disk_names_the_segment_and_no_commit(full):
     root, fill = full
     fs = RollingFileSystem("file", header_cache_s=0, commit_timeout_s=2, skip_instance_cache=True)
     path = f"{root}/log"
@@ -212,7 +212,7 @@ def test_a_bucket_is_no_segment(seaweed, change):
 
 
 @pytest.mark.parametrize("change", S3_CHANGES)
-def test_without_credentials_the_error_says_so_and_what_to_give(seaweed, change):
+def test_without_credentials_error_says_so_and_what_to_give(seaweed, change):
     fs = RollingFileSystem("s3", endpoint_url=seaweed["endpoint_url"])
     path = f"{new_bucket(seaweed)}/x"
     looks_first = change.startswith("open")
@@ -222,7 +222,7 @@ def test_without_credentials_the_error_says_so_and_what_to_give(seaweed, change)
 
 
 @pytest.mark.parametrize("change", S3_CHANGES)
-def test_a_store_without_atomic_writes_is_refused_with_the_way_out(change):
+def test_store_without_atomic_writes_is_refused_with_way_out(change):
     below = fsspec.filesystem("dir", path=f"/{uuid.uuid4().hex}", fs=fsspec.filesystem("memory"))
     below.pipe_file("x", b"plain")
     fs = RollingFileSystem(fs=below, skip_instance_cache=True)

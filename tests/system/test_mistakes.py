@@ -27,7 +27,7 @@ def files_below(folder):
 # -- conditions ------------------------------------------------------------------------------------------------
 
 
-def test_what_is_expected_of_a_segment_that_is_to_be_made_is_looked_at(fs):
+def test_expectations_of_a_new_segment_are_checked(fs):
     from rollingfs.format.transitions import Guard
 
     append, run = partial(extend, fs._client), fs._bridge.run
@@ -58,7 +58,7 @@ def test_what_is_expected_of_a_segment_that_is_to_be_made_is_looked_at(fs):
         ("wb", {"verify": True}, ""),
     ],
 )
-def test_open_refuses_an_option_that_there_is_not_or_that_is_of_another_mode(fs, mode, given, said):
+def test_open_refuses_unknown_options_and_those_of_other_modes(fs, mode, given, said):
     of_other_mode = f"{next(iter(given))}.* for mode '{mode}'"
     error, said = (TypeError, f"open has .*no option {said}") if said else (ValueError, f".*{of_other_mode}")
     fs.pipe_file("log", b"data")
@@ -68,7 +68,7 @@ def test_open_refuses_an_option_that_there_is_not_or_that_is_of_another_mode(fs,
 
 
 @pytest.mark.parametrize("given", [{"size": 4}, {"fill_cache": False}, {"encoding": "utf-8"}, {"cache_type": "bytes"}])
-def test_open_passes_over_what_users_of_fsspec_give_to_any_filesystem(fs, given):
+def test_open_ignores_options_that_fsspec_gives_every_filesystem(fs, given):
     fs.pipe_file("log", b"data")
     with fs.open("log", "rb", **given) as file:
         assert file.read() == b"data"
@@ -76,7 +76,7 @@ def test_open_passes_over_what_users_of_fsspec_give_to_any_filesystem(fs, given)
 
 @pytest.mark.parametrize("name", ["single_writer", "sync"])
 @pytest.mark.parametrize("value", ["False", "no", 0])
-def test_a_switch_that_is_no_switch_does_not_count_as_true(tmp_path, name, value):
+def test_invalid_switch_does_not_count_as_true(tmp_path, name, value):
     with pytest.raises(TypeError, match=f"{name} is {value!r}: it must be true or false"):
         fsspec.filesystem("rolling", target_protocol="file", **{name: value})
     if value:
@@ -87,7 +87,7 @@ def test_a_switch_that_is_no_switch_does_not_count_as_true(tmp_path, name, value
 
 @pytest.mark.parametrize("name", ["header_cache_s", "commit_timeout_s"])
 @pytest.mark.parametrize("value", ["soon", -1, float("nan"), None])
-def test_a_time_that_is_none_is_refused_when_the_filesystem_is_made(name, value):
+def test_invalid_time_is_refused_when_the_filesystem_is_made(name, value):
     with pytest.raises((TypeError, ValueError), match=f"{name} is {value!r}: it must be "):
         fsspec.filesystem("rolling", target_protocol="file", **{name: value})
 
@@ -95,7 +95,7 @@ def test_a_time_that_is_none_is_refused_when_the_filesystem_is_made(name, value)
 WRONG = ("text", None, {"logs/one": 3})
 
 
-def test_what_is_no_cut_no_policy_and_no_attributes_is_named_with_the_path(fs):
+def test_invalid_cut_policy_and_attributes_name_the_path(fs):
     fs.pipe_file("logs/one", b"data")
     stream, before = fs.stream("logs"), files_below(".")
     retain, one = partial(setattr, stream, "retention"), ["logs/one", b"x"]

@@ -72,7 +72,7 @@ def test_the_option_ends_the_patience_of_reads_and_appends(way: Way) -> None:
             look(fs, way.path)
 
 
-def test_a_tail_goes_on_until_the_seal_however_often_the_store_drops_it(way: Way, caplog: Any) -> None:
+def test_tail_reaches_the_seal_however_often_connections_drop(way: Way, caplog: Any) -> None:
     tail = way.through(commit_timeout_s=0.01).segment(way.path).tail(poll_s_min=0.01, poll_s_max=0.02)
     assert next(tail) == b"bytes"
     refused = threading.Event()
@@ -132,7 +132,7 @@ def test_an_answer_that_drips_ends(seaweed: dict[str, Any], use_obstore: bool) -
 # -- refusals for good ---------------------------------------------------------------------------------------
 
 
-def test_what_a_store_has_not_implemented_is_final_and_nothing_was_written(way: Way) -> None:
+def test_unimplemented_request_is_final_and_nothing_is_written(way: Way) -> None:
     way.proxy.fault = lambda seen: (501, "NotImplemented") if seen.method == "PUT" else None
     with pytest.raises(OSError, match=r"nothing was (written|committed)") as caught:
         way.through().append(way.path, b"more")
@@ -141,7 +141,7 @@ def test_what_a_store_has_not_implemented_is_final_and_nothing_was_written(way: 
 
 
 @pytest.mark.parametrize("number", [errno.EFBIG, errno.EOPNOTSUPP, errno.ENOSYS])
-def test_an_error_that_no_repetition_mends_is_final_and_nothing_was_written(number: int) -> None:
+def test_irreparable_error_is_final_and_nothing_is_written(number: int) -> None:
     backend = Scripted(private_memory())
     fs = RollingFileSystem(backend=backend, skip_instance_cache=True)
     fs.pipe_file("/log", b"bytes")

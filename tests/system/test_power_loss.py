@@ -332,7 +332,7 @@ def test_a_line_stays_until_its_source_is_surely_gone(new_disk):
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("for_ever", [False, True], ids=["one flush fails", "all fail from then on"])
 @pytest.mark.parametrize("case", CASES)
-def test_what_is_acknowledged_though_a_flush_failed_survives_a_loss_of_power(new_disk, case, for_ever):
+def test_acknowledged_data_survive_power_loss_despite_failed_flushes(new_disk, case, for_ever):
     *_, done, otherwise = CASES[case]
     for store, first, acknowledged in failing(new_disk, case, for_ever):
         store.lose_power()
@@ -341,7 +341,7 @@ def test_what_is_acknowledged_though_a_flush_failed_survives_a_loss_of_power(new
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("case", CASES)
-def test_what_is_acknowledged_upon_what_another_did_not_flush_survives_a_loss_of_power(new_disk, case):
+def test_data_on_anothers_unflushed_bytes_survive_power_loss(new_disk, case):
     _, verb, done, _ = CASES[case]
     for store, first, _ in failing(new_disk, case, for_ever=True):
         with contextlib.suppress(*DONE_BEFORE):

@@ -66,7 +66,7 @@ def methods(method: str) -> BaseContext:
 
 @pytest.mark.filterwarnings(FORK_WARNING)
 @pytest.mark.parametrize("method", ["fork", pytest.param("spawn", marks=pytest.mark.slow)])
-def test_one_filesystem_in_several_processes_on_disk_is_a_writer_in_each(tmp_path: Path, method: str) -> None:
+def test_one_filesystem_is_a_writer_in_each_process(tmp_path: Path, method: str) -> None:
     """Children get a filesystem that was used before, and append beside the parent's threads."""
     arena, context = Folder("file", {}, str(tmp_path / "data" / "segment")), methods(method)
     fs, path, logs, done = client_of(arena), arena.path, tmp_path / "logs", threading.Event()

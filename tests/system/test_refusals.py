@@ -95,9 +95,7 @@ def check_unchanged(s3_options: dict[str, Any], path: str) -> None:
 
 @pytest.mark.parametrize("verb", SOME)
 @pytest.mark.parametrize("case", CASES)
-def test_a_refusal_is_the_same_clear_error_by_every_verb(
-    s3_options: dict[str, Any], path: str, case: str, verb: str
-) -> None:
+def test_refusal_is_same_clear_error_by_every_verb(s3_options: dict[str, Any], path: str, case: str, verb: str) -> None:
     changes, kind, why = CASES[case]
     if "endpoint_url" in changes:
         changes = {"endpoint_url": f"http://127.0.0.1:{free_port()}"}
@@ -108,7 +106,7 @@ def test_a_refusal_is_the_same_clear_error_by_every_verb(
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_a_missing_bucket_is_named_by_every_verb_and_not_made(s3_options: dict[str, Any], verb: str) -> None:
+def test_missing_bucket_is_named_by_every_verb_never_made(s3_options: dict[str, Any], verb: str) -> None:
     fs, bucket = open_fs(s3_options), f"absent-{uuid.uuid4().hex[:12]}"
     said = None if verb.startswith("read") else f"the bucket '{bucket}' does not exist"
     with refused(FileNotFoundError, f"{bucket}/log", said, changes=False):
@@ -116,7 +114,7 @@ def test_a_missing_bucket_is_named_by_every_verb_and_not_made(s3_options: dict[s
     assert not fs.exists(bucket)
 
 
-def test_a_missing_bucket_is_named_by_a_copy_into_it(s3_options: dict[str, Any]) -> None:
+def test_missing_bucket_is_named_by_copy_into_it(s3_options: dict[str, Any]) -> None:
     """A copy begins again, or passes over a file, where its source is missing of a sudden; here the target is."""
     fs, source, bucket = open_fs(s3_options), new_segment(s3_options), f"absent-{uuid.uuid4().hex[:12]}"
     fs.append(source, bytes(MUCH_BYTES))
@@ -128,7 +126,7 @@ def test_a_missing_bucket_is_named_by_a_copy_into_it(s3_options: dict[str, Any])
 @pytest.mark.parametrize("verb", SOME)
 @pytest.mark.parametrize("s3_options", ["seaweed"], indirect=True)
 @pytest.mark.parametrize("code", ["ExpiredToken", "AuthorizationHeaderMalformed"])
-def test_what_s3_says_of_tokens_and_regions_is_the_same_clear_error_by_every_verb(
+def test_token_and_region_errors_are_equal_for_all_verbs(
     s3_options: dict[str, Any], path: str, code: str, verb: str
 ) -> None:
     with proxy_to(s3_options["endpoint_url"]) as proxy:
@@ -141,7 +139,7 @@ def test_what_s3_says_of_tokens_and_regions_is_the_same_clear_error_by_every_ver
 @pytest.mark.s3
 @pytest.mark.slow
 @pytest.mark.parametrize("verb", VERBS)
-def test_a_wrong_region_is_found_out_and_put_right_by_every_verb(minio_of_region: dict[str, Any], verb: str) -> None:
+def test_wrong_region_is_found_and_mended_by_all_verbs(minio_of_region: dict[str, Any], verb: str) -> None:
     path = new_segment(minio_of_region)
     fs = open_fs(minio_of_region | {"client_kwargs": {"region_name": "eu-west-3"}})
     VERBS[verb](fs, path)
@@ -164,7 +162,7 @@ def short_credentials(seaweed: dict[str, Any], path: str) -> tuple[dict[str, Any
 
 
 @pytest.mark.parametrize("mode", ["wb", pytest.param("ab", marks=pytest.mark.slow)])
-def test_credentials_that_expire_amid_a_write_leave_the_segment_as_it_was(seaweed: dict[str, Any], mode: str) -> None:
+def test_credentials_that_expire_amid_writes_leave_the_segment(seaweed: dict[str, Any], mode: str) -> None:
     own_path = new_segment(seaweed)
     options, end = short_credentials(seaweed, own_path)
 

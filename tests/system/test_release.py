@@ -109,12 +109,12 @@ def works(python: Path, folder: Path) -> None:
 # -- the files -----------------------------------------------------------------------------------------------------
 
 
-def test_the_wheel_and_the_sdist_pass_the_checks_of_a_package_index(release: Release) -> None:
+def test_wheel_and_sdist_pass_checks_of_package_index(release: Release) -> None:
     run(sys.executable, "-m", "twine", "check", "--strict", release.wheel, release.sdist)
     run(sys.executable, "-m", "check_wheel_contents", "--config", ROOT / "pyproject.toml", release.wheel)
 
 
-def test_the_readme_of_the_index_has_no_link_and_no_picture_that_leads_nowhere_there(release: Release) -> None:
+def test_index_readme_has_only_valid_links_and_pictures(release: Release) -> None:
     readme = release.metadata().get_payload()
     assert "RollingFileSystem" in readme
     assert [link for link in re.findall(r"\]\(([^)]*)\)", readme) if not link.startswith("https://")] == []
@@ -132,7 +132,7 @@ def test_the_metadata_promise_what_is_tested(release: Release) -> None:
     assert metadata.get_all("Project-URL") is None  # there is no public repository that one could name
 
 
-def test_the_sdist_has_the_tests_and_the_pages_that_the_readme_names(release: Release) -> None:
+def test_sdist_has_tests_and_pages_that_readme_names(release: Release) -> None:
     with tarfile.open(release.sdist) as archive:
         held = {name.partition("/")[2] for name in archive.getnames()}
     links = re.findall(r"\]\((?!https://)([^)]*)\)", (ROOT / "README.md").read_text())
@@ -176,7 +176,7 @@ def test_it_works_with_the_oldest_dependencies_that_it_names(release: Release, t
     assert "10 of 10 check sums agree" in said
 
 
-def test_a_wheel_that_is_built_without_a_jdk_says_so_when_it_is_built_and_when_it_is_used(tmp_path: Path) -> None:
+def test_wheel_built_without_jdk_says_so_twice(tmp_path: Path) -> None:
     if shutil.which("git") is None or not (ROOT / ".git").exists():
         require("this is no checkout of git")
     tree = tmp_path / "tree"

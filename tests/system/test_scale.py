@@ -52,7 +52,7 @@ def segment(request):
     return Segment(request.param)
 
 
-def test_each_operation_asks_the_same_of_the_store_at_every_size(segment):
+def test_each_operation_asks_same_of_store_at_every_size(segment):
     client, middle = segment.client, segment.count // 2
     in_page = middle < sum(page_counts(segment.count))
     assert segment.header_bytes <= TEXT_BYTES_MAX
@@ -68,7 +68,7 @@ def test_each_operation_asks_the_same_of_the_store_at_every_size(segment):
     assert segment.asked(truncate(client, PATH, 2 * CHUNK_BYTES)) == {"replace": 1, "delete": 1}
 
 
-def test_beyond_the_loose_chunks_the_pages_are_written_beside_the_chunk_that_makes_them_due():
+def test_excess_loose_chunks_write_pages_beside_the_due_chunk():
     backend = Scripted(private_memory())
     client = At.of(backend, RollingPolicy(1, None, 0))
     drive(create(client, PATH))
@@ -86,7 +86,7 @@ KINDS = {"chunk": chunks, "page": pages}
 
 @pytest.mark.parametrize("kind", KINDS)
 @given(st.data())
-def test_the_quick_parse_of_an_entry_says_what_the_thorough_one_says(kind, data):
+def test_quick_parse_of_entry_says_what_thorough_one_says(kind, data):
     entry = data.draw(KINDS[kind](data.draw(st.integers(0, 2**40)), data.draw(st.integers(1, 2**40))))
     line = getattr(line_codec, f"format_{kind}")(entry)
     assert line_codec.parse_entry_line(line) in (None, entry)

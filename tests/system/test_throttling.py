@@ -138,9 +138,7 @@ def test_appends_are_there_once_whatever_their_header_puts_meet(fs, path, proxy,
 
 @pytest.mark.parametrize("fault", [*slowly(HOLD), DROP_AFTER, STALL])
 @pytest.mark.parametrize("verb", ["create", "append", "seal", "truncate"])
-def test_a_commit_without_an_answer_is_recognised_and_one_that_stalls_sent_again(
-    hasty, path, proxy, plain, verb, fault
-):
+def test_unanswered_commit_is_recognised_and_a_stalled_is_repeated(hasty, path, proxy, plain, verb, fault):
     fs = hasty
     if verb != "create":
         fs.create(path)
@@ -194,7 +192,7 @@ def test_large_appends_are_there_once_whatever_their_parts_meet(fs, path, proxy,
     assert plain.cat_file(path) == data
 
 
-def test_every_operation_goes_through_although_each_request_is_refused_once(fs, path, proxy, plain):
+def test_each_operation_survives_one_refusal_of_each_request(fs, path, proxy, plain):
     met: Counter[tuple[str, str]] = Counter()
 
     def fault(seen: Seen) -> Fault | None:
@@ -247,7 +245,7 @@ def test_an_append_never_confirmed_is_unknown_or_found(hasty, path, proxy, plain
 
 
 @pytest.mark.parametrize("fault", [SLOW_DOWN, DROP_BEFORE, DROP_AFTER], ids=str)
-def test_an_append_whose_chunk_cannot_be_written_is_not_committed_and_says_so(hasty, path, proxy, plain, fault):
+def test_append_with_unwritable_chunk_is_not_committed(hasty, path, proxy, plain, fault):
     hasty.create(path, policy=CHUNKS)
     hasty.append(path, b"a" * 500)
     proxy.fault = always(chunk_put, fault)
@@ -260,7 +258,7 @@ def test_an_append_whose_chunk_cannot_be_written_is_not_committed_and_says_so(ha
     assert plain.cat_file(path) == b"a" * 500 + b"c" * 500
 
 
-def test_a_probe_that_is_throttled_for_ever_names_the_store_as_busy(connect, path, proxy, plain, monkeypatch):
+def test_probe_throttled_for_ever_names_a_busy_store(connect, path, proxy, plain, monkeypatch):
     monkeypatch.setattr(probe_module, "backoff_s", lambda _: 0.0)
     forget_verdicts()
     proxy.fault = always(probe_put, SLOW_DOWN)
@@ -279,7 +277,7 @@ def _put_off(*keys: str) -> Fault:
     return 200, f"<DeleteResult>{errors}</DeleteResult>".encode()
 
 
-def test_files_whose_deletion_was_put_off_are_deleted_in_the_next_try(fs, path, proxy, plain):
+def test_deferred_deletions_happen_in_the_next_try(fs, path, proxy, plain):
     fs.create(path, policy=CHUNKS)
     fs.append(path, b"a" * 3000)
     keys = [name.partition("/")[2] for name in _chunks(plain, path)][:2]
@@ -290,7 +288,7 @@ def test_files_whose_deletion_was_put_off_are_deleted_in_the_next_try(fs, path, 
     assert len([seen for seen in proxy.seen if deletion(seen)]) == 2
 
 
-def test_a_conditional_delete_is_tried_again_when_it_was_refused_but_not_when_its_answer_is_lost(fs, path, proxy):
+def test_conditional_delete_repeats_after_refusals_not_lost_answers(fs, path, proxy):
     backend, run = fs._backend, fs._bridge.run
     token = run(backend.create(path, b"data"))
     proxy.fault = first(2, lambda seen: seen.method == "DELETE", SLOW_DOWN)
@@ -307,7 +305,7 @@ def test_a_conditional_delete_is_tried_again_when_it_was_refused_but_not_when_it
 
 
 @pytest.mark.parametrize("whole", [True, False], ids=["refused whole", "refused for each file"])
-def test_a_truncation_whose_chunks_cannot_be_deleted_says_that_it_is_committed(hasty, path, proxy, plain, whole):
+def test_truncation_with_undeletable_chunks_is_called_committed(hasty, path, proxy, plain, whole):
     hasty.create(path, policy=CHUNKS)
     hasty.append(path, b"a" * 3000)
     keys = [name.partition("/")[2] for name in _chunks(plain, path)][:2]

@@ -44,7 +44,7 @@ def options(s3_options: dict[str, object]) -> dict[str, object]:
 
 
 @pytest.mark.slow
-def test_a_segment_on_s3_with_a_tier_on_a_disk_and_one_on_a_disk_with_a_tier_on_s3(s3_options, bucket, tmp_path):
+def test_tiers_work_between_s3_and_disk_in_both_directions(s3_options, bucket, tmp_path):
     fs = RollingFileSystem("s3", tiers={"cold": f"file://{tmp_path}/archive"}, **options(s3_options))
     check_life(fs, f"{bucket}/logs/s", by_server=False)
     assert [path.name for path in Path(tmp_path).rglob("*") if path.is_file()] == [names.TIER_MARK]
@@ -54,7 +54,7 @@ def test_a_segment_on_s3_with_a_tier_on_a_disk_and_one_on_a_disk_with_a_tier_on_
 
 
 @pytest.mark.parametrize("where", ["disk", pytest.param("bucket", marks=pytest.mark.slow)])
-def test_a_follower_moves_a_sealed_segment_of_a_bucket_to_a_disk_or_within_it(s3_options, bucket, tmp_path, where):
+def test_follower_moves_a_sealed_segment_of_a_bucket(s3_options, bucket, tmp_path, where):
     root = f"s3://{bucket}/archive" if where == "bucket" else f"file://{tmp_path}/archive"
     fs = RollingFileSystem("s3", tiers={"cold": root}, **options(s3_options))
     path = f"{bucket}/logs/s"
@@ -69,7 +69,7 @@ def test_a_follower_moves_a_sealed_segment_of_a_bucket_to_a_disk_or_within_it(s3
 
 
 @pytest.mark.slow
-def test_the_grace_of_a_tier_is_by_the_clock_of_its_own_store(s3_options, bucket):
+def test_tier_grace_uses_the_clock_of_its_store(s3_options, bucket):
     fs = RollingFileSystem("s3", tiers={"cold": f"s3://{bucket}/archive"}, **options(s3_options))
     path = f"{bucket}/logs/s"
     write(fs, path)

@@ -184,7 +184,7 @@ def _recorded() -> dict[str, list[str]]:
 
 
 @pytest.mark.parametrize("name", STORIES)
-def test_an_operation_asks_of_its_backend_what_it_did_when_it_was_recorded(name: str) -> None:
+def test_operation_makes_its_recorded_backend_calls(name: str) -> None:
     assert traced(STORIES[name]) == _recorded()[name]
 
 

@@ -31,7 +31,7 @@ def losses(url: str) -> list[float]:
     return [event.value for event in events.Scalars("loss")]
 
 
-def test_tensorboard_appends_each_event_and_reads_it_while_the_writer_is_open(tmp_path: Path) -> None:
+def test_tensorboard_appends_and_reads_events_under_an_open_writer(tmp_path: Path) -> None:
     url = f"rolling+file://{tmp_path}/run"
     fs, path = fsspec.core.url_to_fs(url)
     writer = EventFileWriter(url)
@@ -49,7 +49,7 @@ def test_tensorboard_appends_each_event_and_reads_it_while_the_writer_is_open(tm
 
 
 @pytest.mark.parametrize("scheme", ["rolling+file://", "rolling::file://"])
-def test_tensorboard_finds_runs_by_the_alias_and_by_a_chained_url(scheme: str, tmp_path: Path) -> None:
+def test_tensorboard_finds_runs_by_alias_and_by_chained_url(scheme: str, tmp_path: Path) -> None:
     EventFileWriter(f"{scheme}{tmp_path}/logs/run").close()
     [found] = io_wrapper.GetLogdirSubdirectories(f"{scheme}{tmp_path}/logs")
     assert found.endswith("/logs/run")
