@@ -12,7 +12,7 @@ from fsspec.callbacks import DEFAULT_CALLBACK, Callback
 
 from rollingfs.backend import shared_errors
 from rollingfs.errors import CorruptHeaderError
-from rollingfs.folders.listing import REPORT, ROWLESS_MAX, Listings, OnError
+from rollingfs.folders.listing import REPORT, ROWLESS_MAX, Listings, OnError, Scan
 from rollingfs.format import names
 from rollingfs.runtime.values import added, value_class
 from rollingfs.segment.at import At
@@ -58,15 +58,8 @@ class Tree:
     """The folders that are marked as removed."""
 
 
-async def tree_below(at: At, path: str, on_error: OnError = REPORT) -> Tree:
-    """List a folder and all below it; no header is read.
-
-    Parameters
-    ----------
-    on_error
-        Treatment of folders that we may not list, except the folder itself, which raises.
-    """
-    scans = await Listings(at).tree(path, hidden=True, on_error=on_error, by_names=True)
+def tree_of(scans: Mapping[str, Scan]) -> Tree:
+    """Return everything that the scans of folders have found."""
     unlisted = {scan.path: scan.error for scan in scans.values() if scan.error is not None}
     tokens, chunked = dict[str, str | None](), set[str]()
     for found in (scan.found for scan in scans.values()):
@@ -78,6 +71,20 @@ async def tree_below(at: At, path: str, on_error: OnError = REPORT) -> Tree:
     return Tree(frozenset(chunked.union(tokens)), tokens, frozenset(scans.keys() - unlisted), unlisted, removed)
 
 
+async def tree_below(at: At, *paths: str, on_error: OnError = REPORT) -> Tree:
+    """List folders and all below them; no header is read.
+
+    Parameters
+    ----------
+    on_error
+        Treatment of folders that we may not list, except the given folders, which raise.
+    """
+    scans: dict[str, Scan] = {}
+    for path in paths:
+        scans |= await Listings(at).tree(path, hidden=True, on_error=on_error, by_names=True)
+    return tree_of(scans)
+
+
 async def tree_at(at: At, path: str, on_error: OnError = REPORT) -> Tree:
     """List everything at or below a path; the same as `tree_below`, with the segment of the path itself.
 
@@ -86,7 +93,7 @@ async def tree_at(at: At, path: str, on_error: OnError = REPORT) -> Tree:
     FileNotFoundError
         There is neither a folder nor a segment of this name.
     """
-    tree = await tree_below(at, path, on_error)
+    tree = await tree_below(at, path, on_error=on_error)
     if at.contents.is_top(path) or not await _is_segment(at, path, is_folder=path in tree.listed):
         return tree
     return replace(tree, segments=tree.segments | {path})

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from rollingfs.errors import CorruptHeaderError, SegmentNotSealedError
-from rollingfs.folders.collect_tree import tree_at
+from rollingfs.folders.collect_tree import Tree, tree_at
 from rollingfs.folders.listing import RAISE
 from rollingfs.format import names
 from rollingfs.fs.core import core
@@ -90,23 +90,19 @@ class StreamOperations:
         found = {names.parent(path) for path in self.cut}
         if RETAIN in self.operations:
             found |= {names.parent(path) for path in self.paths if names.is_ledger(path)}
-            ledgers = Ledgers(core(self.fs).client, once=True)
-            found |= {one for one in shown - found if self._inherits(ledgers, one)}
+            found |= self._inheriting(frozenset(shown - found))
         if CONCAT in self.operations:
             found |= shown
         if not found and not {*STREAM_OPERATIONS}.isdisjoint(self.settings.operations):
             raise ValueError("no stream is at the URLs: give the folder of one that has a retention; nothing was done")
         return sorted(found)
 
-    def _inherits(self, ledgers: Ledgers, folder: str) -> bool:
-        """Return whether folders above have a retention.
-
-        If they cannot be read, `keep` reports that of this folder only.
-        """
-        try:
-            return core(self.fs).run(ledgers.above(folder)).retention is not None
-        except OSError:
-            return True
+    def _inheriting(self, folders: frozenset[str]) -> set[str]:
+        """Return the folders that inherit a retention, or may: `keep` reports the policies that cannot be read."""
+        segments = frozenset(path for path in self.paths if names.parent(path) in folders)
+        ledgers = Ledgers(core(self.fs).client)
+        core(self.fs).run(ledgers.renew(Tree(segments, {}, folders, {}, ())))
+        return {*ledgers.errors, *(one for one, ledger in ledgers.by_folder.items() if ledger.retention is not None)}
 
     def keep(self, folder: str) -> Outcomes:
         """Do the operations to a stream; its failure is in the row of the folder."""

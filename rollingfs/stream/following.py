@@ -7,6 +7,7 @@ others cost no request. Of a segment that has ended, or for which no policy coun
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 
 from rollingfs.folders.collect_tree import tree_below
 from rollingfs.format import names
@@ -14,7 +15,7 @@ from rollingfs.policy import TIER_DEFAULT, OffloadPolicy
 from rollingfs.segment.at import At
 from rollingfs.segment.files.rewrite_plan import Asked
 from rollingfs.stream.follow import Followed
-from rollingfs.stream.ledger import KnownLedgers, Ledgers
+from rollingfs.stream.ledger import Ledgers
 from rollingfs.stream.ledger_codec import Ledger
 from rollingfs.stream.offload_policy import Policies
 
@@ -39,9 +40,9 @@ class Following:
         """The given segments and folders. A segment without a policy goes to the default tier."""
         self._ended: dict[str, str | None] = {}
         """The tokens of the headers of segments that need no step."""
-        self._tokens: dict[str, str | None] = {}
+        self._tokens: Mapping[str, str | None] = {}
         """The tokens of all headers that the last look around has met."""
-        self._ledgers = KnownLedgers(client)
+        self._ledgers = Ledgers(client)
 
     def add(self, path: str) -> None:
         """Follow a segment, or all below a folder.
@@ -110,21 +111,18 @@ class Following:
         OSError
             A folder cannot be listed.
         """
-        segments, listed, tokens = set[str](), set[str](), dict[str, str | None]()
-        for folder in sorted(self.folders):
-            tree = await tree_below(self.client, folder)
-            segments, listed, tokens = segments | tree.segments, listed | tree.listed, {**tokens, **tree.tokens}
-            for path, error in tree.unlisted.items():
-                logger.info("%s: not followed now, because it cannot be listed: %s", path, error)
-        self._tokens = tokens
-        changed = await self._ledgers.renew({names.parent(path) for path in segments}, listed, tokens)
-        wanted = {path for path in segments if not names.is_hidden_segment(path)}
+        tree = await tree_below(self.client, *sorted(self.folders))
+        for path, error in tree.unlisted.items():
+            logger.info("%s: not followed now, because it cannot be listed: %s", path, error)
+        self._tokens = tree.tokens
+        changed = await self._ledgers.renew(tree)
+        wanted = {path for path in tree.segments if not names.is_hidden_segment(path)}
         for path in self.followed.keys() - wanted - self._named:
             del self.followed[path]
         self._ended = {path: token for path, token in self._ended.items() if path in wanted}
         due = []
         for path in sorted(wanted - self._named):
-            token, is_asked_anew = tokens.get(path), names.parent(path) in changed
+            token, is_asked_anew = tree.tokens.get(path), names.parent(path) in changed
             if path in self._ended and self._ended[path] == token is not None and not is_asked_anew:
                 continue
             self._ended.pop(path, None)

@@ -10,9 +10,10 @@ from __future__ import annotations
 import errno
 import logging
 import time
-from collections.abc import Callable, Collection, Container, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial, reduce
+from typing import TYPE_CHECKING
 
 from rollingfs.errors import CommitTimeoutError, ConflictError, CorruptLedgerError
 from rollingfs.folders.listing import Listings
@@ -28,6 +29,9 @@ from rollingfs.segment.verbs.create import create, overwrite
 from rollingfs.segment.write.inherited import lineage
 from rollingfs.stream.ledger_codec import LEDGER_BYTES_MAX, Ledger, format_ledger, parse_ledger
 
+if TYPE_CHECKING:
+    from rollingfs.folders.collect_tree import Tree
+
 logger = logging.getLogger("rollingfs")
 
 POLICIES_S_MAX = 60.0
@@ -39,40 +43,32 @@ POLICY = RollingPolicy()
 
 
 class Ledgers:
-    """Reads and replaces the ledgers of streams.
+    """Reads and replaces the ledgers of streams; after `renew`, knows the policies of all folders in a tree."""
 
-    Parameters
-    ----------
-    once
-        Read what folders inherit once for all calls, not for each.
-    listed, tokens
-        Folders that the caller has just listed, and the tokens of the headers there, by segment. What a listing tells
-        of a ledger is not asked for.
-    """
-
-    def __init__(
-        self,
-        client: At,
-        *,
-        once: bool = False,
-        listed: Container[str] = (),
-        tokens: Mapping[str, str | None] | None = None,
-    ) -> None:
+    def __init__(self, client: At) -> None:
         self.client = client
         self.listings = Listings(client)
-        self._once = once
-        self._listed = listed
-        self._tokens = tokens or {}
+        self.by_folder: dict[str, Ledger] = {}
+        """The resolved ledgers of the folders of a tree; without those that cannot be read."""
+        self.errors: dict[str, OSError] = {}
+        """The errors of the other folders."""
+        self._tree: Tree | None = None
+        """Its listings show which folders have a ledger."""
+        self._tokens: dict[str, str | None] = {}
+        """The tokens of the ledgers in the tree, by segment."""
+        self._asked_s = 0.0
         self._above: dict[str, Ledger] = {}
+        """The policies above the folders of the tree."""
         self._parsed: tuple[Segment, Ledger] | None = None
         """The last ledger, and its header."""
 
     async def load(self, folder: str) -> Ledger:
         """Return the ledger of a stream; an empty ledger at first."""
-        path = names.ledger_path(folder)
-        if folder in self._listed and path not in self._tokens:
+        path, tree = names.ledger_path(folder), self._tree
+        if tree is not None and folder in tree.listed and path not in tree.tokens:
             return Ledger()
-        return (await self._load(path, self.client.headers.by_token(path, self._tokens.get(path))))[0]
+        token = None if tree is None else tree.tokens.get(path)
+        return (await self._load(path, self.client.headers.by_token(path, token)))[0]
 
     async def resolved(self, folder: str) -> Ledger:
         """The ledger of a stream, with the policies that count there: each field of the nearest folder that has it."""
@@ -113,7 +109,7 @@ class Ledgers:
                 speaking.add(path)
             else:
                 speaking.discard(path)
-        if self._once:
+        if self._tree is not None:
             self._above |= dict(found)
         return found
 
@@ -193,44 +189,27 @@ class Ledgers:
             return False
         return True
 
-
-class KnownLedgers:
-    """The resolved ledgers of folders, as looks at a tree of folders know them."""
-
-    def __init__(self, client: At) -> None:
-        self.client = client
-        self.by_folder: dict[str, Ledger] = {}
-        """By folder; without the folders whose ledgers cannot be read."""
-        self._tokens: dict[str, str | None] = {}
-        """The tokens of all ledgers in the tree, by segment."""
-        self._asked_s = 0.0
-
-    async def renew(
-        self, folders: Collection[str], listed: Container[str], tokens: Mapping[str, str | None]
-    ) -> set[str]:
-        """Read the ledgers of folders, if a listing shows that a ledger has changed, or after `POLICIES_S_MAX`.
-
-        Parameters
-        ----------
-        listed, tokens
-            As of `Ledgers`.
+    async def renew(self, tree: Tree) -> set[str]:
+        """Read the ledgers of folders, if the tree shows that a ledger has changed, or after `POLICIES_S_MAX`.
 
         Returns
         -------
         set
             The folders whose offload policy has changed, or was not known before.
         """
-        tokens = {path: token for path, token in tokens.items() if names.is_ledger(path)}
+        folders, before = {names.parent(path) for path in tree.segments}, self.by_folder
+        tokens = {path: token for path, token in tree.tokens.items() if names.is_ledger(path)}
         is_old = time.monotonic() - self._asked_s >= POLICIES_S_MAX
-        if tokens == self._tokens and not is_old and self.by_folder.keys() >= {*folders}:
+        if tokens == self._tokens and not is_old and before.keys() >= folders:
             return set()
-        ledgers, before = Ledgers(self.client, once=True, listed=listed, tokens=tokens), self.by_folder
-        self.by_folder, self._tokens, self._asked_s = {}, tokens, time.monotonic()
+        self.by_folder, self.errors, self._above = {}, {}, {}
+        self._tree, self._tokens, self._asked_s = tree, tokens, time.monotonic()
         for folder in sorted(folders):
             try:
-                self.by_folder[folder] = await ledgers.resolved(folder)
-            except OSError as error:  # the status of its segments has the error, too; the others go on
+                self.by_folder[folder] = await self.resolved(folder)
+            except OSError as error:  # the reports on its segments have the error, too; the others go on
                 logger.warning("%s: its policies cannot be read, so no byte is moved there: %s", folder, error)
+                self.errors[folder] = error
         found = self.by_folder.items()
         return {one for one, ledger in found if one not in before or ledger.offload != before[one].offload}
 

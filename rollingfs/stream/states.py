@@ -10,6 +10,7 @@ from dataclasses import replace
 from functools import partial
 
 from rollingfs.errors import ConflictError, CorruptHeaderError
+from rollingfs.folders.collect_tree import tree_of
 from rollingfs.folders.listing import REPORT, Listings
 from rollingfs.format import names
 from rollingfs.format.header import Entry, Header
@@ -20,7 +21,7 @@ from rollingfs.segment.files.rewrite_plan import Asked, Chosen, Plan
 from rollingfs.segment.files.state import Outlook, SegmentState
 from rollingfs.segment.segment import Segment
 from rollingfs.stream.blocks import mover_of
-from rollingfs.stream.ledger import KnownLedgers
+from rollingfs.stream.ledger import Ledgers
 from rollingfs.stream.offload_policy import policies_of
 
 
@@ -30,7 +31,7 @@ class States:
     def __init__(self, client: At, listings: Listings) -> None:
         self.client = client
         self.listings = listings
-        self._ledgers = KnownLedgers(client)
+        self._ledgers = Ledgers(client)
 
     async def below(self, path: str, depth_max: int | None, chosen: Chosen) -> list[SegmentState]:
         """Return the states at or below a path, sorted by path, with unreadable segments.
@@ -49,8 +50,8 @@ class States:
         if not scans:
             views = [await self.client.headers.view(path, fresh=True)]
         if self.client.backend.tiers:
-            tokens = {view.path: view.token for scan in scans.values() for view in scan.views.values()}
-            await self._ledgers.renew({names.parent(view.path) for view in views}, scans, tokens)
+            tree = tree_of(scans)
+            await self._ledgers.renew(tree if scans else replace(tree, segments=frozenset([path])))
         found = await self.listings.gather([partial(self._state, view, chosen) for view in views])
         return sorted([*found, *(SegmentState.unreadable(*one) for one in failed.items())], key=lambda one: one.path)
 

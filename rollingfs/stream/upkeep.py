@@ -23,7 +23,7 @@ from rollingfs.segment.files.rewrite_plan import Asked
 from rollingfs.stream.ledger import Ledgers
 from rollingfs.stream.ledger_codec import Ledger
 from rollingfs.stream.offload_policy import policies_of
-from rollingfs.stream.segment_upkeep import COLLECT, RETAIN, STEPS, How, SegmentUpkeep, Upkept, attempt, failure
+from rollingfs.stream.segment_upkeep import COLLECT, RETAIN, STEPS, How, SegmentUpkeep, Upkept, attempt
 from rollingfs.stream.stream_verbs import StreamVerbs
 from rollingfs.stream.trim import NoRetentionError
 
@@ -94,7 +94,7 @@ class Upkeep:
     ) -> None:
         self.client = client
         self.listings = Listings(client)
-        self.ledgers = Ledgers(client, once=True)
+        self.ledgers = Ledgers(client)
         self.how = How(steps, grace_s, readers_grace_s, dropped, is_stopped)
         self._tokens: Mapping[str, str | None] = {}
         self._seen: dict[str, int] = {}
@@ -120,7 +120,7 @@ class Upkeep:
         unlisted |= tree.unlisted
         self._seen, self._named, self._tokens = {}, tree.segments, tree.tokens
         self._rests = {path: rest for path, rest in self._rests.items() if path in tree.tokens}
-        self.ledgers = Ledgers(self.client, once=True, listed=tree.listed, tokens=tree.tokens)
+        await self.ledgers.renew(tree)
         if COLLECT in self.how.steps:
             await clear_marks(self.client, tree)  # of the round before, which has taken the last tombstones
         for path in sorted(tree.segments):
@@ -140,11 +140,9 @@ class Upkeep:
     async def keep(self, folder: Folder) -> list[Upkept]:
         """Do the steps to a folder: a result for a stream, else a result for each segment in it."""
         whole = Upkept(folder.path, is_stream=True)
-        ledger: Ledger | None = None
-        try:
-            ledger = await self.ledgers.resolved(folder.path)
-        except OSError as error:  # what the folder's policies are is not known: nothing is trimmed, joined or moved
-            whole = whole.plus(failure(folder.path, "read the memory of", folder.path, error))
+        ledger, error = self.ledgers.by_folder.get(folder.path), self.ledgers.errors.get(folder.path)
+        if error is not None:  # what the folder's policies are is not known: nothing is trimmed, joined or moved
+            whole = replace(whole, failed={f"read the memory of {folder.path}": str(error)})
         retention = None if ledger is None else ledger.retention
         retains = folder.is_whole and retention is not None and not retention.keeps_all
         folder = replace(folder, is_stream=folder.is_stream or (retains and bool(folder.segments)))
