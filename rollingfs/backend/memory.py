@@ -133,9 +133,9 @@ class MemoryBackend(Backend):
             file = self.fs.store.get(path)
             now = None if file is None else _token(file)
             known: dict[str, int] = getattr(file, "_rollingfs_known", {})
-            if file is not None and adapt is not None and token in known:
-                adapted = adapt(file.getvalue()[known[token] :])
-                if adapted is not None:
+            if file is not None and adapt is not None and now != token:
+                later = (file.getvalue()[known[token] :], None) if token in known else (file.getvalue(), now)
+                if adapted := adapt(*later):
                     data, token = adapted, now or token
             if file is None or now != token:
                 raise shared_errors.changed(path, token, now)

@@ -11,8 +11,8 @@ from enum import Enum
 from rollingfs.runtime.values import value_class
 
 Buffer = bytes | bytearray | memoryview
-Adapt = Callable[[bytes], bytes | None]
-"""Makes a record that may follow on others, or None."""
+Adapt = Callable[[bytes, str | None], bytes | None]
+"""Makes a record that may follow on others, or on another header with its token; see `Backend.extend`."""
 Metadata = Mapping[str, str] | None
 """Metadata that a store keeps with a new file, if it can."""
 

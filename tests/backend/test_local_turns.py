@@ -17,10 +17,12 @@ from rollingfs.errors import (
     AppendInterrupted,
     BadOffsetError,
     CommitTimeoutError,
+    ConflictError,
     LockedError,
     RollingError,
     SegmentSealedError,
 )
+from rollingfs.format.codec import parse_header
 from rollingfs.format.header import Header, Merge, Phase
 from rollingfs.format.names import header_path, lock_path
 from rollingfs.format.records import Record
@@ -77,6 +79,18 @@ def test_turn_excludes_others_until_its_thread_changes_the_header(backend, log, 
         getattr(backend, verb)(header, blob.data if verb == "replace" else RECORD, blob.token)
     assert is_free(log)
     assert not locked(header)
+
+
+def test_a_refused_record_leaves_its_thread_the_turn(backend, log, header):
+    old = backend.read(header)
+    record = Record(2, "w", 1, 9, b"data").encode(parse_header(old.data, header).segment)
+    now = backend.extend(header, record, old.token)
+    for answer in (None, b""):
+        with pytest.raises(ConflictError):
+            backend.extend(header, record, old.token, lambda *_, answer=answer: answer)
+        assert is_free(log) == (answer is None)
+    backend.replace(header, backend.read(header).data, now)
+    assert is_free(log)
 
 
 def test_a_turn_at_nothing_is_none_and_leaves_nothing(backend, tmp_path, log, header, monkeypatch):

@@ -29,11 +29,11 @@ def test_without_the_rule_something_breaks(rule: str) -> None:
 
 
 def test_tips_hold_in_every_state() -> None:
-    states, why = tip.walk(frozenset(tip.RULES))
+    states, why = tip.walk(frozenset(tip.RULES + tip.INSTEAD))
     assert not why
     assert states > STATES_MIN
 
 
-@pytest.mark.parametrize("rule", tip.RULES)
+@pytest.mark.parametrize("rule", tip.RULES + tip.INSTEAD)
 def test_without_the_rule_a_tip_breaks(rule: str) -> None:
-    assert tip.walk(frozenset(tip.RULES) - {rule})[1]
+    assert tip.walk(frozenset(tip.RULES + tip.INSTEAD) - {rule})[1]

@@ -2,7 +2,8 @@
 
 The lines are judged by the code's own `Tip`. A file is an inode under the header's name. Others seal it, roll it, make
 it anew at the same number of an inode, give it a second name, die in the middle of a record, lose an answer, and put
-records of another incarnation behind it, as a tool does that restores a copy in place.
+records of another incarnation behind it, as a tool does that restores a copy in place. A record may follow on another
+file than its writer knows, which it reads whole under the lock.
 
 Rules of the protocol: P6.2, P6.6, P6.7.
 """
@@ -21,7 +22,8 @@ RECORDS_MAX = 3
 FAULTS_MAX = 2
 """Faults of one course, of different kinds."""
 RULES = ("same_inode", "same_mark", "own_incarnation", "spares_torn", "one_name", "own_is_doubt", "room")
-"""Each is left out by a mutant."""
+INSTEAD = ("is_open", "is_same_segment", "is_not_mine", "has_room")
+"""Of another file. Each rule is left out by a mutant."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,8 @@ class File:
     segment: str = "0" * 36
     base: int = 1
     """The version of its text; the tail has as many bytes."""
+    folded: tuple[tuple[str, int], ...] = ()
+    """The commits that its text has: writers and numbers."""
     records: tuple[tuple[str, str, int, int], ...] = ()
     """The incarnation, the writer, the number and the version of each record, of one byte."""
     is_sealed: bool = False
@@ -48,6 +52,16 @@ class File:
     def version(self) -> int:
         return self.base + len(self.whole)
 
+    @property
+    def names(self) -> tuple[tuple[str, int], ...]:
+        """The commits that a reader finds."""
+        return (*self.folded, *((writer, number) for _, writer, number, _ in self.whole))
+
+    @property
+    def room(self) -> int:
+        is_whole = not self.is_torn and self.whole == self.records
+        return RECORDS_MAX - len(self.records) if is_whole else 0
+
     def mark(self, count: int) -> object:
         return self.records[count - 1] if 0 < count <= len(self.records) else (self.segment, self.base)
 
@@ -57,6 +71,7 @@ class Writer:
     left: int = APPENDS_MAX
     number: int = 1
     file: int = 0
+    segment: str = ""
     count: int = 0
     """Records of the file before its tip."""
     mark: object = None
@@ -81,11 +96,11 @@ class World:
 def looked(world: World, nth: int) -> World:
     """A look: judges the append in doubt, and takes a new tip."""
     file, me = world.file, world.writers[nth]
-    if me.in_doubt and any(one[1:3] == (WRITERS[nth], me.number) for one in file.whole):
+    if me.in_doubt and (WRITERS[nth], me.number) in file.names:
         world = acknowledged(world, nth)
     count, room = len(file.whole), RECORDS_MAX - len(file.records) - file.is_torn
     tip = None if file.is_sealed or room <= 0 else Tip(file.version, file.version, room, 99, 0)
-    known = {"file": file.inode, "count": count, "mark": file.mark(count), "tip": tip}
+    known = {"file": file.inode, "segment": file.segment, "count": count, "mark": file.mark(count), "tip": tip}
     return world.with_writer(nth, in_doubt=False, **known)
 
 
@@ -104,7 +119,8 @@ def append(world: World, nth: int, rules: frozenset[str]) -> Iterator[World]:
         return
     is_there = me.count <= len(file.records) and me.mark == file.mark(me.count)
     if (file.inode != me.file and "same_inode" in rules) or (not is_there and "same_mark" in rules):
-        yield looked(world, nth)
+        tip = Tip(file.version, file.version, file.room, 99, 0)
+        yield from follow(world, nth, tip, rules) if is_free(file, me, name, rules) else [looked(world, nth)]
         return
     others = file.records[me.count :]
     as_file = [  # as if the checksums of all lines were right
@@ -119,7 +135,23 @@ def append(world: World, nth: int, rules: frozenset[str]) -> Iterator[World]:
             yield looked(world, nth)
             return
         tip = found
-    if "room" not in rules:
+    yield from follow(world, nth, tip, rules)
+
+
+def is_free(file: File, me: Writer, name: str, rules: frozenset[str]) -> bool:
+    """Whether a record may follow on a file that its writer did not know, without a look."""
+    return not (
+        ("is_open" in rules and file.is_sealed)
+        or ("is_same_segment" in rules and file.segment != me.segment)
+        or ("is_not_mine" in rules and (name, me.number) in file.names)
+        or ("has_room" in rules and file.room <= 0)
+    )
+
+
+def follow(world: World, nth: int, tip: Tip, rules: frozenset[str]) -> Iterator[World]:
+    """A record at the end, unless what is there forbids it."""
+    me, file, name = world.writers[nth], world.file, WRITERS[nth]
+    if "room" not in rules or "has_room" not in rules:
         tip = replace(tip, room=9)
     follows = tip.record(name, me.number, 0, b"x")
     if follows is None or (file.is_torn and "spares_torn" in rules) or (file.is_linked and "one_name" in rules):
@@ -127,8 +159,9 @@ def append(world: World, nth: int, rules: frozenset[str]) -> Iterator[World]:
         return
     record, tip = follows
     made = replace(file, records=(*file.records, (file.segment, name, me.number, record.version)))
-    after = replace(world, file=made, fault=problem_of(file, record))
+    after = replace(world, file=made, fault=problem_of(file, record, me))
     known = {"tip": tip, "count": len(made.records), "mark": made.mark(len(made.records))}
+    known |= {"file": file.inode, "segment": file.segment}
     yield acknowledged(after.with_writer(nth, **known), nth)
     if (
         "lost" not in world.faults and len(world.faults) < FAULTS_MAX
@@ -139,8 +172,10 @@ def append(world: World, nth: int, rules: frozenset[str]) -> Iterator[World]:
         yield torn.with_writer(nth, left=0)
 
 
-def problem_of(file: File, record: Record) -> str:
+def problem_of(file: File, record: Record, me: Writer) -> str:
     """What is wrong with a record that comes at the end of a file."""
+    if me.in_doubt and file.segment != me.segment:
+        return "a segment takes an append that another may have"
     if file.is_sealed:
         return "a sealed segment takes bytes"
     if file.is_torn or len(file.whole) < len(file.records):
@@ -154,7 +189,7 @@ def problem_of(file: File, record: Record) -> str:
 
 def renewed(world: World, file: File, **changes: object) -> World:
     """Another file in its place, with all whole records folded in."""
-    new = File(file.inode + 1, file.segment, file.version, is_sealed=file.is_sealed)
+    new = File(file.inode + 1, file.segment, file.version, file.names, is_sealed=file.is_sealed)
     return replace(world, file=replace(new, **changes))  # type: ignore[arg-type]
 
 
@@ -163,10 +198,12 @@ def steps(world: World, rules: frozenset[str]) -> Iterator[World]:
         if writer.left:
             yield from append(world, nth, rules)
     file = world.file
-    for fault in {"seal", "remake", "link", "foreign"} - world.faults if len(world.faults) < FAULTS_MAX else ():
+    for fault in {"seal", "roll", "remake", "link", "foreign"} - world.faults if len(world.faults) < FAULTS_MAX else ():
         after = replace(world, faults=world.faults | {fault})
         if fault == "seal":
             yield renewed(after, file, is_sealed=True)
+        elif fault == "roll":
+            yield renewed(after, file)
         elif fault == "remake":  # the disk gives the number of the inode again
             yield replace(after, file=File(file.inode, "1" * 36, 1))
         elif fault == "link":
@@ -177,7 +214,7 @@ def steps(world: World, rules: frozenset[str]) -> Iterator[World]:
 
 
 def problem(world: World) -> str:
-    names = [one[1:3] for one in world.file.whole]
+    names = world.file.names
     if len(set(names)) < len(names):
         return f"twice: {names}"
     return world.fault

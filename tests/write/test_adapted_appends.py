@@ -11,14 +11,18 @@ from pathlib import Path
 import pytest
 
 from rollingfs import RollingFileSystem, RollingPolicy
-from rollingfs.errors import CorruptHeaderError, FencedError, SegmentSealedError
+from rollingfs.backend.local import record_lock
+from rollingfs.errors import AppendInterrupted, CorruptHeaderError, FencedError, SegmentSealedError
 from rollingfs.format import records
 from rollingfs.format.codec import format_header, parse_file
 from rollingfs.format.header import OFFSET_MAX, RECORDS_MAX, Header
 from rollingfs.format.names import header_path
 from rollingfs.format.records import Tip
 from rollingfs.runtime.meters import CONFLICT
+from rollingfs.segment.commit.attempt import Attempt
 from rollingfs.segment.segment import Grown, Segment
+from rollingfs.segment.write.group_commit import Group
+from tests.support.backends import raises
 from tests.support.places import counted, new_fs
 
 
@@ -36,6 +40,56 @@ def test_clients_that_append_by_turns_neither_look_nor_lose(tmp_path: Path) -> N
     assert counted(one, CONFLICT) + counted(two, CONFLICT) == 0
     assert one.cat_file(log) == b"12" * 21
     assert one.info(log)["version"] == two.info(log)["version"] == 43
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux only")
+def test_an_append_follows_on_another_header_without_a_look(tmp_path: Path) -> None:
+    log, one, two = f"{tmp_path}/log", new_fs(), new_fs()
+    one.create(log)
+    one.append(log, b"1")
+    before = [counted(one, f"request.{verb}") for verb in ("read", "read_if_changed", "extend")]
+    for number in range(5):
+        two.append(log, b"2", attrs={"number": str(number)})  # as all with attributes, it replaces the header
+        two.append(log, b"3")
+        assert one.append(log, b"1") == 3 + 3 * number
+    after = [counted(one, f"request.{verb}") for verb in ("read", "read_if_changed", "extend")]
+    assert after == [*before[:2], before[2] + 5]
+    assert counted(one, CONFLICT) == 0
+    assert one.cat_file(log) == two.cat_file(log) == b"1" + b"231" * 5
+    assert one.segment(log).attrs == {"number": "4"}
+    assert one.info(log)["version"] == 17
+    os.write(made := os.open(header_path(log), os.O_WRONLY | os.O_APPEND), b"Record 99 torn")
+    os.close(made)
+    two.append(log, b"2", attrs={"number": "5"})
+    assert one.append(log, b"1") == 17
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux only")
+def test_who_finds_a_full_header_replaces_it_in_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log, one, two = f"{tmp_path}/log", new_fs(policy=RollingPolicy(inline_bytes=8)), new_fs()
+    one.create(log)
+    two.append(log, b"2")
+    one.append(log, b"1")
+    two.append(log, b"345678")
+    taken: list[bool] = []
+    step = Group.step
+
+    async def seen(group: Group, base: Segment, attempt: Attempt) -> Header | None:
+        taken.append(bool(record_lock._of_thread.locks))
+        return await step(group, base, attempt)
+
+    monkeypatch.setattr(Group, "step", seen)
+    before = counted(one, "request.replace")
+    assert one.append(log, b"90") == 8
+    assert taken == [True]
+    assert counted(one, CONFLICT) == counted(one, "request.replace") - before == 1
+    assert not record_lock._of_thread.locks
+    two.append(log, b"12345678")
+    monkeypatch.setattr(Group, "step", raises(KeyboardInterrupt()))
+    with pytest.raises(AppendInterrupted):
+        one.append(log, b"8")
+    assert not record_lock._of_thread.locks
+    assert two.cat_file(log) == b"213456789012345678"
 
 
 SEGMENT, AT_MS = "7b0c2f6e-4d11-4c53-9b0e-0d3a5f9c1e27", 1_700_000_000_000

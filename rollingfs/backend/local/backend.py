@@ -187,7 +187,7 @@ class LocalBackend(Backend):
             # after the lock: the flushes of several writers become one
             if new_token is not None and self.sync:
                 self._flush_records(path, descriptor)
-                if not is_named:
+                if not extending.is_named(path, new_token):
                     self._flush_name(path, new_token)
         finally:
             file.close()  # after the flush: the system tells of a failed flush who had the file open before the write

@@ -45,9 +45,13 @@ def is_local(path: str) -> bool:
 def make_token(path: str, status: os.stat_result, content: Buffer) -> str:
     """Return the token of a file with this content, which is whole or all that a reader may read of it."""
     data = bytes(content)
-    if path.endswith(names.HEADER_SUFFIX) and (mark := records.mark_of(lambda start, end: data[start:end], len(data))):
+    if path.endswith(names.HEADER_SUFFIX) and (mark := _mark_in(data)):
         return _token(status, mark)
     return disk.make_token(status, data)
+
+
+def _mark_in(content: bytes) -> Mark | None:
+    return records.mark_of(lambda start, end: content[start:end], len(content))
 
 
 def token_of(path: str, descriptor: int, status: os.stat_result, known: str | None = None) -> str:
@@ -218,7 +222,7 @@ def put(
     Parameters
     ----------
     adapt
-        Makes the record that may follow on the records since `token`.
+        Makes the record that may follow on the records since `token`, or on the header that is there instead.
 
     Returns
     -------
@@ -232,14 +236,16 @@ def put(
     OSError
         The disk refuses the record (it is full); its written part is cut off again.
     """
-    mark = _still(descriptor, status, token)
-    if mark is not None and mark.end < status.st_size and adapt is not None:
-        others = _read(descriptor, mark.end, status.st_size)
-        adapted = adapt(others)
-        if adapted is not None:
-            mark, data = mark.followed(others), adapted
+    mark, adapted = _still(descriptor, status, token), None
+    if adapt is not None and (mark is None or mark.end < status.st_size):
+        others = _read(descriptor, 0 if mark is None else mark.end, status.st_size)
+        after = _mark_in(others) if mark is None else mark.followed(others)
+        if after is not None:
+            adapted = adapt(others, _token(status, after) if mark is None else None)
+            mark, data = (after, adapted) if adapted else (mark, data)
     if mark is None or mark.end != status.st_size:
         if not has_token(path, descriptor, status, token):
+            lock.is_turn = adapted == b""
             raise shared_errors.changed(path, token, "another")
         return None  # the rest of a torn record goes with a new file
     if status.st_nlink > 1:  # a backup made of hard links shares the inode; or it is `marked`

@@ -316,7 +316,8 @@ class record_lock:  # noqa: N801 - used as a function
             if self._header and isinstance(error, ConflictError | FileNotFoundError):
                 self.remove_of_nothing()
         finally:
-            self.release()
+            if not self.is_turn:
+                self.release()
 
     def acquire(self, *, make: bool = True) -> None:
         """Take the lock; after an error it is not held, and the caller may try again.

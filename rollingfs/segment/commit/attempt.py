@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from rollingfs.errors import AppendOutcomeUnknown, BadOffsetError, CommitTimeoutError
+from rollingfs.errors import AppendOutcomeUnknown, BadOffsetError, CommitTimeoutError, CorruptHeaderError
 from rollingfs.format import names
 from rollingfs.format.codec import format_header
 from rollingfs.format.commit_lines import Acknowledged
@@ -84,7 +84,7 @@ class Attempt:
     is_plain: bool = False
     """Whether the record may follow other records that came after its base."""
     adapted: tuple[Segment, tuple[Record, Tip]] | None = None
-    """The header file with such records, and the record after them, with the tip then."""
+    """The header file with such records, or another, and the record after them, with the tip then."""
     may_lose: bool = False
     """Whether the store may lose what it acknowledges: it is no kernel of this machine that decides who wins."""
     has_turns: bool = False
@@ -125,18 +125,39 @@ class Attempt:
             is_long = wanted.length > OFFSET_MAX
             raise BadOffsetError(f"{self.operation.path}: {error}; nothing was written") if is_long else error from None
 
-    def adapt(self, base: Segment, segment: str, others: bytes) -> bytes | None:
-        """Return the record after later records on `base`; None if a look must judge it again."""
+    def adapt(self, plain: Plain, others: bytes, token: str | None) -> bytes | None:
+        """Return the record after later records on its base, or after another header, of this token, in its place.
+
+        If a look must judge it again, the answer is b"" with a turn to look and commit, or None.
+        """
         assert self.record is not None
+        self.turns.meet()
         operation, (record, _) = self.operation, self.record
-        tip = base.tip.behind(others, segment, operation.writer)
-        if tip is None:
+        base = self._later(others) if token is None else self._instead(plain, others, token)
+        if base is not None and base.text is not None:
+            adapted = base.tip.record(operation.writer, operation.number, record.at_ms, record.data)
+            if adapted is not None:
+                self.adapted = base, adapted
+                return adapted[0].encode(base.text.segment)
+        self.took_turn = self.took_turn or self.has_turns
+        return b"" if self.has_turns else None
+
+    def _later(self, others: bytes) -> Segment | None:
+        base = self.sent.base
+        text = base.text if base is not None else None
+        if base is None or text is None:
             return None
-        adapted = tip.record(operation.writer, operation.number, record.at_ms, record.data)
-        if adapted is None:
+        tip = base.tip.behind(others, text.segment, self.operation.writer)
+        return Grown(base, others, tip) if tip is not None else None
+
+    def _instead(self, plain: Plain, content: bytes, token: str) -> Segment | None:
+        """Return another header, if a record may follow on it, and the newest attempt did not make it."""
+        try:
+            found = self.store.headers.parsed(self.operation.path, token, content)
+        except CorruptHeaderError:
             return None
-        self.adapted = Grown(base, others, tip), adapted
-        return adapted[0].encode(segment)
+        is_free = self.judge(found) is Verdict.NOT_MINE and plain(found, round(self.store.clock() * 1000))
+        return found if is_free else None
 
     def result(self, token: str | None = None) -> Committed:
         """Return the commit of the newest attempt; other records before its own belong to its base.
@@ -248,6 +269,8 @@ class Attempt:
         self.store.backend.end_turn(names.header_path(self.operation.path))
 
 
+Plain = Callable[[Segment, int], bytes | None]
+"""`Change.plain`."""
 Step = Callable[[Segment, Attempt], Awaitable[Header | None]]
 """Makes the wanted header (not stamped) from the present header; None if that is as wanted already."""
 

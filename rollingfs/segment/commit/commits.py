@@ -32,7 +32,7 @@ from rollingfs.format.header import AGE_S_MAX, FILE, Header
 from rollingfs.format.transitions import MarksFullError, MergeFoundError
 from rollingfs.runtime.clock import Moment, boot_s
 from rollingfs.runtime.meters import COMMIT, CONFLICT, UNKNOWN
-from rollingfs.segment.commit.attempt import Attempt, Change, Step, acknowledged, check_time
+from rollingfs.segment.commit.attempt import Attempt, Change, Plain, Step, acknowledged, check_time
 from rollingfs.segment.commit.index_pages import PageGoneError, names_page
 from rollingfs.segment.commit.lost_answers import LostAnswers, after_error, after_interrupt
 from rollingfs.segment.commit.operation import Committed, Operation, Sent, Verdict
@@ -253,7 +253,7 @@ class Commits:
             if named:
                 attempt.files.name(named)
             attempt.sent = Sent(base, wanted, True)
-            found = await self._try(base, data, attempt)
+            found = await self._try(base, data, attempt, change.plain)
             if isinstance(found, Committed):
                 if slot.done_drops or slot.settled:
                     self.slots.committed(slot, found.made)
@@ -323,7 +323,7 @@ class Commits:
         number, writer = attempt.operation.number, attempt.operation.writer
         return transitions.stamp(wanted, base.header, writer, number, now_ms, is_short=is_short)
 
-    async def _try(self, base: Segment, data: bytes | None, attempt: Attempt) -> Segment | Committed:
+    async def _try(self, base: Segment, data: bytes | None, attempt: Attempt, plain: Plain) -> Segment | Committed:
         """Replace `base`, or extend it; returns what was committed, or the header that is there instead."""
         headers, backend, limit, lost = self.store.headers, self.store.backend, self.store.runtime.limit, None
         path = names.header_path(attempt.operation.path)
@@ -333,9 +333,8 @@ class Commits:
             began, began_s = headers.begin(), time.monotonic()
             try:
                 if attempt.record is not None and base.text is not None and base.token is not None:
-                    segment = base.text.segment
-                    adapt = partial(attempt.adapt, base, segment) if attempt.is_plain else None
-                    call = backend.extend(path, attempt.record[0].encode(segment), base.token, adapt)
+                    adapt = partial(attempt.adapt, plain) if attempt.is_plain else None
+                    call = backend.extend(path, attempt.record[0].encode(base.text.segment), base.token, adapt)
                     token = await limit(call, attempt.share_s())
                     if token is None:  # the file cannot be extended
                         attempt.adapted = None

@@ -310,9 +310,14 @@ class Headers:
         CorruptHeaderError
             It cannot be believed.
         """
+        loaded = self.parsed(segment, token, data)
+        self.keep(segment, loaded, began)
+        return loaded
+
+    def parsed(self, segment: str, token: str, data: bytes) -> Segment:
+        """Return a header that was read, without a note of it; the errors are those of `listed`."""
         loaded = _parsed(segment, token, data)
         self._learn(segment, loaded.header)
-        self.keep(segment, loaded, began)
         return loaded
 
     async def secure(self, segment: str, loaded: Segment | None = None) -> None:

@@ -76,7 +76,7 @@ class LostAnswers:
         has_bucket = not isinstance(cause, NoBucketError)
         pause_s = self._pause_s(cause)
         looks_first = not self._is_certain and is_crowded(attempt.sent.base.header)
-        if not looks_first and has_bucket:
+        if pause_s > 0 and not looks_first and has_bucket:  # in a turn, there is none
             await attempt.store.runtime.sleep(pause_s)
         current = await self._look(cause)
         verdict = attempt.judge(current, may_be_gone=not self._is_refused)
