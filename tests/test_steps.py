@@ -30,10 +30,10 @@ STEPS: dict[tuple[str, str], tuple[str, str]] = {
     ("cli/change.py", "_remove"): ("rm", "one verb"),
     ("cli/change.py", "truncate"): ("truncate truncate", "one of two, by an option"),
     ("cli/streams.py", "retain"): ("retain retain", "one of two, by an option"),
-    ("server/segments.py", "delete"): ("rm_file", "one verb"),
-    ("server/segments.py", "rename"): ("move", "one verb"),
-    ("server/store.py", "move"): ("move", "one verb"),
-    ("server/store.py", "delete"): ("delete remove_empty", "one of two: a file, or a folder without content"),
+    ("server/segment_routes.py", "delete"): ("rm_file", "one verb"),
+    ("server/segment_routes.py", "rename"): ("move", "one verb"),
+    ("server/served_store.py", "move"): ("move", "one verb"),
+    ("server/served_store.py", "delete"): ("delete remove_empty", "one of two: a file, or a folder without content"),
     ("server/webhdfs.py", "_rename"): ("move rmdir", "an empty folder makes way for a folder"),
     ("server/webhdfs.py", "_delete"): ("delete", "one verb"),
     ("logging.py", "_append"): ("append append create", "no undo: who meets a segment of another is content"),
@@ -145,7 +145,7 @@ async def _delete(call):
 """,
     ),
     "a rename looks whether the name is free": (
-        "server/segments.py",
+        "server/segment_routes.py",
         """
 async def rename(call, to, overwrite=False):
     if not overwrite and await call.store.fs._exists(target):
@@ -154,7 +154,7 @@ async def rename(call, to, overwrite=False):
 """,
     ),
     "sources are sealed by a concat that is refused": (
-        "server/segments.py",
+        "server/segment_routes.py",
         """
 async def concat(call):
     for source in sources:

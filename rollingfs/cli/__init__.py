@@ -22,6 +22,6 @@ def main() -> None:
 
         run()
     except KeyboardInterrupt:  # before the command began
-        from rollingfs.cli.errors import INTERRUPTED
+        from rollingfs.cli.exit_codes import INTERRUPTED
 
         sys.exit(INTERRUPTED)

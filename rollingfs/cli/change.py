@@ -17,7 +17,7 @@ from fsspec.callbacks import Callback
 from rollingfs import Erased
 from rollingfs.cli import output
 from rollingfs.cli.command import OffsetOf, PathOf, PathsOf, Time, parse_when
-from rollingfs.cli.errors import WrongUsage, value_of
+from rollingfs.cli.exit_codes import WrongUsage, value_of
 from rollingfs.cli.piped import Pipe
 from rollingfs.cli.running import stopping
 from rollingfs.cli.session import Session, StorePath

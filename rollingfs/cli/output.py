@@ -18,7 +18,7 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from rollingfs.cli.errors import ReaderGone
+from rollingfs.cli.exit_codes import ReaderGone
 from rollingfs.errors import visible
 from rollingfs.runtime.system import READER_GONE
 from rollingfs.stream.cut import StreamCut

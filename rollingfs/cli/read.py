@@ -11,7 +11,7 @@ import typer
 
 from rollingfs.cli import output
 from rollingfs.cli.command import PathOf, PathsOf
-from rollingfs.cli.errors import WrongUsage, value_of
+from rollingfs.cli.exit_codes import WrongUsage, value_of
 from rollingfs.cli.session import Session
 from rollingfs.fs.segment_handle import SegmentHandle
 from rollingfs.segment.read.spot import Spot

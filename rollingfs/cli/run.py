@@ -15,9 +15,9 @@ from typing import Annotated
 import typer
 
 from rollingfs import parquet
-from rollingfs.cli import errors, output
+from rollingfs.cli import exit_codes, output
 from rollingfs.cli.command import FolderOf, PathsOf, Size, Time
-from rollingfs.cli.errors import WrongUsage
+from rollingfs.cli.exit_codes import WrongUsage
 from rollingfs.cli.running import SIGNALS, ExpectMark, check_mark, handling, stopping
 from rollingfs.cli.session import Session, StorePath
 from rollingfs.fs.follower import Follower
@@ -124,14 +124,14 @@ def run(
         upkeep = Upkeep(place.core.client, steps, grace_s=grace, readers_grace_s=readers_grace, is_stopped=stop)
         number, saved, began_s = 1, 0, time.monotonic()
         while True:
-            session.code = errors.DONE
+            session.code = exit_codes.DONE
             try:
                 check_mark(place, expect_mark)
                 saved = _round(session, place, number, upkeep, saved)
             except OSError as error:
                 if once or number == 1:
                     raise
-                output.complain(f"round {number}: {errors.in_one_line(error)}")
+                output.complain(f"round {number}: {exit_codes.in_one_line(error)}")
             output.flush()
             if once or stop():
                 break
@@ -141,9 +141,9 @@ def run(
                 break
             began_s = time.monotonic()
     if not once:
-        session.code = errors.DONE  # it was stopped, as it was meant to be
+        session.code = exit_codes.DONE  # it was stopped, as it was meant to be
     elif stop():
-        session.code = errors.INTERRUPTED
+        session.code = exit_codes.INTERRUPTED
 
 
 def _pause_s(spent_s: float, every_s: float) -> float:
@@ -220,7 +220,7 @@ def offload_by_policies(session: Session, text: str, place: StorePath) -> None:
             _report(session, one, 1)
     whole = total(results)
     if stop():
-        session.code = errors.INTERRUPTED
+        session.code = exit_codes.INTERRUPTED
         output.complain(f"{text}: interrupted; chunks that were moved stay moved, run it again for the rest")
     elif not whole.has_policy and not whole.failed:
         raise ValueError(
@@ -237,7 +237,7 @@ def _report(session: Session, one: Upkept, number: int) -> None:
 
 def _complain(session: Session, one: Upkept) -> None:
     for what, reason in one.failed.items():
-        session.code = errors.FAILED
+        session.code = exit_codes.FAILED
         output.complain(f"cannot {what}: {' '.join(reason.split())}")
 
 

@@ -15,7 +15,7 @@ import typer
 
 from rollingfs.cli import output
 from rollingfs.cli.command import FolderOf, Size, Time
-from rollingfs.cli.errors import WrongUsage
+from rollingfs.cli.exit_codes import WrongUsage
 from rollingfs.cli.running import ExpectMark, check_mark, guarded
 from rollingfs.cli.session import Session
 from rollingfs.errors import in_python, worded_by
@@ -80,7 +80,7 @@ def serve(
     try:
         from rollingfs.server import make_app, serve as run
         from rollingfs.server.access import loopback_hosts
-        from rollingfs.server.run import Limits
+        from rollingfs.server.process import Limits
     except ImportError as error:
         raise WrongUsage(
             f"serve needs Starlette, uvicorn, Pydantic and Jinja: pip install 'rollingfs[server]' ({error})"

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from fsspec.callbacks import DEFAULT_CALLBACK, Callback
 
-from rollingfs.cli import errors, output
-from rollingfs.cli.errors import ReaderGone, WrongUsage
+from rollingfs.cli import exit_codes, output
+from rollingfs.cli.exit_codes import ReaderGone, WrongUsage
 from rollingfs.cli.stores import Stores, parse_options, split
 from rollingfs.errors import AppendInterrupted, NoSegmentError, visible, worded_by
 from rollingfs.fs.core import Core, core
@@ -67,7 +67,7 @@ class Session:
     json: bool = False
     debug: bool = False
     is_recursive: bool = False
-    code: int = errors.DONE
+    code: int = exit_codes.DONE
     interrupted: str = ""
     """Message after Ctrl-C, if the library has no message."""
     _places: list[StorePath] = field(default_factory=list)
@@ -154,7 +154,7 @@ class Session:
     def run(self, body: Callable[[], None]) -> int:
         """Run a command's body, print its error if it fails, and return the exit code."""
         try:
-            with worded_by(errors.as_typed):
+            with worded_by(exit_codes.as_typed):
                 body()
             output.flush()
         except ReaderGone:
@@ -163,15 +163,15 @@ class Session:
             said = str(interrupt) if isinstance(interrupt, AppendInterrupted) else self.interrupted
             if said:
                 output.complain(said)
-            return errors.INTERRUPTED
+            return exit_codes.INTERRUPTED
         except WrongUsage as error:
-            output.complain(errors.in_one_line(error))
-            return errors.WRONG_USAGE
+            output.complain(exit_codes.in_one_line(error))
+            return exit_codes.WRONG_USAGE
         except Exception as error:  # noqa: BLE001 - the last frame: any error becomes one line
             if self.debug:
                 traceback.print_exc()
-            output.complain(errors.in_one_line(self._explained(error)))
-            return errors.FAILED
+            output.complain(exit_codes.in_one_line(self._explained(error)))
+            return exit_codes.FAILED
         return self.code
 
     def _explained(self, error: Exception) -> Exception:

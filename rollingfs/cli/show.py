@@ -11,9 +11,9 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from rollingfs.cli import errors, output
+from rollingfs.cli import exit_codes, output
 from rollingfs.cli.command import PathOf, PathsOf
-from rollingfs.cli.errors import WrongUsage
+from rollingfs.cli.exit_codes import WrongUsage
 from rollingfs.cli.output import date_text
 from rollingfs.cli.session import Session
 from rollingfs.cli.stores import split
@@ -59,7 +59,7 @@ def ls(
             output.say(name)
     for one in infos:
         if "error" in one:
-            session.code = errors.DAMAGED
+            session.code = exit_codes.DAMAGED
             output.complain(f"{one['name']} cannot be read: {one['error']}")
 
 

@@ -10,9 +10,9 @@ from typing import Annotated, Any
 
 import typer
 
-from rollingfs.cli import errors, output
+from rollingfs.cli import exit_codes, output
 from rollingfs.cli.command import Size, Time, parse_duration
-from rollingfs.cli.errors import WrongUsage, value_of
+from rollingfs.cli.exit_codes import WrongUsage, value_of
 from rollingfs.cli.output import picked
 from rollingfs.cli.session import Session
 from rollingfs.stream.cut import StreamCut
@@ -91,7 +91,7 @@ def trim(
 
 def _complain(session: Session, did: Trimmed) -> None:
     for path, error in did.failed.items():
-        session.code = errors.FAILED
+        session.code = exit_codes.FAILED
         output.complain(f"{path} was left as it is: {error}")
     for reason in did.left.values() if not session.json else ():
         session.say(reason)

@@ -21,13 +21,13 @@ from rollingfs.backend.objects.clouds import FSSPEC_OPTIONS
 from rollingfs.folders.listing import REPORT
 from rollingfs.fs import (
     arguments,
+    cat_and_get,
     export_verb,
     folder_operations,
     in_transaction,
     opening,
     patterns,
     queries,
-    reading,
     segment_verbs,
     transfers,
     upkeep_verbs,
@@ -219,10 +219,10 @@ class RollingFileSystem(AsyncFileSystem, ChainedFileSystem, metaclass=Configured
     modified, _modified = both(queries.modified, of="_core")
     ukey, _ukey = both(queries.ukey, of="_core")
     checksum, _checksum = both(queries.checksum, of="_core")
-    cat_file, _cat_file = both(reading.cat_file, of="_core")
-    cat_ranges, _cat_ranges = both(reading.cat_ranges, of="_core")
-    get_file, _get_file = both(reading.get_file, of="_core")
-    expand_path, _expand_path = both(patterns.expand_path, of="_core", passes=(queries.find, reading.cat_file))
+    cat_file, _cat_file = both(cat_and_get.cat_file, of="_core")
+    cat_ranges, _cat_ranges = both(cat_and_get.cat_ranges, of="_core")
+    get_file, _get_file = both(cat_and_get.get_file, of="_core")
+    expand_path, _expand_path = both(patterns.expand_path, of="_core", passes=(queries.find, cat_and_get.cat_file))
     glob, _glob = both(patterns.glob, of="_core", passes=(queries.find,))
     segment, _segment = both(opening.segment, of="_core")
 
@@ -260,7 +260,7 @@ class RollingFileSystem(AsyncFileSystem, ChainedFileSystem, metaclass=Configured
     cp_file, _cp_file = in_transaction.outside(*both(transfers.cp_file, of="_core"))
     put_file, _put_file = in_transaction.waiting(both(transfers.put_file, of="_core"), in_transaction.put_file)
     copy, _copy = in_transaction.outside(*both(transfers.copy, of="_core", passes=(transfers.cp_file,)))
-    get, _get = both(transfers.get, of="_core", passes=(reading.get_file,))
+    get, _get = both(transfers.get, of="_core", passes=(cat_and_get.get_file,))
     put, _put = in_transaction.waiting(
         both(transfers.put, of="_core", passes=(transfers.put_file,)), in_transaction.put
     )

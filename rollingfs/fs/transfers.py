@@ -16,10 +16,10 @@ from fsspec.utils import check_contained
 from rollingfs.errors import ConflictError
 from rollingfs.fs import arguments, queries
 from rollingfs.fs.binding import Binding
+from rollingfs.fs.cat_and_get import get_file, pieces
 from rollingfs.fs.core import Core
 from rollingfs.fs.folder_operations import makedirs
 from rollingfs.fs.patterns import Paths, as_list, as_text, is_one, local_sources, sources_of, targets
-from rollingfs.fs.reading import get_file, pieces
 from rollingfs.fs.segment_verbs import pipe_file
 from rollingfs.segment.read.revalidate import OUTDATED, SNAPSHOTS_MAX
 from rollingfs.segment.write.ingest import PIECE_BYTES

@@ -7,6 +7,6 @@ Must not be here: state that outlives a request, except counts and shared looks.
 from __future__ import annotations
 
 from rollingfs.server.app import make_app
-from rollingfs.server.run import serve
+from rollingfs.server.process import serve
 
 __all__ = ["make_app", "serve"]

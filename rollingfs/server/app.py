@@ -20,12 +20,12 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from rollingfs.fs.filesystem import RollingFileSystem
-from rollingfs.server import page, segments, streams  # noqa: F401 - the latter two define operations
+from rollingfs.server import page, segment_routes, stream_routes  # noqa: F401 - the latter two define operations
 from rollingfs.server.access import Tokens, check_browser
 from rollingfs.server.operations import OPERATIONS, Call, RestOperation, document, small_body
 from rollingfs.server.problems import Json, problem
-from rollingfs.server.run import Limited, Limits
-from rollingfs.server.store import ServedStore
+from rollingfs.server.process import Limited, Limits
+from rollingfs.server.served_store import ServedStore
 from rollingfs.server.tails import Watches
 from rollingfs.server.webhdfs import PREFIX, handle, remote_exception
 

@@ -25,7 +25,7 @@ from rollingfs.server.problems import PROBLEM
 if TYPE_CHECKING:
     from rollingfs.segment.segment import Segment
     from rollingfs.server.access import Access
-    from rollingfs.server.store import ServedStore
+    from rollingfs.server.served_store import ServedStore
     from rollingfs.server.tails import Watches
 
 

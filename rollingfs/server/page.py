@@ -18,7 +18,7 @@ from rollingfs.errors import visible
 from rollingfs.segment.read.spot import Spot
 from rollingfs.server.operations import OPERATIONS, query_of
 from rollingfs.server.problems import headers_of, status_of, text_of
-from rollingfs.server.store import ServedStore
+from rollingfs.server.served_store import ServedStore
 from rollingfs.show.notebook import segment_html
 from rollingfs.show.readable import size_text
 

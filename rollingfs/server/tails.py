@@ -18,7 +18,7 @@ from rollingfs.runtime.values import value_class
 from rollingfs.segment.read.spot import BEFORE_BYTES_MAX, Spot, begin, check_extent
 from rollingfs.segment.segment import Segment
 from rollingfs.server.problems import problem_fields
-from rollingfs.server.store import ServedStore, etag
+from rollingfs.server.served_store import ServedStore, etag
 
 POLL_S_MIN, POLL_S_MAX, POLL_GROWTH = 0.05, 2.0, 1.5
 HEARTBEAT_S = 15.0

@@ -20,8 +20,8 @@ from rollingfs.format.crc import crc32c
 from rollingfs.segment.verbs.concat import concat
 from rollingfs.server.operations import Call, query_of
 from rollingfs.server.problems import headers_of, status_of, text_of
-from rollingfs.server.segments import streamed
-from rollingfs.server.store import ServedStore
+from rollingfs.server.segment_routes import streamed
+from rollingfs.server.served_store import ServedStore
 from rollingfs.server.tails import Watches
 
 PREFIX = "/webhdfs/v1"

@@ -38,7 +38,7 @@ class Unreadable(Exception):
 
 
 @dataclass
-class Source:
+class RoutedLog:
     """A log that is shipped, and what is to be done with its lines."""
 
     lineage: Lineage
@@ -81,7 +81,7 @@ class Source:
             raise Unreadable(self, error) from error
 
 
-Pieces = Sequence[tuple[Source, Piece]]
+Pieces = Sequence[tuple[RoutedLog, Piece]]
 
 
 @dataclass
@@ -94,7 +94,7 @@ class Route:
     """Whether a last line without its end gets one."""
     large: Lock
     """Held for a commit that is streamed, because each takes memory."""
-    sources: dict[str, Source] = field(default_factory=dict)
+    sources: dict[str, RoutedLog] = field(default_factory=dict)
     is_begun: bool = False
     """Whether all logs are at their positions."""
     since_s: float | None = None
@@ -109,7 +109,7 @@ class Route:
         """Return whether all its logs are as they were."""
         return all(source.error is None and source.lineage.rests(now_s) for source in self.sources.values())
 
-    def lag(self, source: Source, since_s: float | None) -> Lag:
+    def lag(self, source: RoutedLog, since_s: float | None) -> Lag:
         """Return the lag of a log, whose bytes wait since a time."""
         waiting, error = source.lineage.lag_bytes, source.error if self.error is None else str(self.error)
         return Lag(source.lineage.log.path, self.sender.path, waiting, since_s if waiting else None, error)

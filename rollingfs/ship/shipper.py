@@ -21,7 +21,7 @@ from rollingfs.fs.filesystem import RollingFileSystem
 from rollingfs.runtime.system import HAS_LEASES
 from rollingfs.ship.generations import Log
 from rollingfs.ship.lineage import Lineage
-from rollingfs.ship.route import Lag, Route, Source
+from rollingfs.ship.route import Lag, Route, RoutedLog
 from rollingfs.ship.sender import Sender, Series, Stopped
 from rollingfs.ship.shipped import Shipped
 
@@ -210,7 +210,7 @@ class Shipper:
                 found.append(route.lag(source, time.monotonic() - time.time() + shipped_s if is_begun else None))
         return found
 
-    def _sources(self) -> Iterator[tuple[Route, Source]]:
+    def _sources(self) -> Iterator[tuple[Route, RoutedLog]]:
         return ((route, source) for route in list(self._routes.values()) for source in list(route.sources.values()))
 
     # -- a step --------------------------------------------------------------------------------------------
@@ -278,7 +278,7 @@ class Shipper:
             lineage = Lineage(log, self.say, any_host=self.source is not None, partial_after_s=self.partial_after_s)
             prefix = self.prefix.format(host=platform.node(), file=log.name, path=log.path)
             shipped = Shipped(lineage, self.say) if self.delete_after else None
-            route.sources[key], route.is_begun = Source(lineage, key, prefix.encode(), shipped), False
+            route.sources[key], route.is_begun = RoutedLog(lineage, key, prefix.encode(), shipped), False
 
 
 def _is_rotated(path: str, other: str) -> bool:

@@ -32,7 +32,7 @@ from rollingfs.spark.segment_operations import (
     merged,
     said,
 )
-from rollingfs.spark.source import patterns, places, segments
+from rollingfs.spark.source import hadoop_globs, places, segments
 from rollingfs.spark.source.options import Options, parse_url
 from rollingfs.spark.storage_options import is_classic
 from rollingfs.stream.cut import StreamCut
@@ -300,8 +300,8 @@ def _roots(fs: RollingFileSystem, options: Options, paths: Sequence[str]) -> tup
     roots: set[str] = set()
     for one in options.places:
         path = core(fs).strip(one.path).rstrip("/")
-        if patterns.is_pattern(path):
-            roots.add(patterns.above(path))
+        if hadoop_globs.is_pattern(path):
+            roots.add(hadoop_globs.above(path))
         else:
             roots |= {path, path.rpartition("/")[0]} if path in paths else {path}
     return tuple(sorted(roots))
@@ -324,6 +324,6 @@ def _found(options: Options) -> tuple[RollingFileSystem, list[str]]:
     below, found = core(fs), set[str]()
     for place in options.places:
         path = below.strip(place.path)
-        there = below.run(tree_at(below.client, patterns.above(path) or "/", RAISE)).segments
-        found.update(filter(places.meaning(path), there) if patterns.is_pattern(path) else there)
+        there = below.run(tree_at(below.client, hadoop_globs.above(path) or "/", RAISE)).segments
+        found.update(filter(places.meaning(path), there) if hadoop_globs.is_pattern(path) else there)
     return fs, sorted(found)

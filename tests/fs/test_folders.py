@@ -8,7 +8,7 @@ from functools import partial
 import pytest
 
 from rollingfs import RollingPolicy
-from rollingfs.fs import reading
+from rollingfs.fs import cat_and_get
 
 # -- listings ------------------------------------------------------------------------------------------------
 
@@ -201,7 +201,7 @@ def test_mv_of_folders_into_folders_and_over_them(place):
 
 def test_cp_copies_what_is_retained_piece_by_piece(place, monkeypatch):
     fs, source, target = place.fs, f"{place.root}/source", f"{place.root}/folder/target"
-    monkeypatch.setattr(reading, "PIECE_BYTES", 1000)
+    monkeypatch.setattr(cat_and_get, "PIECE_BYTES", 1000)
     data = os.urandom(2500)
     fs.create(source, RollingPolicy(max_bytes=700, inline_bytes=0))
     fs.append(source, data)

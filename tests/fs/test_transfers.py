@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rollingfs import RollingFileSystem
-from rollingfs.fs import reading
+from rollingfs.fs import cat_and_get
 from tests.fs.test_faces import Kept
 from tests.support.backends import Scripted, private_memory
 
@@ -101,7 +101,7 @@ def test_a_local_file_that_cannot_be_opened_stays(
     def refuse(*args: object) -> None:
         raise PermissionError
 
-    monkeypatch.setattr(reading, "open", refuse, raising=False)
+    monkeypatch.setattr(cat_and_get, "open", refuse, raising=False)
     with pytest.raises(PermissionError):
         fs.get_file("/from/a", f"{tmp_path}/kept")
     assert (tmp_path / "kept").read_bytes() == b"kept"

@@ -17,7 +17,7 @@ from rollingfs import CorruptChunkError, RollingFileSystem, RollingPolicy
 from rollingfs.format import names
 from rollingfs.format.crc import combined, crc32c
 from rollingfs.format.header import AGE_S_MAX, Chunk
-from rollingfs.fs import reading
+from rollingfs.fs import cat_and_get
 from rollingfs.segment.read import prefetch
 from rollingfs.segment.read.piece_checks import PieceChecks
 from rollingfs.segment.verbs.verify import damaged
@@ -334,7 +334,7 @@ def made_anew(fs: RollingFileSystem, path: str) -> None:
 
 @pytest.mark.parametrize("act", [lambda fs, path: fs.truncate(path, 1000), made_anew], ids=["truncated", "made anew"])
 def test_a_copy_of_what_changes_meanwhile_is_begun_again(seen, monkeypatch, act):
-    monkeypatch.setattr(reading, "PIECE_BYTES", CHUNKS * CHUNK_BYTES + 1)
+    monkeypatch.setattr(cat_and_get, "PIECE_BYTES", CHUNKS * CHUNK_BYTES + 1)
     seen.fs.truncate(seen.path, 150)
     other = RollingFileSystem(backend=seen.fs._backend.inner)
     beside(monkeypatch, seen.fs._client.fetcher, "complete", lambda *_: act(other, seen.path), once=True)
@@ -345,7 +345,7 @@ def test_a_copy_of_what_changes_meanwhile_is_begun_again(seen, monkeypatch, act)
 @pytest.mark.parametrize("piece_bytes", [500, 10000])
 def test_a_copy_beside_an_erase_misses_no_chunk(piece_bytes, monkeypatch):
     """The erase deletes a chunk of which the copy has read a part; the newest header names another, or neither."""
-    monkeypatch.setitem(reading.pieces.__kwdefaults__, "piece_bytes", piece_bytes)
+    monkeypatch.setitem(cat_and_get.pieces.__kwdefaults__, "piece_bytes", piece_bytes)
     for index in range(6):
         place = Place(RollingFileSystem(backend=private_memory()), "/folder")
         place.fs.truncate(place.path, 150)

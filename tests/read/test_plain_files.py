@@ -13,7 +13,7 @@ from rollingfs import RollingFileSystem, SegmentReplacedError
 from rollingfs.backend.generic import GenericBackend
 from rollingfs.backend.local import looks
 from rollingfs.backend.objects.obstores import requests
-from rollingfs.fs import read_buffer, reading
+from rollingfs.fs import cat_and_get, read_buffer
 from tests.support.backends import Scripted
 from tests.support.descriptors import DESCRIPTORS, opened_below
 from tests.support.places import backend_of
@@ -58,7 +58,7 @@ class Place:
 
 @pytest.fixture(params=KINDS)
 def place(request, tmp_path, monkeypatch, small_ranges):
-    monkeypatch.setitem(reading.pieces.__kwdefaults__, "piece_bytes", 700)
+    monkeypatch.setitem(cat_and_get.pieces.__kwdefaults__, "piece_bytes", 700)
     return Place(request.param, request, tmp_path)
 
 

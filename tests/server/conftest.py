@@ -25,7 +25,7 @@ import httpx
 
 from rollingfs.server import make_app
 from rollingfs.server.operations import OPERATIONS
-from rollingfs.server.run import Limited
+from rollingfs.server.process import Limited
 
 OPERATIONS_OF_DOCS = [rf"{verb}\b" for url in OPERATIONS for verb in re.findall(":[a-z]+$", url) if verb != ":publish"]
 """Patterns of the verbs that docs/server.md must show."""

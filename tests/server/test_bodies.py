@@ -10,7 +10,7 @@ import pytest
 
 from rollingfs import RollingFileSystem
 from rollingfs.server import make_app, operations
-from rollingfs.server.run import Limits
+from rollingfs.server.process import Limits
 from tests.server.conftest import Client
 
 GZIP = {"Content-Encoding": "gzip"}

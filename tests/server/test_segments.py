@@ -17,9 +17,9 @@ from rollingfs.backend.local import looks
 from rollingfs.backend.values import FileInfo
 from rollingfs.format.append_keys import ATTRIBUTE, KEYS_MAX
 from rollingfs.segment.segment import Segment
-from rollingfs.server import make_app, store as store_module
-from rollingfs.server.run import Limits
-from rollingfs.server.store import ServedStore, etag
+from rollingfs.server import make_app, served_store as store_module
+from rollingfs.server.process import Limits
+from rollingfs.server.served_store import ServedStore, etag
 from tests.server.conftest import Client, talk
 from tests.support.backends import Counting, private_memory
 

@@ -11,7 +11,7 @@ import pytest
 from rollingfs import RollingFileSystem
 from rollingfs.format.crc import crc32c
 from rollingfs.server import make_app, webhdfs as webhdfs_server
-from rollingfs.server.store import SEND_BYTES, ServedStore
+from rollingfs.server.served_store import SEND_BYTES, ServedStore
 from tests.server.conftest import Client, Process
 from tests.support.examples import slowly
 from tests.support.servers import new_bucket, require_module

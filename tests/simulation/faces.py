@@ -25,11 +25,11 @@ from rollingfs.fs.core import Core
 from rollingfs.logging import RollingHandler
 from rollingfs.runtime.concurrency import drive
 from rollingfs.segment.at import At
-from rollingfs.server import segments, webhdfs
+from rollingfs.server import segment_routes, webhdfs
 from rollingfs.server.access import Access
 from rollingfs.server.operations import Call as RestCall
 from rollingfs.server.problems import UNCHANGED, truth_of
-from rollingfs.server.store import ServedStore
+from rollingfs.server.served_store import ServedStore
 from rollingfs.server.tails import Watches
 from tests.simulation import baton, model
 from tests.simulation.draw import Draw, Op
@@ -219,7 +219,7 @@ class FaceVerbs(Draw):
 
     def append_by_rest(self) -> Op:
         async def start(fs: RollingFileSystem, path: str, data: bytes) -> int:
-            return cast(int, (await rest(fs, segments.append, path, data, create=True))["offset"])
+            return cast(int, (await rest(fs, segment_routes.append, path, data, create=True))["offset"])
 
         return self._adding(start, create=True, steps=False)
 
@@ -265,7 +265,7 @@ class FaceVerbs(Draw):
         return self._renaming(start)
 
     def rename_by_rest(self) -> Op | None:
-        return self._renaming(lambda fs, path, to: rest(fs, segments.rename, path, to=to.strip("/")))
+        return self._renaming(lambda fs, path, to: rest(fs, segment_routes.rename, path, to=to.strip("/")))
 
     def move_by_command(self) -> Op | None:
         return self._renaming(lambda fs, path, to: command(fs, change.mv, [path], to))

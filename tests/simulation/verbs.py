@@ -11,7 +11,7 @@ from rollingfs.folders.collect_tree import collect_tree
 from rollingfs.folders.listing import Listings
 from rollingfs.format.header import AGE_S_MAX
 from rollingfs.format.transitions import Guard
-from rollingfs.fs import reading
+from rollingfs.fs import cat_and_get
 from rollingfs.segment.at import At
 from rollingfs.segment.files.rewrite_plan import Asked, Chosen
 from rollingfs.segment.verbs.append import stage
@@ -221,8 +221,8 @@ class Verbs(TreeVerbs, FaceVerbs):
 
         async def start(client: At) -> bytes:
             if begin is not None:
-                return await reading.cat_file(core_of(client), path, begin, end, verify)
-            await reading.get_file(core_of(client), path, file := io.BytesIO(), verify=verify)
+                return await cat_and_get.cat_file(core_of(client), path, begin, end, verify)
+            await cat_and_get.get_file(core_of(client), path, file := io.BytesIO(), verify=verify)
             return file.getvalue()
 
         may = {ConflictError} if begin is not None else {ConflictError, FileNotFoundError}  # changed while it was read

@@ -21,8 +21,8 @@ from rollingfs.spark.source import places, segments
 from rollingfs.spark.source.datasource import RollingDataSource
 from rollingfs.spark.source.formats.lines import CompressedError
 from rollingfs.spark.source.places import worker_folder
-from rollingfs.spark.source.sink import commits
-from rollingfs.spark.source.sink.commits import PartlyCommittedError
+from rollingfs.spark.source.sink import batch_commits
+from rollingfs.spark.source.sink.batch_commits import PartlyCommittedError
 from rollingfs.spark.source.sink.segment_commit import SegmentCommit
 from rollingfs.spark.source.sink.task_writer import NAME_BYTES_MAX, BadSegmentNameError, task_bytes_max
 from tests.support.backends import Counting, Scripted, private_memory
@@ -329,7 +329,7 @@ FAULTS = (*CRASHES, Fault.BEFORE, Fault.AFTER, Fault.LOST, Fault.LATE, Fault.CON
 )
 def test_driver_with_any_fault_writes_rows_once(monkeypatch, fault, message_bytes, step):
     hurry(monkeypatch)
-    monkeypatch.setattr(commits, "COMMITS_MAX", 1)  # otherwise the requests come in any order
+    monkeypatch.setattr(batch_commits, "COMMITS_MAX", 1)  # otherwise the requests come in any order
     sink = Sink(monkeypatch, Store(), ROUTED, segmentBy="device", taskMessageBytes=message_bytes)
     sink.pickled = lambda one: one
     index = 0

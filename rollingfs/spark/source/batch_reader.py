@@ -17,7 +17,7 @@ from rollingfs.fs.core import core
 from rollingfs.fs.filesystem import RollingFileSystem
 from rollingfs.spark.source import folder_columns, loops, partitions, places, rows, segments
 from rollingfs.spark.source.boundaries import Boundaries
-from rollingfs.spark.source.formats.contract import CORRUPT
+from rollingfs.spark.source.formats.row_format import CORRUPT
 from rollingfs.spark.source.loops import QUERY_ID
 from rollingfs.spark.source.options import BATCH, Options
 from rollingfs.spark.source.partitions import Extent, Range

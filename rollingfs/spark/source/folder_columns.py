@@ -16,7 +16,7 @@ import pyarrow.types as pt
 from rollingfs.errors import CorruptHeaderError
 from rollingfs.segment.segment import Segment
 from rollingfs.spark.source import folder_columns, places, rows
-from rollingfs.spark.source.formats.contract import CORRUPT
+from rollingfs.spark.source.formats.row_format import CORRUPT
 from rollingfs.spark.source.options import Options
 from rollingfs.spark.source.partitions import Range
 from rollingfs.spark.source.segments import SegmentReader

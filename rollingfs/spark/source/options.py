@@ -99,7 +99,7 @@ BATCH_MESSAGE_BYTES = 8 * 1024 * 1024
 """Maximum bytes in the messages of all tasks of a write."""
 
 if TYPE_CHECKING:
-    from rollingfs.spark.source.formats.contract import Format
+    from rollingfs.spark.source.formats.row_format import Format
 
 _PREFIX = re.compile(r"^(rolling::|rolling\+|rolling(?=[a-z0-9]+:))")
 """What comes before the URL of a store."""

@@ -22,7 +22,7 @@ from rollingfs.fs.target import options_of_url
 from rollingfs.runtime.system import HAS_OWNERS
 from rollingfs.runtime.values import value_class
 from rollingfs.segment.segment import Segment
-from rollingfs.spark.source import patterns, segments
+from rollingfs.spark.source import hadoop_globs, segments
 from rollingfs.spark.source.options import Options, parse_url
 
 BEING_COPIED = "._COPYING_"
@@ -152,7 +152,7 @@ def find(
     folders = set()
     for place in options.places:
         path = core(fs).strip(place.path)
-        if patterns.is_pattern(path):
+        if hadoop_globs.is_pattern(path):
             found = _matching(fs, path)
             if found is None and not may_match_nothing:
                 raise FileNotFoundError(errno.ENOENT, "No segment, file or folder matches this pattern", path)
@@ -201,7 +201,7 @@ def bases(options: Options) -> tuple[str, ...]:
     ValueError
         The query names something that is not below option ``basePath``.
     """
-    found = tuple(patterns.above(RollingFileSystem._strip_protocol(place.path)) for place in options.places)
+    found = tuple(hadoop_globs.above(RollingFileSystem._strip_protocol(place.path)) for place in options.places)
     if options.base_path is None:
         return found
     base: str = RollingFileSystem._strip_protocol(parse_url(options.base_path).path)
@@ -216,12 +216,12 @@ def _matching(fs: RollingFileSystem, pattern: str) -> Looks | None:
 
     Folders that lead to no match are not listed.
     """
-    choices, is_meant = patterns.alternatives(pattern), meaning(pattern, shown=True)
-    top = patterns.above(pattern) or ("/" if pattern.startswith("/") else "")
-    scans = _scans(fs, top, lambda folder: any(patterns.leads(folder.split("/"), choice) for choice in choices))
+    choices, is_meant = hadoop_globs.alternatives(pattern), meaning(pattern, shown=True)
+    top = hadoop_globs.above(pattern) or ("/" if pattern.startswith("/") else "")
+    scans = _scans(fs, top, lambda folder: any(hadoop_globs.leads(folder.split("/"), choice) for choice in choices))
     found = _visible(scans, is_meant)
     paths = [path.split("/") for path in (*found, *scans) if path != top]
-    is_there = any(patterns.has_prefix(path, choice) for path in paths for choice in choices)
+    is_there = any(hadoop_globs.has_prefix(path, choice) for path in paths for choice in choices)
     return {path: look for path, look in found.items() if is_meant(path)} if is_there else None
 
 
@@ -278,11 +278,11 @@ def meaning(path: str, *, shown: bool = False) -> Callable[[str], bool]:
     shown
         Leave out the names that reads skip.
     """
-    choices = patterns.alternatives(path) if patterns.is_pattern(path) else [tuple(path.split("/"))]
+    choices = hadoop_globs.alternatives(path) if hadoop_globs.is_pattern(path) else [tuple(path.split("/"))]
 
     def is_meant(one: str) -> bool:
         parts = one.split("/")
-        depths = {len(choice) for choice in choices if patterns.has_prefix(parts, choice)}
+        depths = {len(choice) for choice in choices if hadoop_globs.has_prefix(parts, choice)}
         if not shown or (one == path and depths):
             return bool(depths)
         # a file that a pattern matches is skipped by its own name, and what lies below a match by all names below

@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from rollingfs.spark.source.formats.contract import Format
+    from rollingfs.spark.source.formats.row_format import Format
 
 __all__ = ["MODULES", "of"]
 

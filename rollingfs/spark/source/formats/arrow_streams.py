@@ -25,8 +25,8 @@ from rollingfs.format.arrow_stream import (
     parse,
 )
 from rollingfs.parquet.files import OutputBuffer, gathered
-from rollingfs.spark.source.formats.contract import Format, Located, ReadOptions
 from rollingfs.spark.source.formats.lines import Read, ReadWindow
+from rollingfs.spark.source.formats.row_format import Format, Located, ReadOptions
 from rollingfs.spark.source.partitions import Extent, Range
 from rollingfs.spark.source.segments import SegmentReader, extent_of
 

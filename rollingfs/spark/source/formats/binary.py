@@ -8,7 +8,7 @@ from typing import ClassVar
 import pyarrow as pa
 
 from rollingfs.spark.source import partitions
-from rollingfs.spark.source.formats.contract import Format, Located, ReadOptions
+from rollingfs.spark.source.formats.row_format import Format, Located, ReadOptions
 from rollingfs.spark.source.partitions import Extent, Range
 from rollingfs.spark.source.segments import SegmentReader
 

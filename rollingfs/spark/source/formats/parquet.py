@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 
 from rollingfs.parquet.files import ParquetEncoder
 from rollingfs.spark.source import partitions, rows
-from rollingfs.spark.source.formats.contract import Format, Located, ReadOptions
+from rollingfs.spark.source.formats.row_format import Format, Located, ReadOptions
 from rollingfs.spark.source.partitions import Extent, Range
 from rollingfs.spark.source.segments import SegmentReader
 

@@ -1,7 +1,7 @@
 """JSON lines by Arrow's own reader, whole blocks at once: fast, and strict.
 
 A line that Arrow refuses ends the query; the error has the place. Spark's parser, with its modes and all of its types,
-reads text: see `rollingfs.spark.records`.
+reads text: see `rollingfs.spark.text_records`.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 import pyarrow.json as pj
 import pyarrow.types as pt
 
-from rollingfs.spark.source.formats.contract import Located
 from rollingfs.spark.source.formats.lines import FEED, Lines
+from rollingfs.spark.source.formats.row_format import Located
 from rollingfs.spark.source.formats.text import Block, Text, to_lines
 from rollingfs.spark.source.partitions import Range
 from rollingfs.spark.source.segments import SegmentReader

@@ -10,8 +10,8 @@ import pyarrow.compute as pc
 
 from rollingfs.spark.source import partitions
 from rollingfs.spark.source.formats import lines
-from rollingfs.spark.source.formats.contract import Format, Located, ReadOptions
 from rollingfs.spark.source.formats.lines import FEED, Lines, Read
+from rollingfs.spark.source.formats.row_format import Format, Located, ReadOptions
 from rollingfs.spark.source.partitions import Extent, Range
 from rollingfs.spark.source.segments import SegmentReader, is_remote
 

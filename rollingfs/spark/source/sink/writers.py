@@ -20,8 +20,8 @@ from rollingfs.spark.source.formats import lines
 from rollingfs.spark.source.loops import ATTRIBUTE_PREFIX, QUERY_ID
 from rollingfs.spark.source.options import WRITE, Options
 from rollingfs.spark.source.plain_errors import plainly
-from rollingfs.spark.source.sink import commits, task_writer
-from rollingfs.spark.source.sink.commits import Marker
+from rollingfs.spark.source.sink import batch_commits, task_writer
+from rollingfs.spark.source.sink.batch_commits import Marker
 from rollingfs.spark.source.sink.segment_commit import SegmentCommit, Version
 from rollingfs.spark.source.sink.task_writer import Receipt, TaskData, TaskWriter, by_segment, received
 
@@ -136,7 +136,7 @@ class JobCommit:
         OSError
             The errors of `append` and `overwrite` of the filesystem.
         """
-        commits.commit(self.parts(found), marker, checks_all=self.column is not None)
+        batch_commits.commit(self.parts(found), marker, checks_all=self.column is not None)
 
     def last_marker(self, number: int) -> Marker | None:
         """Return the marker of a batch whose tasks reported no query.
@@ -156,7 +156,7 @@ class JobCommit:
         """
         try:
             parts = [part for part in self.parts(found) if part.pieces]
-            commits.log_outcomes(parts, marker, self.planned)
+            batch_commits.log_outcomes(parts, marker, self.planned)
         except Exception:  # the log has it; Spark shows the error of the job
             what = "%s: the job failed; its data was perhaps committed: the target cannot be read"
             logger.warning(what, self.url, exc_info=True)

@@ -14,8 +14,8 @@ from collections.abc import Mapping
 from rollingfs.errors import AppendOutcomeUnknown, CommitTimeoutError, ConflictError
 from rollingfs.fs.core import core
 from rollingfs.fs.filesystem import RollingFileSystem
+from rollingfs.spark.source.hadoop_globs import is_pattern
 from rollingfs.spark.source.options import Options
-from rollingfs.spark.source.patterns import is_pattern
 from rollingfs.spark.source.segments import PLAIN
 from rollingfs.spark.source.stream.offsets import ReadMark
 from rollingfs.stream.cut import StreamCut

@@ -35,7 +35,7 @@ from rollingfs.server.operations import (
     unpacked,
 )
 from rollingfs.server.problems import PROBLEM, Json, problem_fields
-from rollingfs.server.store import etag
+from rollingfs.server.served_store import etag
 from rollingfs.server.tails import RecordTail, events, poll
 
 PAGE_DEFAULT = 1000

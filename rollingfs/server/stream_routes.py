@@ -7,7 +7,7 @@ from typing import Any
 
 from rollingfs.fs.stream_handle import Stream
 from rollingfs.server.operations import OFFLOAD, RETENTION, Age, Call, Fields, Seconds, Text, operation
-from rollingfs.server.segments import each_or_problem
+from rollingfs.server.segment_routes import each_or_problem
 from rollingfs.stream.cut import StreamCut
 from rollingfs.stream.retention import RetentionPolicy
 
