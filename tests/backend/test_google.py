@@ -14,7 +14,7 @@ from gcsfs import GCSFileSystem
 
 from rollingfs.backend.objects import open_google
 from rollingfs.backend.objects.backend import ObjectBackend
-from rollingfs.backend.objects.google_requests import GoogleRequests
+from rollingfs.backend.objects.google import GoogleBackend
 from rollingfs.errors import NoBucketError
 from rollingfs.fs.target import adapt
 from tests.support.clouds import new_google_bucket
@@ -39,11 +39,11 @@ def bucket(fake_google: dict[str, Any]) -> str:
 def sent(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     """The requests, by method."""
     counts: Counter[str] = Counter()
-    beside(monkeypatch, GoogleRequests, "send", lambda _, method, *__, **___: counts.update([method]))
+    beside(monkeypatch, GoogleBackend, "send", lambda _, method, *__, **___: counts.update([method]))
     return counts
 
 
-def test_each_verb_on_google_makes_the_stated_requests(fake_google, google, bucket, sent):
+def test_each_verb_on_google_makes_the_stated_requests(sent, fake_google, google, bucket):
     path = f"{bucket}/file"
     token = google.create(path, b"old")
     token = google.replace(path, b"new", token)

@@ -1,260 +1,40 @@
-"""An account of Google's storage and its buckets. The token of a file is its generation, which every write changes."""
+"""An account of Google's storage: requests with the credentials, the address and the connections of a gcsfs filesystem.
+
+gcsfs' own verbs are not used, because they repeat conditional writes, and because the newest releases first ask what
+kind of bucket it is, for as long as a minute. The requests belong to Google's JSON API, each sent once.
+
+Private names in use: `_set_session` of gcsfs, which opens the connections, and `_session`, which closes them; there is
+no public way.
+"""
 
 from __future__ import annotations
 
-import asyncio
+import io
 import json
-import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
 from functools import partial
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
+import aiohttp
+import google.auth.exceptions
+import yarl
 from gcsfs import GCSFileSystem
 
-from rollingfs.backend.contract import Buffer, FileInfo, Metadata, Over
-from rollingfs.backend.objects.backend import ObjectBackend
-from rollingfs.backend.objects.bucket import Answer, Bucket, Condition, FolderPage, Parts, RecentBuckets, Span
+from rollingfs.backend.objects.bucket import RecentBuckets, read_up_to
+from rollingfs.backend.objects.cloned import ClonedBackend
 from rollingfs.backend.objects.clouds import names_of
-from rollingfs.backend.objects.errors import Refusal, date_of, errors_of, retrying, token_of
-from rollingfs.backend.objects.google_requests import GoogleRequests
-from rollingfs.format.side_files import read_bytes_max
+from rollingfs.backend.objects.errors import Refusal
+from rollingfs.backend.objects.google_bucket import GoogleBucket, Reply
+from rollingfs.backend.objects.obstores import requests
 
-DELETES_AT_ONCE_MAX = 32
-BYTES = "application/octet-stream"
-FIELDS = "name,size,updated,generation"
-RESUME = frozenset({308})
-CANCELLED = frozenset({499, 404, 410})
-"""Google's answers to the cancelling of an upload: done, or gone already."""
-ANY_REFUSAL = frozenset(range(300, 600))
-
-
-class GoogleBucket(Bucket):
-    """The files of one bucket."""
-
-    def __init__(self, requests: GoogleRequests, name: str) -> None:
-        self.name = name
-        self._requests = requests
-        self._base = f"b/{quote(name, safe='')}/o"
-
-    def _file(self, key: str) -> str:
-        return f"{self._base}/{quote(key, safe='')}"
-
-    async def get(self, key: str, span: Span = None, *, if_token: str = "", unless_token: str = "") -> Answer | None:
-        headers = {} if span is None else {"Range": f"bytes={span[0]}-{span[1] - 1}"}
-        reply = await self._requests.send(
-            "GET",
-            self._file(key),
-            headers=headers,
-            accept=frozenset({304}),
-            alt="media",
-            bytes_max=read_bytes_max(key) if span is None else None,
-            # what is not a generation is compared by the caller, who learns first whether there is a file at all
-            ifGenerationMatch=if_token if _is_generation(if_token) else None,
-            ifGenerationNotMatch=unless_token if _is_generation(unless_token) else None,
-        )
-        if reply.status == 304:
-            return None
-        data = memoryview(reply.body)
-        if span is not None and reply.status == 200:  # the whole file
-            data = data[span[0] : span[1]]
-        token = token_of(reply.headers.get("X-Goog-Generation"), "generation")
-        return Answer(data, token, date_of(reply.headers, "Last-Modified"))
-
-    async def put(self, key: str, data: Sequence[Buffer], over: Condition = None, metadata: Metadata = None) -> str:
-        kind, body = (BYTES, b"".join(data)) if not metadata else _described(metadata, data)
-        try:
-            reply = await self._requests.send(
-                "POST",
-                f"{self._requests.upload_base}{self._base}",
-                data=body,
-                kind=kind,
-                uploadType="multipart" if metadata else "media",
-                name=key,
-                fields=FIELDS,
-                ifGenerationMatch=_condition(over),
-            )
-        except Refusal as error:
-            if error.status == 404 and not isinstance(over, str):  # a new file needs no other file
-                raise Refusal(404, "NoSuchBucket", error.message) from None
-            raise
-        return str(reply.value["generation"])
-
-    async def head(self, key: str) -> FileInfo:
-        return self._found((await self._requests.send("GET", self._file(key), fields=FIELDS)).value)
-
-    def _found(self, described: dict[str, Any]) -> FileInfo:
-        modified = datetime.fromisoformat(described["updated"]).timestamp()
-        return FileInfo(f"{self.name}/{described['name']}", int(described["size"]), modified, described["generation"])
-
-    async def metadata(self, key: str) -> Mapping[str, str]:
-        described = (await self._requests.send("GET", self._file(key), fields="metadata")).value
-        found: dict[str, str] = described.get("metadata", {})
-        return found
-
-    async def page(self, prefix: str, place: str | None = None, *, keys_max: int | None = None) -> FolderPage:
-        found = await self._page(prefix, delimiter="/", pageToken=place, maxResults=keys_max)
-        files = list(map(self._found, found.get("items", [])))
-        folders = [one.removesuffix("/") for one in found.get("prefixes", [])]
-        return FolderPage(files, folders, found.get("nextPageToken") or None)
-
-    async def _page(self, prefix: str, **parameters: Any) -> dict[str, Any]:
-        fields = f"prefixes,nextPageToken,items({FIELDS})"
-        reply = await self._requests.send("GET", self._base, prefix=prefix or None, fields=fields, **parameters)
-        return reply.value
-
-    async def has_any(self, prefix: str) -> bool:
-        found = await self._page(prefix, maxResults=1)
-        return not prefix or bool(found.get("items"))
-
-    async def delete(self, keys: Sequence[str]) -> None:
-        places = asyncio.Semaphore(DELETES_AT_ONCE_MAX)
-
-        async def one(key: str) -> None:
-            async with places:
-                await retrying(lambda: self._requests.send("DELETE", self._file(key), accept=frozenset({404})))
-
-        await asyncio.gather(*map(one, keys))
-
-    async def delete_if(self, key: str, token: str) -> None:
-        await self._requests.send("DELETE", self._file(key), ifGenerationMatch=_generation(token))
-
-    async def copy(self, bucket: str, source: str, target: str, token: str | None, metadata: Metadata = None) -> None:
-        origin = GoogleBucket(self._requests, bucket)
-        if token is not None and not _is_generation(token):
-            await origin.head(source)  # a missing file is another error
-        generation = None if token is None else _generation(token)
-        path = f"{origin._file(source)}/rewriteTo/{self._file(target)}"
-        more: str | None = None
-        while True:  # a large copy takes several requests
-            reply = await self._requests.send(
-                "POST",
-                path,
-                data=_about(metadata),
-                kind="application/json",
-                rewriteToken=more,
-                ifSourceGenerationMatch=generation,
-            )
-            if reply.value.get("done"):
-                return
-            more = reply.value["rewriteToken"]
-
-    def parts(self, key: str, over: Over | None, metadata: Metadata = None) -> Parts:
-        return _ResumableParts(self._requests, self._base, key, over, metadata)
-
-    async def now(self) -> float:
-        reply = await self._requests.send("GET", f"b/{quote(self.name, safe='')}", accept=ANY_REFUSAL, fields="name")
-        return date_of(reply.headers)
-
-
-class _ResumableParts(Parts):
-    """A resumable upload: the file is invisible before the last part is there."""
-
-    def __init__(self, requests: GoogleRequests, base: str, key: str, over: Over | None, metadata: Metadata) -> None:
-        self._about = _about(metadata)
-        self._requests = requests
-        self._base = base
-        self._key = key
-        self._over = over
-        self._url: str | None = None
-        self._sent = 0
-
-    async def write(self, part: bytes) -> None:
-        if self._url is None:
-            await retrying(self._begin)
-        await retrying(lambda: self._send(part, "*"))
-        self._sent += len(part)
-
-    async def complete(self, last: bytes) -> None:
-        assert self._url is not None, "no upload has begun"
-        # with a condition, a refusal after a lost answer could be this request's own doing
-        total = self._sent + len(last)
-        await retrying(lambda: self._send(last, str(total)), unanswered=self._over is not Over.NOTHING)
-        self._url = None
-
-    async def abort(self) -> None:
-        if self._url is not None:
-            url, self._url = self._url, None
-            await retrying(lambda: self._requests.send("DELETE", url, accept=CANCELLED))
-
-    async def _begin(self) -> None:
-        reply = await self._requests.send(
-            "POST",
-            f"{self._requests.upload_base}{self._base}",
-            data=self._about,
-            kind="application/json",
-            uploadType="resumable",
-            name=self._key,
-            ifGenerationMatch=_condition(self._over),
-        )
-        self._url = reply.headers["Location"]
-
-    async def _send(self, part: bytes, total: str) -> None:
-        assert self._url is not None, "no upload has begun"
-        span = f"{self._sent}-{self._sent + len(part) - 1}" if len(part) else "*"
-        reply = await self._requests.send(
-            "PUT", self._url, data=part, headers={"Content-Range": f"bytes {span}/{total}"}, accept=RESUME
-        )
-        if total == "*":
-            kept = int(reply.headers.get("Range", "bytes=0--1").rpartition("-")[2] or -1) + 1
-            if reply.status != 308 or kept != self._sent + len(part):
-                raise ConnectionError("the store did not keep the whole part")
-        elif reply.status == 308:
-            raise ConnectionError("the store has not all parts of the file")
-
-
-def _about(metadata: Metadata) -> bytes:
-    """Return the description of a new file for Google."""
-    return json.dumps({"metadata": dict(metadata)} if metadata else {}).encode()
-
-
-def _described(metadata: Mapping[str, str], data: Sequence[Buffer]) -> tuple[str, bytes]:
-    """Return kind and body of a request with metadata and bytes (RFC 2387)."""
-    boundary = uuid.uuid4().hex  # 122 random bits, which no data holds by chance
-    line = f"--{boundary}".encode()
-    described = [
-        line,
-        b"Content-Type: application/json; charset=UTF-8",
-        b"",
-        _about(metadata),
-        line,
-        f"Content-Type: {BYTES}".encode(),
-        b"",
-    ]
-    body = b"".join([b"\r\n".join(described), b"\r\n", *data, b"\r\n", line, b"--\r\n"])
-    return f"multipart/related; boundary={boundary}", body
-
-
-def _condition(over: Condition) -> str | None:
-    if over in (None, Over.ANYTHING):
-        return None
-    return "0" if over is Over.NOTHING else _generation(over)
-
-
-def _generation(token: Condition) -> str:
-    """Return a token as Google takes it.
-
-    Raises
-    ------
-    Refusal
-        It belongs to no file.
-    """
-    if not isinstance(token, str) or not _is_generation(token):
-        raise Refusal(412, "conditionNotMet", "this is not a generation of a file")
-    return token
-
-
-def _is_generation(token: str) -> bool:
-    return token.isascii() and token.isdigit() and int(token) > 0
-
-
+_NO_BUCKET = "bucket does not exist"
 COMMIT_INTERVAL_S = 1.0
 """Google takes one write a second of an object, and answers 429 to more."""
 
 
-class GoogleBackend(ObjectBackend):
+class GoogleBackend(ClonedBackend):
     """Buckets that a gcsfs filesystem may reach.
 
     Parameters
@@ -265,52 +45,135 @@ class GoogleBackend(ObjectBackend):
 
     scheme = "gs"
     schemes = names_of(scheme)
-    capability = replace(ObjectBackend.capability, can_delete_if=True, commit_interval_s=COMMIT_INTERVAL_S)
+    capability = replace(ClonedBackend.capability, can_delete_if=True, commit_interval_s=COMMIT_INTERVAL_S)
 
     def __init__(self, fs: GCSFileSystem, max_concurrency: int | None = None) -> None:
-        self.requests = GoogleRequests(fs)
+        super().__init__(fs)
         self.capability = self.capability.limited(max_concurrency)
-        self.buckets: RecentBuckets[GoogleBucket] = RecentBuckets(partial(GoogleBucket, self.requests))
-
-    @property
-    def loop(self) -> Any:
-        fs = self.requests.fs
-        return None if fs.asynchronous else fs.loop
+        self.buckets = RecentBuckets(partial(GoogleBucket, self.send))
 
     async def list_buckets(self) -> Sequence[str]:
         names: list[str] = []
         place: str | None = None
         while True:
-            reply = await self.requests.send("GET", "b", project=self.requests.fs.project, pageToken=place)
+            reply = await self.send("GET", "b", project=self.fs.project, pageToken=place)
             names += [bucket["name"] for bucket in reply.value.get("items", [])]
             place = reply.value.get("nextPageToken")
             if not place:
                 return names
 
     async def make_bucket(self, name: str) -> None:
-        fs = self.requests.fs
-        settings = {"name": name} | ({"location": fs.default_location} if fs.default_location else {})
+        place = self.fs.default_location
+        settings = {"name": name} | ({"location": place} if place else {})
         data = json.dumps(settings).encode()
-        await self.requests.send("POST", "b", data=data, kind="application/json", project=fs.project)
+        await self.send("POST", "b", data=data, kind="application/json", project=self.fs.project)
 
     async def remove_bucket(self, name: str) -> None:
-        await self.requests.send("DELETE", f"b/{quote(name, safe='')}")
+        await self.send("DELETE", f"b/{quote(name, safe='')}")
 
     async def bucket_name(self, bucket: str) -> str:
-        return f"{self.requests.fs.base}{bucket}"
+        return f"{self.fs.base}{bucket}"
 
     def check_key(self, key: str) -> str:
         if any(part in ("", ".", "..") for part in key.split("/")):
             return "a name with empty parts, '.' or '..' is not one that all tools can name"
         return "Google has no names with line ends" if {"\r", "\n"} & set(key) else ""
 
-    async def close(self) -> None:
-        with errors_of("closing the connections of", f"{self.scheme}://"):
-            await self.requests.close()
+    async def disconnect(self) -> None:
+        session, self.fs._session = self.fs._session, None
+        if session is not None:
+            await session.close()
 
-    def after_fork(self) -> None:
-        self.requests.after_fork()
-        self.buckets.clear()
+    # -- requests ------------------------------------------------------------------------------------------
+
+    async def send(
+        self,
+        method: str,
+        path: str,
+        *,
+        data: bytes = b"",
+        kind: str = "",
+        headers: Mapping[str, str] | None = None,
+        accept: frozenset[int] = frozenset(),
+        bytes_max: int | None = None,
+        **parameters: Any,
+    ) -> Reply:
+        """Send one request, once.
+
+        Parameters
+        ----------
+        path
+            Below the API, or a whole URL, quoted already.
+        data, kind
+            The body and its content type.
+        accept
+            Statuses other than success that the caller handles.
+        bytes_max
+            Read no more than this of the answer's body.
+
+        Raises
+        ------
+        Refusal, ConnectionError, TimeoutError
+        """
+        self.come_home()
+        sent = dict(headers or {})
+        if kind:
+            sent["Content-Type"] = kind
+        try:
+            self.fs.credentials.apply(sent)
+        except google.auth.exceptions.GoogleAuthError as error:
+            raise Refusal(401, "NoCredentials", f"Google gave no token for these credentials: {error}") from None
+        is_large = not requests.is_quick([data])
+        send_s = requests.SEND_S_MAX if is_large else 0.0
+        body = io.BytesIO(data) if is_large else data  # aiohttp sends a large one of bytes in one go, blocking its loop
+        read_s = requests.READ_S_MAX
+        limits = aiohttp.ClientTimeout(
+            requests.READS_MAX * read_s + send_s, sock_connect=requests.CONNECT_S_MAX, sock_read=read_s + send_s
+        )
+        if self.fs.requests_timeout is not None:
+            limits = aiohttp.ClientTimeout(total=self.fs.requests_timeout)
+        url = self._url(path, parameters)
+        try:
+            session = await self.fs._set_session()
+            follows = method == "GET"  # others would become a GET, whose answer says nothing of them
+            async with session.request(
+                method, url, data=body, headers=sent, timeout=limits, allow_redirects=follows
+            ) as answer:
+                reply = Reply(answer.status, answer.headers, await read_up_to(answer.content, bytes_max))
+        except TimeoutError as error:
+            raise TimeoutError(f"{url.origin()} did not answer in time") from error
+        except aiohttp.ClientError as error:
+            raise ConnectionError(f"no whole answer came from {url.origin()}: {_reason(error)}") from error
+        if reply.status >= 300 and reply.status not in accept:
+            raise _refusal(reply)
+        return reply
+
+    def _url(self, path: str, parameters: Mapping[str, Any]) -> yarl.URL:
+        base = path if path.startswith("http") else f"{self.fs.base}{path}"
+        if "uploadType" in parameters:  # new files have another address
+            base = base.replace("/storage/v1/", "/upload/storage/v1/", 1)
+        given = {name: value for name, value in parameters.items() if value is not None}
+        if self.fs.requester_pays:
+            given["userProject"] = (
+                self.fs.requester_pays if isinstance(self.fs.requester_pays, str) else self.fs.project
+            )
+        mark = "&" if "?" in base else "?"
+        return yarl.URL(f"{base}{mark}{urlencode(given)}" if given else base, encoded=True)
+
+
+def _refusal(reply: Reply) -> Refusal:
+    try:
+        said = reply.value["error"]
+        code, message = said["errors"][0]["reason"], said["message"]
+    except (ValueError, KeyError, TypeError, IndexError):
+        code, message = str(reply.status), reply.body[:200].decode(errors="replace").strip()
+    if reply.status == 404 and _NO_BUCKET in message:
+        code = "NoSuchBucket"
+    return Refusal(reply.status, code, message)
+
+
+def _reason(error: Exception) -> str:
+    return str(getattr(error, "os_error", None) or error)
 
 
 def open_google(fs: GCSFileSystem, max_concurrency: int | None = None) -> GoogleBackend:

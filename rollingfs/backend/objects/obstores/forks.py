@@ -1,23 +1,18 @@
-"""Connections belong to a process and an event loop: a forked child drops its parent's, and does not use obstore."""
+"""A forked child drops the connections of its parent, and does not use obstore."""
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import sys
 import threading
 import weakref
 from collections.abc import Iterator
-from typing import Any, TypeVar
+from typing import Any
 
-from fsspec import AbstractFileSystem
 from fsspec.asyn import reset_lock
 
-from rollingfs.backend.objects.clouds import options_of
-from rollingfs.backend.objects.errors import LastingError
 from rollingfs.runtime.system import at_fork, thread_names
 
-F = TypeVar("F", bound=AbstractFileSystem)
 _THREADS = "tokio"
 """The names of obstore's threads begin so. Its first request starts them; an import and a store do not."""
 
@@ -38,46 +33,6 @@ _obstore_is_lost = False
 def keep_from_children(thing: object) -> None:
     """Never collect a thing in a child, which would close sockets or an epoll that the parent still uses."""
     _used.add(thing)
-
-
-def clone_of(fs: F, forked: bool = False, **changes: Any) -> F:
-    """Return a private copy of a filesystem, with its own connections; in a child, with the child's event loop."""
-    options = options_of(fs) | changes | {"skip_instance_cache": True}
-    if forked:
-        options.pop("loop", None)  # the loop runs in the parent only
-    clone: F = type(fs)(**options)
-    keep_from_children(clone)
-    return clone
-
-
-class HomeLoop:
-    """The event loop on which a filesystem's connections were made."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._loop: weakref.ref[asyncio.AbstractEventLoop] | None = None
-
-    def is_left(self) -> bool:
-        """Return whether the connections belong to a loop that has ended; the running loop is theirs from now on.
-
-        Raises
-        ------
-        LastingError
-            Their loop still runs, in another thread.
-        """
-        here = asyncio.get_running_loop()
-        with self._lock:
-            before = self._loop
-            loop = None if before is None else before()
-            if loop is here:
-                return False
-            if loop is not None and loop.is_running():
-                raise LastingError(
-                    "this asynchronous filesystem is in use on another event loop, which runs, so nothing was sent: "
-                    "make a filesystem for each loop (skip_instance_cache=True)"
-                )
-            self._loop = weakref.ref(here)
-            return before is not None
 
 
 @contextlib.contextmanager

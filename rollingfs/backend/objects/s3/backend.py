@@ -41,11 +41,11 @@ from botocore.httpsession import get_cert_path
 from botocore.utils import get_environ_proxies
 from s3fs import S3FileSystem
 
-from rollingfs.backend.objects.backend import ObjectBackend
 from rollingfs.backend.objects.bucket import RecentBuckets
+from rollingfs.backend.objects.cloned import ClonedBackend, clone_of
 from rollingfs.backend.objects.clouds import options_of
-from rollingfs.backend.objects.errors import LastingError, Refusal, errors_of
-from rollingfs.backend.objects.obstores.forks import HomeLoop, clone_of, obstore_is_lost, without_forks
+from rollingfs.backend.objects.errors import LastingError, Refusal
+from rollingfs.backend.objects.obstores.forks import obstore_is_lost, without_forks
 from rollingfs.backend.objects.obstores.requests import READS_MAX, Places
 from rollingfs.backend.objects.s3.botocore import (
     BotocoreObjects,
@@ -82,7 +82,7 @@ REGIONS_UNNAMED = (None, "us-east-1", "aws-global")
 logger = logging.getLogger("rollingfs")
 
 
-class S3Backend(ObjectBackend):
+class S3Backend(ClonedBackend):
     """Requests to an object store, on the event loop of a private clone of `fs`.
 
     Parameters
@@ -95,7 +95,7 @@ class S3Backend(ObjectBackend):
 
     makes_parents = True
     capability = replace(
-        ObjectBackend.capability,
+        ClonedBackend.capability,
         can_join=True,
         can_delete_if=True,
         can_list_uploads=True,
@@ -104,7 +104,8 @@ class S3Backend(ObjectBackend):
     )
 
     def __init__(self, fs: S3FileSystem, max_concurrency: int | None = None, use_obstore: bool = True) -> None:
-        self.fs = _clone(fs, max(CONNECTIONS_MAX, 2 * (max_concurrency or 0)))
+        self._connections_max = max(CONNECTIONS_MAX, 2 * (max_concurrency or 0))
+        super().__init__(fs)
         pool: int = self.fs.config_kwargs["max_pool_connections"]
         if max_concurrency is not None and max_concurrency > pool:
             raise ValueError(
@@ -119,32 +120,30 @@ class S3Backend(ObjectBackend):
         protocols = (fs.protocol,) if isinstance(fs.protocol, str) else fs.protocol
         self.scheme, self.schemes = protocols[0], frozenset(protocols)
         self._use_obstore = use_obstore
-        self.buckets: RecentBuckets[S3Bucket] = RecentBuckets(partial(S3Bucket, self))
+        self.buckets = RecentBuckets(partial(S3Bucket, self))
         self._connections: weakref.WeakKeyDictionary[Any, Connection] = weakref.WeakKeyDictionary()
         self._places = Places(pool)
         self._told: set[str] = set()
         self._product = ""
-        self._home = HomeLoop()
 
-    @property
-    def loop(self) -> Any:
-        return self.fs.loop
+    def clone(self, fs: S3FileSystem, forked: bool = False) -> S3FileSystem:
+        config = dict(options_of(fs).get("config_kwargs") or {})
+        mode = {key: value for key, value in (config.get("retries") or {}).items() if key == "mode"}
+        config["retries"] = mode | {"total_max_attempts": 1}
+        config.setdefault("max_pool_connections", self._connections_max)
+        config.setdefault("http_session_cls", StraightSession)
+        if not config.keys() & {"user_agent", "user_agent_extra", "user_agent_appid"}:
+            # botocore would build its own for each request: a twelfth of the CPU time of a small append
+            config["user_agent"] = f"rollingfs s3fs/{s3fs.__version__} Botocore/{botocore.__version__}{_obstore()}"
+        if "AWS_REQUEST_CHECKSUM_CALCULATION" not in os.environ:
+            config.setdefault("request_checksum_calculation", "when_required")
+        return clone_of(fs, forked, config_kwargs=config)
 
-    def after_fork(self) -> None:
-        self._home = HomeLoop()
-        self._renew(forked=True)
-
-    def _renew(self, forked: bool = False) -> None:
-        """Take a new clone, with its own connections; in a child, with the child's loop."""
-        self.fs = _clone(self.fs, self.fs.config_kwargs["max_pool_connections"], forked)
+    def renew(self, forked: bool = False) -> None:
         self._connections = weakref.WeakKeyDictionary()
-        self.buckets.clear()
+        super().renew(forked)
 
-    async def close(self) -> None:
-        self.buckets.clear()
-        with errors_of("closing the connections of", f"{self.scheme}://"):
-            if self._home.is_left():
-                self._renew()
+    async def disconnect(self) -> None:
         if self.fs._s3 is not None:
             await self.fs._s3creator.__aexit__(None, None, None)
             self.fs._s3 = None
@@ -194,8 +193,7 @@ class S3Backend(ObjectBackend):
 
     async def session(self, bucket: str | None = None) -> Any:
         """Return the botocore client for a bucket, connected and with the hooks of this module."""
-        if self._home.is_left():
-            self._renew()
+        self.come_home()
         with errors_of_botocore():
             await self.fs.set_session()
             client = await self.fs.get_s3(bucket)
@@ -292,20 +290,6 @@ def _connection(fs: S3FileSystem, endpoint_url: str) -> Connection:
     with without_forks():  # certifi imports
         certificates = get_cert_path(True)
     return Connection(verify, proxies, certificates)
-
-
-def _clone(fs: S3FileSystem, connections: int, forked: bool = False) -> S3FileSystem:
-    config = dict(options_of(fs).get("config_kwargs") or {})
-    mode = {key: value for key, value in (config.get("retries") or {}).items() if key == "mode"}
-    config["retries"] = mode | {"total_max_attempts": 1}
-    config.setdefault("max_pool_connections", connections)
-    config.setdefault("http_session_cls", StraightSession)
-    if not config.keys() & {"user_agent", "user_agent_extra", "user_agent_appid"}:
-        # botocore would build its own for each request: a twelfth of the CPU time of a small append
-        config["user_agent"] = f"rollingfs s3fs/{s3fs.__version__} Botocore/{botocore.__version__}{_obstore()}"
-    if "AWS_REQUEST_CHECKSUM_CALCULATION" not in os.environ:
-        config.setdefault("request_checksum_calculation", "when_required")
-    return clone_of(fs, forked, config_kwargs=config)
 
 
 def _obstore() -> str:
