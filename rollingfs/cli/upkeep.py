@@ -95,7 +95,7 @@ def rebuild(
 ) -> None:
     """Make a segment of the chunks of a segment with a lost header; old files stay as they are.
 
-    Ends with exit code 3 if there are gaps. With --json: name, to, start, end, chunks, by_page, by_later, by_listed,
+    Ends with exit code 3 if there are gaps. With --json: name, to, start, end, chunks, by_page, by_later,
     by_label, by_name, pieces, gaps, left, lost and is_dry_run.
 
     Parameters
@@ -125,7 +125,7 @@ def _report_rebuilt(session: Session, text: str, to: str, named: dict[str, str],
     session.report(
         {**named, **dataclasses.asdict(did)},
         f"{holds}, {count_text(did.chunks, 'chunk')}: {did.by_page:,} bytes placed by index pages, "
-        f"{did.by_later:,} by metadata of later files, {did.by_listed:,} by index pages without offset, "
+        f"{did.by_later:,} by metadata of later files, "
         f"{did.by_label:,} by their own metadata, {did.by_name:,} by names alone",
     )
     if session.json:

@@ -202,7 +202,7 @@ def new_index_name(start: int) -> str:
 
 
 def index_start(path: str) -> int | None:
-    """Return the segment offset at which an index page began, by its name; None for older pages."""
+    """Return the segment offset at which an index page began, by its name; None for another name."""
     parts = path.rpartition("/")[2].removeprefix(INDEX_PREFIX).split("-")
     return int(parts[0]) if len(parts) == 2 and parts[0].isascii() and parts[0].isdecimal() else None
 

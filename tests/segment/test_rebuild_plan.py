@@ -5,7 +5,6 @@ Rules of the protocol: P9.24 to P9.32.
 
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings, strategies as st
@@ -136,46 +135,36 @@ def evidence(*files: ChunkFile, pages: Sequence[known.ListedPage] = (), **how: o
     return known.gather(S, {file.path: file for file in files}, pages, **how)  # type: ignore[arg-type]
 
 
-def listed(*files: ChunkFile, label: Label | None = None) -> known.ListedPage:
+def listed(*files: ChunkFile, name: str = "index-0-a") -> known.ListedPage:
     chunks, start = [], 0
     for file in files:
         chunks.append(Chunk(start, file.size, names.relate(S, file.path), file.crc32c, 0))
         start += file.size
-    return known.ListedPage(f"{S}$chunks/index-1", chunks, label)
+    return known.ListedPage(f"{S}$chunks/{name}", chunks)
 
 
 def test_page_places_chunks_without_their_own_offset():
-    first, staged = chunk_file(b"one", 7), chunk_file(b"two", None)
-    found = evidence(first, staged, pages=[listed(first, staged)])
-    assert [(p.start, p.by) for p in found.pieces] == [(7, By.LISTED), (10, By.LISTED)]
-    raced = chunk_file(b"x", 3)
-    page = listed(raced, label=Label(X, 50))
-    assert [(p.start, p.incarnation) for p in evidence(raced, pages=[page]).pieces] == [(50, X)]
+    first, staged, raced = chunk_file(b"one", 7), chunk_file(b"two", None), chunk_file(b"x", 3)
+    found = evidence(first, staged, raced, pages=[listed(first, staged, raced, name="index-50-a")])
+    assert [(p.start, p.by) for p in found.pieces] == [(50, By.PAGE), (53, By.PAGE), (56, By.PAGE)]
 
 
-def test_a_page_whose_names_do_not_agree_places_nothing():
+@pytest.mark.parametrize("name", ["index-7-a", "index-5f3a9c21e0b4"])
+def test_page_without_offset_or_with_later_chunk_places_nothing(name):
     first, second = chunk_file(b"one", 7), chunk_file(b"two", 99)
-    found = evidence(first, second, pages=[listed(first, second)])
+    found = evidence(first, second, pages=[listed(first, second, name=name)])
     assert [(p.start, p.by) for p in found.pieces] == [(7, By.NAME), (99, By.NAME)]
-    assert found.left == [Left(f"{S}$chunks/index-1", known.DISAGREES)]
-
-
-def test_page_with_names_only_proves_no_minimum_offset():
-    staged, after = chunk_file(b"one", None), chunk_file(b"two", 7)  # a lost race has moved both on
-    found = plan(evidence(staged, after, pages=[listed(staged, after)]), 7)
-    with pytest.raises(AmbiguousRebuildError, match=r"only an index page without offset says that .*stage-"):
-        found.check()
+    assert found.left == [Left(f"{S}$chunks/{name}", known.DISAGREES)]
 
 
 def test_conflicting_pages_are_refused_until_one_is_left():
     moved, after = chunk_file(b"two", 3), chunk_file(b"three", 6)
-    lost = replace(listed(moved, after, label=Label(X, 3)), path=f"{S}$chunks/index-lost")
-    won = replace(listed(moved, label=Label(X, 5)), path=f"{S}$chunks/index-won")
+    lost, won = listed(moved, after, name="index-3-lost"), listed(moved, name="index-5-won")
     found = plan(evidence(moved, after, pages=[lost, won]), 3)
     assert found.placed[0].rivals == (lost.path, won.path)
-    with pytest.raises(AmbiguousRebuildError, match=r"index-lost and .*index-won put .* at different offsets"):
+    with pytest.raises(AmbiguousRebuildError, match=r"index-3-lost and .*index-5-won put .* at different offsets"):
         found.check()
-    rest = plan(evidence(moved, after, pages=[lost, won], leave_out=["index-lost"]), 5)
+    rest = plan(evidence(moved, after, pages=[lost, won], leave_out=["index-3-lost"]), 5)
     assert [(one.start, one.file) for one in rest.placed] == [(5, moved.path)]
     rest.check()
     assert Left(lost.path, known.LEFT_OUT) in rest.left

@@ -25,11 +25,9 @@ class By(IntEnum):
     """Its name: the offset that its writer expected. It may never have been committed, or elsewhere."""
     LABEL = 2
     """Its metadata: the offset that its writer expected, and the incarnation."""
-    LISTED = 3
-    """An index page that lists it, and that only the names of its chunks place: it was committed there or later."""
-    LATER = 4
+    LATER = 3
     """The metadata of a file that was written later: it was committed there."""
-    PAGE = 5
+    PAGE = 4
     """An index page that lists it: it was committed there."""
 
     @property
@@ -106,13 +104,12 @@ class ListedPage:
 
     path: str
     chunks: Sequence[Chunk]
-    label: Label | None = None
 
 
 DAMAGED = "it does not have the size or the checksum that is noted of it"
 MISSING = "an index page lists it, and it is not there"
 NO_PLACE = "nothing says at which offset it lies"
-DISAGREES = "the names of the chunks that it lists do not agree on where it begins"
+DISAGREES = "its name has no offset, or a lower one than the names of the chunks that it lists"
 LEFT_OUT = "it was to be left out"
 
 
@@ -158,7 +155,7 @@ def gather(
     for page in pages:
         if page.path in out:
             continue
-        base, by = _base(page)
+        base = _base(page)
         if base is None:
             found.left.append(Left(page.path, DISAGREES))
             continue
@@ -174,8 +171,7 @@ def gather(
             else:
                 listed.add(path)
                 found.places.setdefault((path, chunk.offset), {}).setdefault(start, []).append(page.path)
-                incarnation = page.label.incarnation if page.label else None
-                found.pieces.append(FileRange(start, chunk.length, file, by, chunk.offset, incarnation))
+                found.pieces.append(FileRange(start, chunk.length, file, By.PAGE, chunk.offset))
     found.left += [Left(path, DAMAGED, _written_at(path)) for path in sorted(damaged - out)]
     found.pieces = [piece for piece in found.pieces if piece.file.path not in damaged]
     later = _later(segment, files)
@@ -219,21 +215,12 @@ def _written_at(path: str) -> int | None:
     return names.offset_of(path.rpartition("/")[2])
 
 
-def _base(page: ListedPage) -> tuple[int | None, By]:
-    """The offset of a page: its name or its metadata prove it; else the names of its chunks show the expected offset.
-
-    No chunk is committed before the offset in its name, so a page with such a chunk is no evidence.
-    A lost race may have moved all of them on.
-    """
-    proven = names.index_start(page.path)
-    if proven is None and page.label is not None:
-        proven = page.label.offset
-    written = [
-        (_written_at(chunk.file), chunk)
+def _base(page: ListedPage) -> int | None:
+    """The offset of a page, by its name; None if a chunk has a later one, because none is committed before its own."""
+    base = names.index_start(page.path)
+    expected = [
+        (_written_at(chunk.file) or 0) - chunk.start
         for chunk in page.chunks
         if "/" not in chunk.file and not chunk.offset and chunk.length == chunk.size
     ]
-    bases = {start - chunk.start for start, chunk in written if start is not None}
-    if proven is not None:
-        return proven if max(bases, default=0) <= proven else None, By.PAGE
-    return bases.pop() if len(bases) == 1 and min(bases) >= 0 else None, By.LISTED
+    return base if base is not None and max(expected, default=0) <= base else None

@@ -30,7 +30,7 @@ BEFORE = "it lies before the start that was asked for"
 INSIDE = "it lies within bytes for which there is another file"
 BEYOND = "it lies beyond a gap"
 OTHER = "it is of another incarnation"
-SOURCES = {By.NAME: "its name", By.LABEL: "its label", By.LISTED: "an index page without offset"}
+SOURCES = {By.NAME: "its name", By.LABEL: "its label"}
 
 
 @value_class
@@ -42,9 +42,7 @@ class Placed:
     file: str
     by: str
     """``page`` (an index page) and ``later`` (metadata of a file that was written later) prove that it was committed
-    there. ``listed`` (an index page of an earlier release, without its own offset) proves that it was
-    committed there or at a later offset. ``label`` and ``name`` (its own metadata or name) show only the place that its
-    writer expected."""
+    there. ``label`` and ``name`` (its own metadata or name) show only the place that its writer expected."""
     rivals: tuple[str, ...] = ()
     """Left files that may be there as well, or index pages that put the file at different offsets. A rebuild is refused
     unless the caller leaves out these files, or all these pages except a single page."""
@@ -154,13 +152,12 @@ def _rivals(found: Plan, rest: Sequence[FileRange]) -> dict[FileRange, tuple[str
     """The left files that may be at the place of a piece which only an expectation places.
 
     A file is never before the offset that its writer expected, because a lost race moves it on.
-    A chain of files that ends at the begin of the plan is at its expected place: the user leaves it out. But if the
-    place of an index page is only expected, its chunks before the plan may be the chunks with which the plan begins.
+    A chain of files that ends at the begin of the plan is at its expected place: the user leaves it out.
     """
     before = {found.start}
     known = {piece.file.path for piece in rest if piece.by.is_exact}
     for piece in sorted(rest, key=lambda piece: -piece.end):
-        if piece.end in before and piece.end <= found.start and piece.by is not By.LISTED:
+        if piece.end in before and piece.end <= found.start:
             before.add(piece.start)
             known.add(piece.file.path)
     loose = [
@@ -219,9 +216,9 @@ def _only(here: Sequence[FileRange], at: Mapping[int, Sequence[FileRange]]) -> t
     AmbiguousRebuildError
         Two pieces may go on with other bytes.
     """
-    committed = max((piece.length for piece in here if piece.by >= By.LISTED), default=0)
+    committed = max((piece.length for piece in here if piece.by.is_exact), default=0)
     # where a file was committed, one that is only expected is not; but a longer one may have been made of it
-    likely = [piece for piece in here if piece.by >= By.LISTED or piece.length > committed]
+    likely = [piece for piece in here if piece.by.is_exact or piece.length > committed]
     ranked = sorted(likely, key=lambda piece: (-piece.length, -piece.by, piece.file.path))
     first = ranked[0]
     if all(piece.content == first.content for piece in ranked):

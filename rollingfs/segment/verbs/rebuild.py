@@ -85,9 +85,6 @@ class Rebuilt:
     """Files of the folder that are not part of the new segment, with the reason."""
     by_later: int = 0
     """Bytes that the metadata of later files place: they were committed there."""
-    by_listed: int = 0
-    """Bytes that older index pages place, whose names and metadata do not show their begin: they were committed
-    there or at a later offset."""
     pieces: tuple[Placed, ...] = ()
     """The evidence that places each chunk."""
     lost: tuple[str, ...] = CANNOT_RETURN
@@ -162,7 +159,6 @@ async def rebuild(
         found.left,
         pieces=found.placed,
         by_later=found.bytes_by(By.LATER),
-        by_listed=found.bytes_by(By.LISTED),
         lost=(*CANNOT_RETURN, *absent),
         is_dry_run=dry_run,
     )
@@ -262,9 +258,7 @@ async def _pages(at: At, infos: Iterable[FileInfo]) -> tuple[list[ListedPage], l
             continue
         try:
             chunks = parse_page((await at.backend.read(info.path)).data, None, info.path)
-            is_told = names.index_start(info.path) is not None
-            label = None if is_told else parse_label(await at.backend.metadata(info.path))
-            pages.append(ListedPage(info.path, tuple(chunks), label))
+            pages.append(ListedPage(info.path, tuple(chunks)))
         except FileNotFoundError:
             continue  # a collection took it meanwhile
         except CorruptHeaderError as error:
