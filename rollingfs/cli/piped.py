@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import os
 import queue
 import threading
@@ -14,7 +13,7 @@ from datetime import UTC, datetime
 
 from rollingfs.cli import output
 from rollingfs.cli.running import Stop
-from rollingfs.errors import UNSUPPORTED, AppendOutcomeUnknown, FencedError, RollingError, SegmentSealedError
+from rollingfs.errors import AppendOutcomeUnknown, RollingError
 from rollingfs.format import transitions
 from rollingfs.format.append_keys import AlreadyAppended, AppendKey, ForgottenError, gone_of
 from rollingfs.format.transitions import Guard
@@ -23,16 +22,14 @@ from rollingfs.fs.core import Core
 from rollingfs.segment.files.adopt import adopt
 from rollingfs.segment.verbs.append import append
 from rollingfs.segment.verbs.create import create as create_segment
+from rollingfs.ship.sender import Sender, Stopped
 
 LINE_FEED = b"\n"
 READ_BYTES = 64 * 1024
 COMMIT_BYTES_MAX = 8 * 1024 * 1024
 """Bytes that wait make a commit due, also without a line feed: the memory is bounded."""
-RETRY_S = 1.0
-REPORT_S = 60.0
-"""Interval between reports of a store that fails."""
-FINAL = (AlreadyAppended, ForgottenError, SegmentSealedError, FencedError, FileNotFoundError, PermissionError)
-"""Errors after which the same append will not succeed."""
+LOOK_S = 1.0
+"""Longest wait for bytes between two looks whether to end."""
 
 
 class NotWrittenError(RollingError):
@@ -69,6 +66,11 @@ class Pipe:
     _since_s: float = 0.0
     """When the oldest byte that waits came."""
     _is_in_line: bool = False
+    _is_unknown: bool = False
+    """Whether the commit under way may have taken place."""
+
+    def __post_init__(self) -> None:
+        self._sender = Sender(self.core, self.path, self.stop, self._complain)
 
     @property
     def commits(self) -> int:
@@ -102,7 +104,7 @@ class Pipe:
         threading.Thread(target=_read_all, args=(self.source, blocks), name="rollingfs-pipe", daemon=True).start()
         while not self.stop.is_wanted:
             with contextlib.suppress(queue.Empty):
-                if not self._take(blocks.get(timeout=min(self._left_s(), RETRY_S))):
+                if not self._take(blocks.get(timeout=min(self._left_s(), LOOK_S))):
                     break
             if self._is_due():
                 self._commit(self._waiting.rfind(LINE_FEED) + 1 or len(self._waiting))
@@ -122,7 +124,7 @@ class Pipe:
     def _left_s(self) -> float:
         """Return the time until a commit is due by the age of what waits."""
         if self.when.seconds is None or LINE_FEED not in self._waiting:
-            return RETRY_S
+            return LOOK_S
         return max(0.0, self._since_s + self.when.seconds - time.monotonic())
 
     def _is_due(self) -> bool:
@@ -138,43 +140,42 @@ class Pipe:
         end = b"" if self._is_in_line else LINE_FEED
         return first + data.removesuffix(LINE_FEED).replace(LINE_FEED, LINE_FEED + stamp) + end
 
+    def _complain(self, text: str) -> None:
+        output.complain(f"{text}; {len(self._waiting):,} bytes wait")
+
     def _commit(self, size: int) -> None:
         """Commit the first bytes that wait, and wait as long as the store fails."""
         data, self._number = bytes(self._waiting[:size]), self._number + 1
-        reported_s, is_unknown = float("-inf"), False
-        for tries in itertools.count():
-            is_last = self.stop.is_wanted
-            try:
-                self._append(data)
-                break
-            except AlreadyAppended:
-                break
-            except (OSError, RollingError) as error:
-                if isinstance(error, ForgottenError) and not tries:  # of the appends before, whose outcome is known
-                    segment, self._gone = self.core.run(self._bound(create=False))
-                    if segment == self._segment:
-                        continue
-                is_unknown |= isinstance(error, AppendOutcomeUnknown)
-                if is_last or isinstance(error, FINAL) or error.errno in UNSUPPORTED:
-                    raise NotWrittenError(self._said(size, error, is_unknown)) from error
-                if time.monotonic() >= reported_s + REPORT_S:
-                    reported_s = time.monotonic()
-                    output.complain(f"{self.path}: waiting for the store, with {len(self._waiting):,} bytes: {error}")
-                self.stop.wait(RETRY_S)
+        self._is_unknown = False
+        try:
+            self._sender.patiently(lambda: self._append(data))
+        except (OSError, RollingError, Stopped) as error:
+            raise NotWrittenError(self._said(size, error)) from error
         self.written += size
         del self._waiting[:size]
         self._since_s = time.monotonic()
 
     def _append(self, data: bytes) -> None:
-        writer = AppendKey(self._name, self._number, self._gone, self._segment)
-        call = append(self.core.client, self.path, data, guard=Guard(self._segment), attrs=writer.attributes(len(data)))
-        self.core.run(call)
+        key = AppendKey(self._name, self._number, self._gone, self._segment)
+        guard, attrs = Guard(self._segment), key.attributes(len(data))
+        try:
+            self.core.run(append(self.core.client, self.path, data, guard=guard, attrs=attrs))
+        except AlreadyAppended:
+            return
+        except AppendOutcomeUnknown:
+            self._is_unknown = True
+            raise
+        except ForgottenError:  # of the appends before, whose outcome is known
+            segment, self._gone = self.core.run(self._bound(create=False))
+            if self._is_unknown or segment != self._segment:
+                raise
+            self._append(data)
 
-    def _said(self, size: int, error: Exception, is_unknown: bool) -> str:
-        after, unsure = len(self._waiting) - size, "it is unknown whether the next" if is_unknown else "the next"
-        outcome = "bytes are written" if is_unknown else "bytes are not written"
+    def _said(self, size: int, error: Exception) -> str:
+        those, after = f"the next {size:,} bytes are", len(self._waiting) - size
+        said = f"it is unknown whether {those} written" if self._is_unknown else f"{those} not written"
         rest = f", and {after:,} bytes after them are not written" if after else ""
-        return f"{self.path}: {self.written:,} bytes are written; {unsure} {size:,} {outcome}{rest}: {error}"
+        return f"{self.path}: {self.written:,} bytes are written; {said}{rest}: {error}"
 
 
 def _read_all(source: int, blocks: queue.Queue[bytes | OSError]) -> None:

@@ -87,7 +87,7 @@ class Sender:
         Stopped
             The store fails, and the program is to end.
         """
-        return self._patiently(self._look)
+        return self.patiently(self._look)
 
     def send(self, data: Callable[[], Any], before: Attrs, after: Attrs) -> bool:
         """Append data and set attributes in a commit, unless the segment has it; make a missing segment.
@@ -125,7 +125,7 @@ class Sender:
             self.segment = written.header.segment
             return True
 
-        return self._patiently(attempt)
+        return self.patiently(attempt)
 
     def turn(self, attrs: Attrs) -> bool:
         """End the segment at the end of a file, on condition of its attributes; False if its segment goes on."""
@@ -145,7 +145,14 @@ class Sender:
         self.segment = header.segment
         return header
 
-    def _patiently(self, attempt: Callable[[], T]) -> T:
+    def patiently(self, attempt: Callable[[], T]) -> T:
+        """Repeat an attempt while the store fails; raise what no repetition mends, and `Stopped` at the end.
+
+        Raises
+        ------
+        Stopped
+            The store fails, and the program is to end.
+        """
         pause_s, reported_s = RETRY_S_MIN, float("-inf")
         while True:
             try:
@@ -182,7 +189,7 @@ class Series(Sender):
                 self.core.run(seal(self.core.client, self.path, Guard(self.segment, expected_attrs=attrs)))
             return True
 
-        return self.segment is not None and self._patiently(attempt)
+        return self.segment is not None and self.patiently(attempt)
 
     def _look(self) -> dict[str, str]:
         if not self._number:

@@ -18,8 +18,10 @@ from rollingfs import RollingFileSystem
 from rollingfs.cli import piped
 from rollingfs.cli.piped import NotWrittenError, Pipe
 from rollingfs.cli.running import Stop
+from rollingfs.errors import UnsafeBackendError
 from rollingfs.fs.commit_on import CommitOn, parse_commit_on
 from rollingfs.fs.core import core
+from rollingfs.ship import sender
 from tests.support.backends import Scripted, private_memory, raises
 from tests.support.cli import failed
 from tests.support.forks import needs_signals
@@ -29,7 +31,8 @@ LINES = [b"line %d\n" % number for number in range(5)]
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(piped, "RETRY_S", 0.01)
+    monkeypatch.setattr(piped, "LOOK_S", 0.01)
+    monkeypatch.setattr(sender, "RETRY_S_MIN", 0.01)
 
 
 def piping(fs: RollingFileSystem, when: CommitOn, data: bytes, **options: Any) -> Pipe:
@@ -102,6 +105,22 @@ def test_a_store_that_cannot_append_ends_the_pipe() -> None:
         pipe.run()
 
 
+def test_an_error_that_no_repetition_mends_ends_the_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
+    stop = Stop()
+    pipe = piping(RollingFileSystem(backend=private_memory()), parse_commit_on("5s"), b"".join(LINES), stop=stop)
+    tries: list[bytes] = []
+
+    async def refuse(client: Any, path: str, data: bytes, **options: Any) -> None:
+        tries.append(data)
+        stop.is_wanted = len(tries) > 2
+        raise UnsafeBackendError("this store lets two win")
+
+    monkeypatch.setattr(piped, "append", refuse)
+    with pytest.raises(NotWrittenError, match="35 bytes are not written: this store lets two win"):
+        pipe.run()
+    assert len(tries) == 1
+
+
 def test_a_line_without_its_end_waits_without_work(monkeypatch: pytest.MonkeyPatch) -> None:
     waits: list[float] = []
 
@@ -116,7 +135,7 @@ def test_a_line_without_its_end_waits_without_work(monkeypatch: pytest.MonkeyPat
     pipe._waiting += b"no end"
     monkeypatch.setattr(piped, "queue", SimpleNamespace(Queue=Silent, Empty=queue.Empty))
     pipe.run()
-    assert set(waits) == {piped.RETRY_S}
+    assert set(waits) == {piped.LOOK_S}
 
 
 def test_a_pipe_that_cannot_be_read_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
