@@ -5,8 +5,7 @@ the position of the file, on condition of the position that was seen.
 Must not be here: state on the local disk, and rules of a commit; the position is an attribute of the segment.
 """
 
-from rollingfs.ship.lags import observe
 from rollingfs.ship.route import Lag
-from rollingfs.ship.shipper import Shipper
+from rollingfs.ship.shipper import Shipper, observe
 
 __all__ = ["Lag", "Shipper", "observe"]

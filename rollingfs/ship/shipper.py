@@ -7,11 +7,12 @@ import logging
 import os
 import platform
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from threading import Lock
+from typing import TYPE_CHECKING
 
 from rollingfs.errors import visible
 from rollingfs.format.crc import crc32c
@@ -24,6 +25,10 @@ from rollingfs.ship.lineage import Lineage
 from rollingfs.ship.route import Lag, Route, RoutedLog
 from rollingfs.ship.sender import Sender, Series, Stopped
 from rollingfs.ship.shipped import Shipped
+from rollingfs.show.telemetry import meter_of
+
+if TYPE_CHECKING:
+    from opentelemetry.metrics import CallbackOptions, Meter, Observation
 
 logger = logging.getLogger("rollingfs")
 
@@ -284,3 +289,32 @@ class Shipper:
 def _is_rotated(path: str, other: str) -> bool:
     """Return whether a file is a generation of another log."""
     return os.path.dirname(path) == os.path.dirname(other) and Log(other).age(os.path.basename(path)) is not None
+
+
+def observe(shipper: Shipper, meter: Meter | None = None) -> None:
+    """Let OpenTelemetry export what logs have that is not committed, in bytes and in seconds.
+
+    Parameters
+    ----------
+    meter
+        Maker of the instruments; by default a meter of OpenTelemetry's global provider.
+
+    Raises
+    ------
+    ImportError
+        OpenTelemetry is not installed: ``pip install 'rollingfs[otel]'``.
+    """
+    meter = meter_of(meter)
+    from opentelemetry.metrics import Observation
+
+    def asked(value: Callable[[Lag], float]) -> Callable[[CallbackOptions], Iterable[Observation]]:
+        return lambda options: [
+            Observation(value(one), {"file": one.path, "segment": one.segment}) for one in shipper.lags()
+        ]
+
+    for name, value, unit, what in (
+        ("rollingfs.ship.lag", lambda one: one.bytes, "By", "Bytes of a log that are not committed"),
+        ("rollingfs.ship.lag.time", lambda one: one.seconds, "s", "Time that the oldest of them waits"),
+        ("rollingfs.ship.failing", lambda one: one.error is not None, "1", "1 for a log that cannot be shipped"),
+    ):
+        meter.create_observable_gauge(name, [asked(value)], unit, what)
