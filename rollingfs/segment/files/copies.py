@@ -9,7 +9,6 @@ from itertools import pairwise
 
 from rollingfs.backend.contract import Part, Upload
 from rollingfs.format import names
-from rollingfs.format.crc import crc32c
 from rollingfs.format.header import Chunk
 from rollingfs.runtime.concurrency import Lock
 from rollingfs.runtime.meters import Steps
@@ -130,8 +129,8 @@ READ_BYTES_MAX = 16 * 1024 * 1024
 
 async def pass_through(
     at: At, view: Segment, start: int, end: int, upload: Upload, checks: PieceChecks, steps: Steps
-) -> int:
-    """Append the bytes ``[start, end)`` of a snapshot to an upload; returns their checksum.
+) -> None:
+    """Append the bytes ``[start, end)`` of a snapshot to an upload.
 
     The next bytes are read while the last are written.
     """
@@ -144,13 +143,11 @@ async def pass_through(
         steps.add(len(data))
         return b""
 
-    crc, data = 0, await read(start)
+    data = await read(start)
     while data:
         start += len(data)
-        crc = crc32c(data, crc)
         following = [partial(read, start)] if start < end else []
         data = (await at.runtime.gather([partial(write, data), *following], 2))[-1]
-    return crc
 
 
 async def fill(

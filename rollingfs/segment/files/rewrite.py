@@ -187,16 +187,7 @@ async def _run(
     tier = next((chunk.tier for chunk in run if chunk.tier), "") if line is None else line.alias
     try:
         with failing(path, tier, _file(path, run[0])) if tier else contextlib.nullcontext():
-            stored = await _written(at, view, run, stored, passing, steps)
-            found = await _read_back(at, stored)
-        if found != stored.crc32c:
-            for chunk in run:  # an old chunk may be damaged
-                await _checksum(at, view, chunk)
-            more = "" if len(run) == 1 else f" to {_file(path, run[-1])}"
-            raise CorruptChunkError(
-                f"{stored.file}: the file that was just written differs from {_file(path, run[0])}{more}, which is "
-                f"whole; {path} still names the old chunks, nothing is lost: the store of the new file is at fault"
-            )
+            stored = await written(at, view, run, stored, steps, passing)
     except CorruptChunkError as error:
         return error
     except (FileNotFoundError, SegmentTruncatedError) as error:
@@ -219,10 +210,34 @@ def new_file(at: At, path: str, run: Sequence[Chunk], line: Tier | None) -> Stor
     return TierStored(f"{folder}/{name}", size, None, at_ms, began, tier=line.alias)
 
 
-async def _written(
-    at: At, view: Segment, run: tuple[Chunk, ...], stored: Stored, passing: Lock, steps: Steps
+async def written(
+    at: At, view: Segment, run: Sequence[Chunk], stored: Stored, steps: Steps, passing: Lock | None = None
 ) -> Stored:
-    """Write the file of a run."""
+    """Write the bytes of a run as a file, and read it back.
+
+    Raises
+    ------
+    CorruptChunkError
+        The new file differs, or an old chunk is damaged.
+    StagedExpiredError
+        The new file is gone: this machine slept for so long that a collection took it for an orphan.
+    """
+    stored = await _written(at, view, run, stored, steps, passing)
+    if await _read_back(at, stored) != stored.crc32c:
+        for chunk in run:  # an old chunk may be damaged
+            await _checksum(at, view, chunk)
+        first, last = _file(view.path, run[0]), _file(view.path, run[-1])
+        raise CorruptChunkError(
+            f"{stored.file}: the file that was just written differs from {first}{f' to {last}' if run[1:] else ''}, "
+            f"which is whole; {view.path} still names the old chunks, nothing is lost: the store of the new file is at "
+            "fault"
+        )
+    return stored
+
+
+async def _written(
+    at: At, view: Segment, run: Sequence[Chunk], stored: Stored, steps: Steps, passing: Lock | None
+) -> Stored:
     assert view.header is not None
     parts: list[tuple[int, int]] = []
     for chunk in run:
@@ -237,7 +252,10 @@ async def _written(
             await at.backend.copy(_file(view.path, run[0]), stored.file, None, label.metadata())
             steps.add(stored.size)
         else:
-            await _assemble(at, view, run, stored.file, label, passing, steps)
+            checks, pieces = PieceChecks(), _pieces(at, view.path, run, stored.file)
+            async with finished(await at.backend.open_write(stored.file, None, label.metadata())) as upload:
+                await fill(at, view, upload, pieces, checks, steps, passing)
+                await at.fetcher.complete(view, checks)
     except (RollingError, FileNotFoundError):
         raise
     except OSError:
@@ -245,15 +263,6 @@ async def _written(
         raise
     stored = replace(stored, crc32c=crc)
     return replace(stored, pieces=fold(parts)) if isinstance(stored, TierStored) else stored
-
-
-async def _assemble(
-    at: At, view: Segment, run: Sequence[Chunk], target: str, label: Label, passing: Lock, steps: Steps
-) -> None:
-    checks = PieceChecks()
-    async with finished(await at.backend.open_write(target, None, label.metadata())) as upload:
-        await fill(at, view, upload, _pieces(at, view.path, run, target), checks, steps, passing)
-        await at.fetcher.complete(view, checks)
 
 
 def _pieces(at: At, path: str, run: Sequence[Chunk], target: str) -> list[CopyPiece]:

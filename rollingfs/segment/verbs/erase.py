@@ -13,7 +13,6 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from rollingfs.backend.contract import finished
 from rollingfs.errors import (
     ConflictError,
     CorruptChunkError,
@@ -32,19 +31,17 @@ from rollingfs.format.transitions import NO_GUARD, Guard
 from rollingfs.runtime.meters import Steps
 from rollingfs.segment.at import At
 from rollingfs.segment.commit.attempt import Attempt
-from rollingfs.segment.commit.chunk_files import Stored, checksum
+from rollingfs.segment.commit.chunk_files import Stored
 from rollingfs.segment.commit.drop_files import finish_drops
 from rollingfs.segment.commit.hidden_plain_file import delete_shadowed
 from rollingfs.segment.commit.index_pages import LOOKS_MAX, successor
 from rollingfs.segment.commit.store import FULL
 from rollingfs.segment.commit.uploads import Uploads
 from rollingfs.segment.files.adopt import adopt
-from rollingfs.segment.files.copies import pass_through
 from rollingfs.segment.files.erased import Erased, Remains, kept_versions, leftovers
 from rollingfs.segment.files.replace_chunks import is_there
-from rollingfs.segment.files.rewrite import new_file
+from rollingfs.segment.files.rewrite import new_file, written
 from rollingfs.segment.files.tier_lines import young_line
-from rollingfs.segment.read.piece_checks import PieceChecks
 from rollingfs.segment.segment import Segment
 from rollingfs.segment.verbs.collect import collect, settle
 from rollingfs.segment.verbs.truncate import cut_head
@@ -219,33 +216,15 @@ async def _write(at: At, run: _Run, header: Header, part: Chunk) -> None:
     stored = new_file(at, run.path, [part], line)
     run.uploads.add([stored])
     try:
-        crc = await _copy(at, run, header, part, stored.file)
+        run.written[part] = await written(at, Segment(run.path, header), [part], stored, Steps(part.length, None))
+    except CorruptChunkError as error:
+        raise CorruptChunkError(f"{error}; nothing was erased") from error
     except (FileNotFoundError, SegmentTruncatedError) as error:
         if await is_there(at, run.path, header.segment, [part]):
             raise CorruptChunkError(
                 f"{run.path}: a chunk that its header names is missing, so nothing was erased: {error}"
             ) from error
         logger.info("%s: bytes %d to %d are not written anew: %s", run.path, part.start, part.end, error)
-        return
-    try:
-        found = await checksum(at.backend, stored.file, part.length)
-    except FileNotFoundError as error:  # this machine slept for so long that a collection took it for an orphan
-        raise StagedExpiredError(f"{stored.file} is gone; nothing was erased: erase again") from error
-    if found != crc:
-        raise CorruptChunkError(
-            f"{stored.file}: the file that was just written differs from what was sent: its store is at fault; "
-            "nothing was erased"
-        )
-    run.written[part] = replace(stored, crc32c=crc)
-
-
-async def _copy(at: At, run: _Run, header: Header, part: Chunk, target: str) -> int:
-    """Read and write the bytes, with the whole old file verified; returns the checksum."""
-    view, checks = Segment(run.path, header), PieceChecks()
-    async with finished(await at.backend.open_write(target)) as upload:
-        crc = await pass_through(at, view, part.start, part.end, upload, checks, Steps(part.length, None))
-        await at.fetcher.complete(view, checks)
-    return crc
 
 
 # -- what goes, and what is left -------------------------------------------------------------------------
