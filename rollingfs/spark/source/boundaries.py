@@ -16,7 +16,7 @@ from rollingfs.spark.source.formats import lines
 from rollingfs.spark.source.options import Options
 from rollingfs.spark.source.partitions import Extent
 from rollingfs.spark.source.segments import SegmentReader, extent_of
-from rollingfs.spark.source.stream.offsets import EARLIEST, LATEST, Point, ReadPosition
+from rollingfs.spark.source.stream.offsets import EARLIEST, LATEST, ReadMark, ReadPosition
 from rollingfs.stream.cut_finder import offset_at
 
 
@@ -77,7 +77,9 @@ class Boundaries:
         """
         starting, ending = self.options.starting, self.options.ending
         first, last = starting.points.get(path), ending.points.get(path) if ending is not None else None
-        return first is not None and first == last
+        if first is None or last is None:
+            return False
+        return (first.identity, first.offset) == (last.identity, last.offset)
 
     def check(self, position: ReadPosition, option: str, views: Mapping[str, Segment]) -> None:
         """Refuse a cut of other segments, and log its segments that are gone.
@@ -151,6 +153,6 @@ class Boundaries:
         read = SegmentReader(self.fs, view).read
         return self.options.form.end_behind(read, extent_of(view, view.start, offset), offset, is_last=False)
 
-    def _is_same(self, view: Segment, point: Point) -> bool:
-        known = point.incarnation
-        return known is None or known in view.incarnations or segments.is_same(view, known)
+    def _is_same(self, view: Segment, point: ReadMark) -> bool:
+        known = point.identity
+        return not known or known in view.incarnations or segments.is_same(view, known)

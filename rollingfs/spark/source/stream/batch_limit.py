@@ -13,8 +13,10 @@ from rollingfs.fs.filesystem import RollingFileSystem
 from rollingfs.runtime.values import value_class
 from rollingfs.segment.at import At
 from rollingfs.segment.segment import Segment
+from rollingfs.spark.source.partitions import Extent
 from rollingfs.spark.source.rows import commit_times
-from rollingfs.spark.source.stream.record_ends import End, RecordEnds
+from rollingfs.spark.source.stream.offsets import ReadMark
+from rollingfs.spark.source.stream.record_ends import RecordEnds
 
 
 @value_class
@@ -102,77 +104,53 @@ GUESSES_MAX = 8
 """Maximum number of guesses; then the oldest records are counted off."""
 
 
-@value_class
-class Backlog:
-    """The bytes of a segment that a batch may read."""
-
-    view: Segment
-    begin: int
-    limit: int
-
-    @property
-    def size(self) -> int:
-        """Return bytes."""
-        return self.limit - self.begin
-
-
 class BatchLimit:
     """Finds where a batch ends in each segment."""
 
-    def __init__(self, fs: RollingFileSystem, records: RecordEnds) -> None:
-        self._fs = fs
-        self._records = records
+    def __init__(self, fs: RollingFileSystem, records: RecordEnds, views: Mapping[str, Segment]) -> None:
+        self._fs, self._records, self._views = fs, records, views
 
-    def ends(self, backlogs: Sequence[Backlog], limit: ReadLimit) -> dict[str, End]:
+    def ends(self, backlogs: Mapping[str, Extent], limit: ReadLimit) -> dict[str, ReadMark]:
         """Return the ends of a batch, by path, for the segments that it reads."""
-        by_path = {one.view.path: one for one in backlogs}
-        if isinstance(limit, ReadMaxBytes) and sum(one.size for one in backlogs) > limit.max_bytes:
-            return self._ends(by_path, share(self._runs(by_path), limit.max_bytes))
+        if isinstance(limit, ReadMaxBytes) and sum(one.size for one in backlogs.values()) > limit.max_bytes:
+            return self._ends(backlogs, share(self._runs(backlogs), limit.max_bytes))
         if isinstance(limit, ReadMaxRows) and backlogs:
-            return self._of_records(by_path, limit.max_rows)
-        return self._ends(by_path, {path: one.size for path, one in by_path.items()})
+            return self._of_records(backlogs, limit.max_rows)
+        return self._ends(backlogs, {path: one.size for path, one in backlogs.items()})
 
-    def _ends(self, backlogs: Mapping[str, Backlog], shares: Mapping[str, int]) -> dict[str, End]:
-        found = {}
-        for path, size in shares.items():
-            if size:
-                one = backlogs[path]
-                found[path] = self._records.end(one.view, one.begin, one.begin + size, one.limit)
-        return found
+    def _ends(self, backlogs: Mapping[str, Extent], shares: Mapping[str, int]) -> dict[str, ReadMark]:
+        return {path: self._end(backlogs[path], backlogs[path].start + size) for path, size in shares.items() if size}
 
-    def _of_records(self, backlogs: Mapping[str, Backlog], most: int) -> dict[str, End]:
+    def _end(self, one: Extent, upto: int) -> ReadMark:
+        return self._records.end(self._views[one.path], one.start, upto, one.end)
+
+    def _of_records(self, backlogs: Mapping[str, Extent], most: int) -> dict[str, ReadMark]:
         """Return the ends of at most this number of lines: a guess at their bytes, if it is good, else counted off."""
         runs = self._runs(backlogs)
         size = most * RECORD_BYTES
-        ends: dict[str, End] = {}
+        ends: dict[str, ReadMark] = {}
         for _ in range(GUESSES_MAX):
             ends = self._ends(backlogs, share(runs, size))
             total = sum(self._count(backlogs[path], end, most + 1)[0] for path, end in ends.items())
             is_all = size >= sum(one.size for one in backlogs.values())
             if total <= most and (is_all or 2 * total > most):
                 return ends
-            read = sum(end.offset - backlogs[path].begin for path, end in ends.items())
+            read = sum(end.offset - backlogs[path].start for path, end in ends.items())
             size = max(1, min(size, read) * most // total) if total > most else 2 * size
-        return self._counted_off(backlogs, ends, runs, most)
-
-    def _counted_off(
-        self, backlogs: Mapping[str, Backlog], ends: Mapping[str, End], runs: Mapping[str, Sequence[Run]], most: int
-    ) -> dict[str, End]:
         found = {}
         for path in sorted(ends, key=lambda path: (runs[path][0].since_ms, path)):
             if most:
-                one = backlogs[path]
-                count, offset = self._count(one, ends[path], most)
-                found[path] = self._records.end(one.view, one.begin, offset, one.limit)
+                count, offset = self._count(backlogs[path], ends[path], most)
+                found[path] = self._end(backlogs[path], offset)
                 most -= count
         return found
 
-    def _count(self, one: Backlog, end: End, most: int) -> tuple[int, int]:
-        return self._records.count(one.view, one.begin, end.offset, most)
+    def _count(self, one: Extent, end: ReadMark, most: int) -> tuple[int, int]:
+        return self._records.count(self._views[one.path], one.start, end.offset, most)
 
-    def _runs(self, backlogs: Mapping[str, Backlog]) -> dict[str, list[Run]]:
+    def _runs(self, backlogs: Mapping[str, Extent]) -> dict[str, list[Run]]:
         """When what waits was committed, by path."""
         client = core(self._fs).client
-        calls = [partial(runs_of, client, one.view, one.begin, one.limit) for one in backlogs.values()]
+        calls = [partial(runs_of, client, self._views[one.path], one.start, one.end) for one in backlogs.values()]
         found = core(self._fs).run(client.runtime.gather(calls, client.backend.capability.requests_max))
         return dict(zip(backlogs, found, strict=True))

@@ -209,15 +209,6 @@ FORMS = "earliest, latest, a time like 2026-11-21T08:00:00Z, or a stream cut, as
 
 
 @value_class
-class Point:
-    """A place in a segment."""
-
-    offset: int
-    incarnation: str | None
-    """The incarnation that the offset belongs to, or its identity; None in an old cut."""
-
-
-@value_class
 class ReadPosition:
     """A place in all segments that a query reads. At most one of the fields is set."""
 
@@ -225,8 +216,8 @@ class ReadPosition:
     """`EARLIEST` or `LATEST`."""
     at_s: float | None = None
     """A time, in seconds since 1970."""
-    points: Mapping[str, Point] = field(default_factory=dict)
-    """By path on the backend."""
+    points: Mapping[str, ReadMark] = field(default_factory=dict)
+    """By path on the backend; of a cut, the identity is the incarnation, or empty in an old cut."""
 
     @property
     def is_cut(self) -> bool:
@@ -259,12 +250,12 @@ def parse_position(option: str, text: str) -> ReadPosition:
     return ReadPosition(at_s=(at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp())
 
 
-def _points(option: str, text: str) -> dict[str, Point]:
+def _points(option: str, text: str) -> dict[str, ReadMark]:
     try:
         found = json.loads(text)
         if CUT_FORMAT in found:
             cut = StreamCut.parse(text)
-            return {path: Point(offset, cut.incarnations.get(path)) for path, offset in cut.items()}
-        return {path: Point(mark.offset, mark.identity) for path, mark in parse(found).items()}
+            return {path: ReadMark(cut.incarnations.get(path, ""), offset) for path, offset in cut.items()}
+        return parse(found)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"option {option} is neither a stream cut nor an offset of a query: {error}") from error

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 from rollingfs.errors import SegmentTruncatedError
-from rollingfs.runtime.values import value_class
 from rollingfs.segment.segment import Segment
 from rollingfs.spark.source import places, segments
 from rollingfs.spark.source.batch_reader import RowReader
@@ -23,23 +22,13 @@ HEAD_BYTES = 256
 """Bytes at the beginning of a plain file whose checksum the offset keeps."""
 
 
-@value_class
-class End:
-    """The end of a batch in a segment."""
-
-    offset: int
-    check: tuple[int, int] | None = None
-    head: tuple[int, int] | None = None
-    """The checksums for the mark; None if no byte is read."""
-
-
 class RecordEnds:
     """Finds the ends of records, and remembers them, so that an idle stream sends no read."""
 
     def __init__(self, options: Options, rows: RowReader) -> None:
         self.options = options
         self.rows = rows
-        self._ends: dict[str, tuple[Any, End]] = {}
+        self._ends: dict[str, tuple[Any, ReadMark]] = {}
         self._begins: dict[str, tuple[Any, int]] = {}
         self._sames: dict[str, tuple[Any, bool]] = {}
 
@@ -137,7 +126,7 @@ class RecordEnds:
 
     # -- where it ends ---------------------------------------------------------------------------------------------
 
-    def end(self, view: Segment, begin: int, upto: int, limit: int) -> End:
+    def end(self, view: Segment, begin: int, upto: int, limit: int) -> ReadMark:
         """Return the end of the last whole record up to `upto`.
 
         Without it, that is the end of the first record after it.
@@ -149,7 +138,7 @@ class RecordEnds:
         """
         limit = max(begin, limit)
         key = (segments.identity(view), begin, min(upto, limit), limit, view.sealed)
-        known, found = self._ends.get(view.path, (None, End(begin)))
+        known, found = self._ends.get(view.path, (None, mark_at(view, begin)))
         if known != key:
             opened = SegmentReader(places.filesystem(self.options), view)
             read = lines.ReadWindow(opened.read, view.length)
@@ -158,21 +147,22 @@ class RecordEnds:
                 found = self._sums(view, read, end, min(CHECK_BYTES, end - begin))
             except CORRUPT as error:
                 self.rows.skip(extent_of(view, begin, limit), error)
-                found = End(begin)  # the stream waits until the bytes can be read
+                found = mark_at(view, begin)  # the stream waits until the bytes can be read
             self._ends[view.path] = (key, found)
         return found
 
-    def sums(self, view: Segment, end: int) -> End:
+    def sums(self, view: Segment, end: int) -> ReadMark:
         """Return an end that another has found; of a plain file, with its checksums."""
-        return End(end) if view.plain is None else self._sums(view, self._read(view), end, min(CHECK_BYTES, end))
+        return self._sums(view, self._read(view), end, 0 if view.plain is None else min(CHECK_BYTES, end))
 
-    def _sums(self, view: Segment, read: lines.Read, end: int, count: int) -> End:
+    def _sums(self, view: Segment, read: lines.Read, end: int, count: int) -> ReadMark:
         """Return an end with its checksums, if there are bytes before it."""
         if count <= 0:
-            return End(end)
+            return mark_at(view, end)
         size = min(HEAD_BYTES, end)
         check = (count, zlib.crc32(read(end - count, end)))
-        return End(end, check, (size, zlib.crc32(read(0, size))) if view.plain is not None else None)
+        head = (size, zlib.crc32(read(0, size))) if view.plain is not None else None
+        return replace(mark_at(view, end), check=check, head=head)
 
     def _align(self, opened: SegmentReader, read: lines.Read, begin: int, upto: int, limit: int) -> int:
         view = opened.view
@@ -202,6 +192,11 @@ class RecordEnds:
 
     def _read(self, view: Segment) -> lines.Read:
         return SegmentReader(places.filesystem(self.options), view).read
+
+
+def mark_at(view: Segment, offset: int) -> ReadMark:
+    """Return the mark of an offset, without checksums."""
+    return ReadMark(segments.identity(view), offset)
 
 
 def _byte_before(rows: RowReader, view: Segment) -> bytes | None:

@@ -28,11 +28,11 @@ from rollingfs.spark.source.boundaries import Boundaries
 from rollingfs.spark.source.options import STREAM, Options
 from rollingfs.spark.source.partitions import Extent, Range
 from rollingfs.spark.source.plain_errors import plainly
-from rollingfs.spark.source.segments import SegmentReader, each
+from rollingfs.spark.source.segments import SegmentReader, each, extent_of
 from rollingfs.spark.source.stream import offsets
-from rollingfs.spark.source.stream.batch_limit import Backlog, BatchLimit
+from rollingfs.spark.source.stream.batch_limit import BatchLimit
 from rollingfs.spark.source.stream.offsets import LATEST, ReadMark
-from rollingfs.spark.source.stream.record_ends import End, RecordEnds
+from rollingfs.spark.source.stream.record_ends import RecordEnds, mark_at
 from rollingfs.spark.source.stream.subscription import Subscription
 
 if TYPE_CHECKING:
@@ -102,17 +102,14 @@ class RollingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         views = self._found.views
         boundaries.check(position, "startingOffsets", views)
 
-        def start(view: Segment) -> End:
+        def start(view: Segment) -> ReadMark:
             if position.name == LATEST:
                 return self._records.end(view, view.start, view.length, view.length)
             return self._records.sums(view, boundaries.start(view, position, "startingOffsets"))
 
         starts = each(self._fs, start, views.values())
-        marks = {
-            path: ReadMark(segments.identity(view), end.offset, check=end.check, head=end.head)
-            for (path, view), end in zip(views.items(), starts, strict=True)
-            if not self._is_unborn(view)
-        }
+        found = zip(views.items(), starts, strict=True)
+        marks = {path: mark for (path, view), mark in found if not self._is_unborn(view)}
         self._at = marks
         if self._subscription is not None:
             self._subscription.begin(marks)
@@ -188,11 +185,9 @@ class RollingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         begins = {path: self._records.begin(view, known[path]) for path, view in views.items()}
         self._waiting_bytes = sum(view.length - begins[path] for path, view in views.items())
         self._check_merged(before, views, moved, begins)
-        limits = {path: self._limit(path, view) for path, view in views.items()}
-        backlog = [
-            Backlog(view, begins[path], limits[path]) for path, view in views.items() if begins[path] < limits[path]
-        ]
-        ends = BatchLimit(self._fs, self._records).ends(backlog, limit)
+        waiting = {path: extent_of(view, begins[path], self._limit(path, view)) for path, view in views.items()}
+        backlogs = {path: extent for path, extent in waiting.items() if extent.size > 0}
+        ends = BatchLimit(self._fs, self._records, views).ends(backlogs, limit)
         # a corrupt segment may be repaired, and a path be named again: the query keeps its place there
         elsewhere = before.keys() - self._meant(before) - {was for was, _ in moved.values()}
         kept = found.corrupt.keys() | elsewhere
@@ -201,12 +196,12 @@ class RollingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             mark, begin = known[path], begins[path]
             if mark is None and self._is_unborn(view):
                 continue
-            end = ends.get(path, End(begin))
+            end = ends.get(path) or mark_at(view, begin)
             is_next = mark is not None and mark.offset == begin and self._records.is_same(view, mark)
             of = mark if mark is not None and is_next and end.offset == mark.offset else end
             begin_told = None if is_next and before.get(path) == mark else begin
             is_done = view.sealed and end.offset == view.length
-            marks[path] = ReadMark(segments.identity(view), end.offset, begin_told, is_done, of.check, of.head)
+            marks[path] = replace(of, identity=end.identity, begin=begin_told, sealed=is_done)
         return marks
 
     def _is_unborn(self, view: Segment) -> bool:
