@@ -7,8 +7,9 @@ import dataclasses
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from enum import StrEnum
+from operator import attrgetter
 from typing import Any
 
 from rich.cells import cell_len
@@ -93,17 +94,8 @@ class Sort(StrEnum):
     COMMIT = "commit"
 
 
-_BY: dict[Sort, Callable[[SegmentState], Any]] = {
-    Sort.NAME: lambda one: one.path,
-    Sort.STATE: lambda one: one.state,
-    Sort.SIZE: lambda one: -one.size,
-    Sort.HOT: lambda one: -one.hot_bytes,
-    Sort.COLD: lambda one: -one.cold_bytes,
-    Sort.LAG: lambda one: -one.lag_bytes,
-    Sort.AGE: lambda one: -one.lag_s,
-    Sort.DROPS: lambda one: -one.drops,
-    Sort.COMMIT: lambda one: -one.committed,
-}
+_ATTRIBUTES = ("path", "state", "size", "hot_bytes", "cold_bytes", "lag_bytes", "lag_s", "drops", "committed")
+_BY = dict(zip(Sort, _ATTRIBUTES, strict=True))
 
 
 def top(
@@ -182,7 +174,8 @@ class _Look:
         self.lags = self._shipper.seen() if self._shipper is not None else []
         counted = self._count()
         self.requests, self._counted = counted - self._counted, counted
-        return sorted(found, key=lambda one: (_BY[self._sort](one), one.path))
+        found.sort(key=lambda one: one.path)
+        return sorted(found, key=attrgetter(_BY[self._sort]), reverse=self._sort not in (Sort.NAME, Sort.STATE))
 
     def _count(self) -> int:
         return sum(calls.count for calls in self._place.fs.metrics().requests.values())

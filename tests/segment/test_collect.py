@@ -51,18 +51,6 @@ def test_orphans_older_than_grace_go_and_rest_stays(world, tmp_path):
     assert mine.rpartition("/")[2] in world.files(where)
 
 
-def test_ask_goes_after_minute_and_other_leftovers_stay(world, tmp_path):
-    where = world.create(f"{tmp_path}/segment", [b"x" * 95])
-    ask, leftover = world.orphan(where, "tmp-ask-5b2e9d0c"), world.orphan(where, "tmp-1")
-    world.backend.shift_s = 50
-    assert world.collect(where, None).files == ()
-    world.backend.shift_s = 70
-    found = world.collect(where, None)
-    assert found.files == (ask,)
-    assert found.reasons == {ask: "ask of an older release"}
-    assert leftover in {entry.path for entry in drive(world.backend.list(names.chunks_folder(where))).entries}
-
-
 def test_collection_makes_a_version_that_commits_notice(world, tmp_path):
     where = world.create(f"{tmp_path}/segment", [b"x"])
     version = world.header(where).version

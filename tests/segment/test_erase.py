@@ -81,12 +81,6 @@ def test_chunks_in_index_pages_are_written_anew(monkeypatch):
         assert world.content(A) == WHOLE[cut:]
 
 
-def test_asks_of_writers_go(store, world):
-    world.orphan(A, f"{names.ASK_PREFIX}{'0' * 32}", DATA[:3])
-    assert world.erase(A, 30).is_gone
-    check_erased(store, 30, WHOLE[30:])
-
-
 # -- what is shared, and what is left --------------------------------------------------------------------------
 
 

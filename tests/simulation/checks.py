@@ -51,7 +51,7 @@ def check_erased(world: World, did: Erased, doing: Doing) -> None:
     named = {one.file for one in did.remains}
     gone = world.history.gone.get(doing.call.path, frozenset())
     for file, data in world.store.snapshot().items():
-        if file in named or f"/{names.ASK_PREFIX}" in file or is_aside(file):
+        if file in named or is_aside(file):
             continue
         left = gone.intersection(token_at(one.group()) for one in TOKENS.finditer(data))
         if left and not _is_left_behind(world, file, doing):

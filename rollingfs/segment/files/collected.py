@@ -13,7 +13,6 @@ from rollingfs.runtime.values import value_class
 CHUNK = "unreferenced chunk"
 STAGED = "staged chunk that nobody committed"
 PAGE = "unreferenced index page"
-ASK = "ask of an older release"
 LEFTOVER = "leftover of a write that was broken off"
 PROBE = "leftover of a probe of the store"
 PIN = "stale pin"
@@ -25,7 +24,6 @@ UPLOAD = "unfinished upload"
 _BY_PREFIX = {
     names.STAGED_PREFIX: STAGED,
     names.INDEX_PREFIX: PAGE,
-    names.ASK_PREFIX: ASK,  # before the prefix that it begins with
     names.TEMPORARY_PREFIX: LEFTOVER,
     names.PROBE_PREFIX: PROBE,
     names.PIN_PREFIX: PIN,
@@ -45,16 +43,6 @@ def is_old(now: float, since: float, grace_s: float) -> bool:
     that was just written may have such a date.
     """
     return max(0.0, now - since) >= grace_s
-
-
-ASK_GRACE_S = 60.0
-"""An ask of this age goes: an older release carries it for 10 s, and no commit depends on it."""
-
-
-def grace_of(path: str, grace_s: float) -> float:
-    """The age at which an unreferenced file goes, in seconds."""
-    is_ask = path.rpartition("/")[2].startswith(names.ASK_PREFIX)
-    return min(grace_s, ASK_GRACE_S) if is_ask else grace_s
 
 
 @value_class

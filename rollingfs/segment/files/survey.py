@@ -21,7 +21,7 @@ from rollingfs.runtime.values import value_class
 from rollingfs.segment.at import At
 from rollingfs.segment.commit.drop_files import check_there, dropped_files
 from rollingfs.segment.commit.index_pages import PageGoneError, successor
-from rollingfs.segment.files.collected import Garbage, grace_of, is_old
+from rollingfs.segment.files.collected import Garbage, is_old
 from rollingfs.segment.segment import Segment
 
 logger = logging.getLogger("rollingfs")
@@ -138,7 +138,7 @@ class Survey:
         """
         uploads = (*uploads, *self.tier_uploads)
         loose = self.loose()
-        old = tuple(info for info in loose if is_old(now, info.modified, grace_of(info.path, grace_s)))
+        old = tuple(info for info in loose if is_old(now, info.modified, grace_s))
         abandoned = tuple(upload for upload in uploads if is_old(now, upload.began, grace_s))
         return Garbage(old, abandoned, len(loose) - len(old) + len(uploads) - len(abandoned))
 

@@ -239,7 +239,6 @@ async def _finish(at: At, run: _Run, base: Header, header: Header) -> Erased:
         await at.backend.delete(sorted(own))
     await finish_drops(at.commits, path, header)
     await delete_shadowed(at, path, header.adopted)
-    await _delete_asks(at, path)
     await _collect(at, path, folders)
     remains = await leftovers(at, path, folders, held)
     keepers = {names.chunks_folder(one.kept_by) for one in remains if one.kept_by is not None} - folders
@@ -304,14 +303,3 @@ async def _note(at: At, path: str, folders: Set[str]) -> None:
 
     if folders - {names.chunks_folder(path)}:
         await at.commits.commit(path, step)
-
-
-async def _delete_asks(at: At, path: str) -> None:
-    """Delete the asks of an older release, which hold bytes of appends; a writer that waits appends itself."""
-    try:
-        listing = await at.backend.list(names.chunks_folder(path))
-    except FileNotFoundError:
-        return
-    asks = [info.path for info in listing.entries if info.path.rpartition("/")[2].startswith(names.ASK_PREFIX)]
-    if asks:
-        await at.backend.delete(asks)
