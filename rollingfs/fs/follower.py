@@ -17,12 +17,17 @@ from typing import Any
 from fsspec import AbstractFileSystem
 
 from rollingfs.backend.tiers import check_tier
+from rollingfs.folders.collect_tree import Tree, tree_below
+from rollingfs.format import names
 from rollingfs.fs.core import core
-from rollingfs.policy import OffloadPolicy, parse_bytes
+from rollingfs.policy import TIER_DEFAULT, OffloadPolicy, parse_bytes
 from rollingfs.segment.files.rewrite import REWRITE_BYTES_MAX
+from rollingfs.segment.files.rewrite_plan import Asked
 from rollingfs.stream.blocks import POLL_S_MAX, Move, OffloadStatus, Wait
 from rollingfs.stream.follow import Followed
-from rollingfs.stream.following import Following
+from rollingfs.stream.ledger import Ledgers
+from rollingfs.stream.ledger_codec import Ledger
+from rollingfs.stream.offload_policy import Policies
 
 logger = logging.getLogger("rollingfs")
 
@@ -93,7 +98,6 @@ class Follower:
         max_memory: int | str = MEMORY_BYTES_DEFAULT,
         on_change: Told | None = None,
     ) -> None:
-        given = OffloadPolicy(tier, None, None, deletion_lag, block_bytes, max_delay)
         memory_bytes = parse_bytes(max_memory)
         if memory_bytes < 1:
             raise ValueError(f"max_memory is {memory_bytes}: it must be at least 1 byte")
@@ -103,35 +107,39 @@ class Follower:
             raise ValueError("a follower needs at least one segment or folder to follow")
         if tier is not None:
             check_tier(below.client.backend, tier, next(iter(found)))
-        self._following = Following(below.client, given)
-        for path in found:
-            self._following.add(path)
-        self._bridge = below.bridge
+        self._client, self._bridge = below.client, below.bridge
+        self._given = OffloadPolicy(tier, None, None, deletion_lag, block_bytes, max_delay)
+        """Options that count before all policies; with a tier, no policy counts."""
+        self._followed: dict[str, Followed] = {}
+        """The given segments, and all below the folders that may need a step."""
+        self._folders = set(filter(below.client.contents.is_top, found))
+        for path in (one for one in found if one not in self._folders):
+            ask = partial(self._ask, True)
+            self._followed[path] = Followed(self._client, names.check_new_name(path), ask, is_named=True)
+        self._ended: dict[str, str | None] = {}
+        """The tokens of the headers of segments that need no step; the next header is looked at."""
+        self._tokens: Mapping[str, str | None] = {}
+        """The tokens of all headers in the last listings."""
+        self._ledgers = Ledgers(self._client)
         self._moves_max = max(1, memory_bytes // REWRITE_BYTES_MAX)
         self._on_change = on_change
-        self._told: dict[str, tuple[int, str | None]] = {}
         self._queue: list[tuple[float, str]] = []
         """When segments are due, by the monotonic clock; a heap. A segment's newest entry counts."""
-        self._due_s: dict[str, float] = {}
-        self._retry_s: dict[str, float] = {}
         self._poll_s = POLL_S_MAX
         """The shortest pause between two listings that a segment asks for."""
         self._listed_s = -math.inf
         self._busy: dict[str, asyncio.Task[float]] = {}
         self._stopped = threading.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._wake: asyncio.Event | None = None
-        self._is_ended = False
-        self._failed: BaseException | None = None
         self._thread: threading.Thread | None = None
         self._error: BaseException | None = None
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} of {len(self._following.followed)} segments>"
+        return f"<{type(self).__name__} of {len(self._followed)} segments>"
 
     def status(self) -> Mapping[str, OffloadStatus]:
         """Return the status of each segment, by its path, as the last looks have shown; sends no request."""
-        return {path: one.status for path, one in list(self._following.followed.items())}
+        return {path: one.status for path, one in list(self._followed.items())}
 
     # -- running -------------------------------------------------------------------------------------------
 
@@ -149,37 +157,40 @@ class Follower:
 
     async def _run(self) -> None:
         """`run`, on the caller's event loop; to cancel it is to stop it, and waits for the blocks under way."""
-        self._loop, self._wake, self._is_ended = asyncio.get_running_loop(), asyncio.Event(), False
-        looks, moves = asyncio.Semaphore(LOOKS_AT_ONCE_MAX), asyncio.Semaphore(self._moves_max)
-        for path in self._following.followed:
-            self._plan(path, 0.0)
+        self._prepare()
         try:
-            while not self._stopped.is_set() and (self._busy or self._due_s or self._following.folders):
+            while not self._stopped.is_set() and (self._busy or self._queue or self._folders):
                 self._wake.clear()
                 await self._list()
-                self._begin(looks, moves)
+                self._begin()
                 await self._sleep()
-                self._raise()
+        except BaseException:
+            self._stopped.set()  # so that no further block begins
+            raise
         finally:
-            self._is_ended = True
             if self._busy:
                 await asyncio.wait(list(self._busy.values()))
             self._loop = None
         self._raise()
 
+    def _prepare(self) -> None:
+        self._loop, self._wake = asyncio.get_running_loop(), asyncio.Event()
+        self._looks, self._moves = asyncio.Semaphore(LOOKS_AT_ONCE_MAX), asyncio.Semaphore(self._moves_max)
+        for path in [path for path, one in self._followed.items() if one.due_s == math.inf]:
+            self._plan(path, 0.0)
+
     def _raise(self) -> None:
-        """Raise the error of a callback in a task."""
-        error, self._failed = self._failed, None
+        """Raise the error of a callback, or of the thread."""
+        error, self._error = self._error, None
         if error is not None:
             raise error
 
     def stop(self) -> None:
         """End `run` once the blocks under way have moved; from any thread, or from a signal handler."""
         self._stopped.set()
-        loop, wake = self._loop, self._wake
-        if loop is not None and wake is not None:
+        if (loop := self._loop) is not None:
             with contextlib.suppress(RuntimeError):  # the loop has closed
-                loop.call_soon_threadsafe(wake.set)
+                loop.call_soon_threadsafe(self._wake.set)
 
     def start(self) -> Follower:
         """Follow in a thread of its own; `close` ends it."""
@@ -200,9 +211,7 @@ class Follower:
         self.stop()
         if self._thread is not None:
             self._thread.join()
-        error, self._error = self._error, None
-        if error is not None:
-            raise error
+        self._raise()
 
     def __enter__(self) -> Follower:
         return self.start()
@@ -213,45 +222,56 @@ class Follower:
     # -- what is due -----------------------------------------------------------------------------------------
 
     async def _list(self) -> None:
-        """List the folders, if it is time; what has changed is due now."""
-        if not self._following.folders or time.monotonic() < self._listed_s + self._poll_s:
+        """List the folders, if it is time; segments that are new or have changed are due now."""
+        if not self._folders or time.monotonic() < self._listed_s + self._poll_s:
             return
         try:
-            due = await self._bridge.arun(self._following.look_around())
+            tree, changed = await self._bridge.arun(self._look_around())
         except OSError as error:
             logger.warning("not all folders can be listed now, so nothing new is followed: %s", error)
-            due = []
+        else:
+            self._take(tree, changed)
         self._listed_s = time.monotonic()
-        self._poll_s = min((one.poll_s_max for one in self._following.unnamed()), default=POLL_S_MAX)
-        for path in self._due_s.keys() - self._following.followed.keys() - self._busy.keys():
-            self._forget(path)
-        for one in due:
-            if one.path not in self._retry_s:
-                self._plan(one.path, 0.0)
+        found = (one.poll_s_max for one in self._followed.values() if not one.is_named)
+        self._poll_s = min(found, default=POLL_S_MAX)
+
+    async def _look_around(self) -> tuple[Tree, set[str]]:
+        tree = await tree_below(self._client, *sorted(self._folders))
+        for path, error in tree.unlisted.items():
+            logger.info("%s: not followed now, because it cannot be listed: %s", path, error)
+        return tree, await self._ledgers.renew(tree)
+
+    def _take(self, tree: Tree, changed: set[str]) -> None:
+        """Plan a look at each segment that is new, has another header, or whose folders have another policy."""
+        self._tokens = tree.tokens
+        wanted = {path for path in tree.segments if not names.is_hidden_segment(path)}
+        self._followed = {path: one for path, one in self._followed.items() if path in wanted or one.is_named}
+        self._ended = {path: token for path, token in self._ended.items() if path in wanted}
+        for path in sorted(wanted):
+            one, token, is_asked_anew = self._followed.get(path), tree.tokens.get(path), names.parent(path) in changed
+            seen = self._ended.get(path) if one is None else one.token
+            if (one is not None and one.is_named) or (seen == token is not None and not is_asked_anew):
+                continue
+            self._ended.pop(path, None)
+            if one is None:
+                one = self._followed[path] = Followed(self._client, path, partial(self._ask, False))
+            one.token = None if is_asked_anew else one.token
+            self._plan(path, 0.0)
 
     def _plan(self, path: str, pause_s: float) -> None:
-        at_s = time.monotonic() + pause_s
-        if at_s < math.inf:
-            self._due_s[path] = at_s
-            heapq.heappush(self._queue, (at_s, path))
-        else:
-            self._forget(path)
+        if (one := self._followed.get(path)) is not None:
+            one.due_s = time.monotonic() + pause_s
+        if one is not None and pause_s < math.inf:
+            heapq.heappush(self._queue, (one.due_s, path))
 
-    def _forget(self, path: str) -> None:
-        self._due_s.pop(path, None)
-        self._retry_s.pop(path, None)
-        self._told.pop(path, None)
-
-    def _begin(self, looks: asyncio.Semaphore, moves: asyncio.Semaphore) -> None:
+    def _begin(self) -> None:
         """Begin to look at the segments that are due, some at a time."""
         while self._queue and len(self._busy) < BUSY_MAX and self._queue[0][0] <= time.monotonic():
             at_s, path = heapq.heappop(self._queue)
-            one = self._following.followed.get(path)
-            if one is None or path in self._busy or self._due_s.get(path) != at_s:
-                continue
-            del self._due_s[path]
-            task = self._busy[path] = asyncio.ensure_future(self._follow(one, looks, moves))
-            task.add_done_callback(partial(self._done, path))
+            one = self._followed.get(path)
+            if one is not None and one.due_s == at_s and path not in self._busy:
+                task = self._busy[path] = asyncio.ensure_future(self._follow(one))
+                task.add_done_callback(partial(self._done, path))
 
     def _done(self, path: str, task: asyncio.Task[float]) -> None:
         del self._busy[path]
@@ -259,66 +279,63 @@ class Follower:
         if error is None:
             self._plan(path, task.result())
         else:
-            self._failed = self._failed or error
-        assert self._wake is not None
+            self._error = error
+            self._stopped.set()
         self._wake.set()
 
     async def _sleep(self) -> None:
         """Wait until something is due, a task is done, or all ends."""
-        assert self._wake is not None
         times = [self._queue[0][0]] if self._queue and len(self._busy) < BUSY_MAX else []
-        if self._following.folders:
-            times.append(self._listed_s + self._poll_s)
-        pause_s = max(0.0, min(times, default=math.inf) - time.monotonic())
-        with contextlib.suppress(TimeoutError):
-            if not self._stopped.is_set() and (self._busy or times):
-                await asyncio.wait_for(self._wake.wait(), None if pause_s == math.inf else pause_s)
+        times += [self._listed_s + self._poll_s] if self._folders else []
+        if (self._busy or times) and not self._stopped.is_set():
+            pause_s = max(0.0, min(times) - time.monotonic()) if times else None
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._wake.wait(), pause_s)
 
     # -- one segment ---------------------------------------------------------------------------------------
 
-    async def _follow(self, one: Followed, looks: asyncio.Semaphore, moves: asyncio.Semaphore) -> float:
+    async def _ask(self, is_named: bool, path: str, own: OffloadPolicy | None, ledger: Ledger | None) -> Asked | None:
+        """Return the tier and the times of a segment's blocks; without a policy, the default tier of a given one."""
+        if self._given.tier is not None:
+            return Asked.by(self._given)
+        default = self._client.offload_policy
+        if ledger is None and not is_named:
+            ledger = self._ledgers.by_folder.get(names.parent(path))
+        if ledger is None:
+            ledger = await Ledgers(self._client).resolved(names.parent(path))
+        if is_named:
+            named = OffloadPolicy(TIER_DEFAULT)
+            default = named if default is None else default.over(named)
+        return Asked.by(self._given.over(Policies(None, own, ledger.offload, default).offload))
+
+    async def _follow(self, one: Followed) -> float:
         """Look at a segment, move a block of it if that is due; returns the pause until the next look."""
-        left_s = self._retry_s.get(one.path, 0.0) - time.monotonic()
-        if left_s > 0:  # what failed is tried again later: see meanwhile how the segment grows
-            async with looks:
-                is_over = await self._bridge.arun(one.glance())
-            if not is_over:
-                return min(one.poll_s_max, left_s)
-        self._retry_s.pop(one.path, None)
-        listed = self._following.listed(one.path)
-        async with looks:
+        listed = self._tokens.get(one.path)
+        async with self._looks:
             now: Wait | Move = await self._bridge.arun(one.look())
-            if one.is_missing and await self._bridge.arun(self._following.is_folder(one.path)):
+            if one.is_missing and one.is_named and await self._bridge.arun(self._client.backend.is_folder(one.path)):
+                self._folders.add(one.path)  # its segments are followed then
+                del self._followed[one.path]
                 self._listed_s = -math.inf
                 return math.inf
         if isinstance(now, Move):
-            now = await self._moved(one, now, moves)
+            async with self._moves:
+                now = Wait(0.0) if self._stopped.is_set() else await self._bridge.arun(one.move(now))
         self._tell(one)
-        return self._pause_s(one, now, listed)
-
-    def _pause_s(self, one: Followed, now: Wait, listed: str | None) -> float:
-        is_named = self._following.is_named(one.path)
         has_no_policy = one.tier is None and one.status.last_error is None
-        if now.is_over or (not is_named and (one.is_missing or has_no_policy)):
-            self._following.end(one, listed)
+        if now.is_over or (not one.is_named and (one.is_missing or has_no_policy)):
+            if not one.is_named:  # a token that was listed later may belong to a new segment
+                self._ended[one.path] = one.token or listed
+                self._followed.pop(one.path, None)
             return math.inf
-        if not is_named:
-            self._poll_s = min(self._poll_s, one.poll_s_max)
-        if one.status.last_error is not None and not one.is_moving:
-            self._retry_s[one.path] = time.monotonic() + now.pause_s
-            return min(one.poll_s_max, now.pause_s)
-        return now.pause_s if is_named or not now.due_s else now.due_s
-
-    async def _moved(self, one: Followed, block: Move, moves: asyncio.Semaphore) -> Wait:
-        """Move a block, once there is room for it."""
-        async with moves:
-            if self._is_ended or self._stopped.is_set():
-                return Wait(0.0)
-            return await self._bridge.arun(one.move(block))
+        if one.is_named:
+            return now.pause_s
+        self._poll_s = min(self._poll_s, one.poll_s_max)
+        return now.due_s or now.pause_s
 
     def _tell(self, one: Followed) -> None:
         status = one.status
         news = (status.cold_end, status.last_error)
-        if self._on_change is not None and self._told.get(one.path) != news:
-            self._told[one.path] = news
+        if self._on_change is not None and one.told != news:
+            one.told = news
             self._on_change(one.path, status)

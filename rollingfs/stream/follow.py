@@ -77,9 +77,15 @@ class Followed:
         It is the memory of a stream.
     """
 
-    def __init__(self, client: At, path: str, ask: Ask) -> None:
+    def __init__(self, client: At, path: str, ask: Ask, *, is_named: bool = False) -> None:
         check_may_move(path)
         self.path = path
+        self.is_named = is_named
+        """Whether the caller has named it; others were found below a folder."""
+        self.due_s = math.inf
+        """Time of the next look, by the monotonic clock: of the follower alone, as is `told`."""
+        self.told: tuple[int, str | None] | None = None
+        """The progress and the error in the last report."""
         self._client = client
         self._ask = ask
         self._asked: Asked | None = None
@@ -93,6 +99,8 @@ class Followed:
         self.token: str | None = None
         """Of the header that `_hot` shows."""
         self._failures = 0
+        self._retry_s = 0.0
+        """When a failure is tried again, by the monotonic clock."""
         self._is_lost = False
         """Whether what failed last was a look, not a move."""
         self.is_missing = False
@@ -130,18 +138,22 @@ class Followed:
         """Return the tier of its blocks at the last look."""
         return None if self._asked is None else self._asked.tier
 
-    @property
-    def is_moving(self) -> bool:
-        """Whether a block is on its way."""
-        return self._moving_s is not None
-
     async def look(self) -> Wait | Move:
-        """Poll the header by a conditional request, and return the next step. An error goes to the status."""
+        """Poll the header by a conditional request, and return the next step. An error goes to the status.
+
+        While a failed move waits to be tried again, this shows only how the segment grows.
+        """
+        left_s = self._retry_s - time.monotonic()
         try:
             await self._look()
         except Exception as error:  # noqa: BLE001 - one segment that fails must not end the others
+            if left_s > 0:  # the status keeps the error that waits
+                logger.debug("%s: %s", self.path, error)
+                return self._waits(left_s)
             self.is_missing, self._is_lost = isinstance(error, FileNotFoundError), True
             return self._failed(error)
+        if left_s > 0 and not self._is_lost:
+            return self._waits(left_s)
         assert self._hot is not None
         if self._asked is None:
             now: Wait | Move = Wait(self._rule.poll_s_max, due_s=math.inf)
@@ -149,21 +161,17 @@ class Followed:
             now = blocks.plan(self._hot, self._client.now_ms(), self._rule)
         if isinstance(now, Wait):
             self._succeeded()  # an error of a move is over, too: another follower has moved the block
+            if self._damage is not None:
+                now = replace(now, due_s=min(now.due_s, max(now.pause_s, self._damage.retry_s - time.monotonic())))
         return now
+
+    def _waits(self, left_s: float) -> Wait:
+        return Wait(min(self.poll_s_max, left_s), due_s=left_s)
 
     @property
     def poll_s_max(self) -> float:
         """The longest pause between two polls."""
         return self._rule.poll_s_max
-
-    async def glance(self) -> bool:
-        """Poll the header while what failed waits to be tried again; returns whether a look does not fail any more."""
-        try:
-            await self._look()
-        except Exception as error:  # noqa: BLE001 - the status keeps the error of the move; `look` tells this one
-            logger.debug("%s: %s", self.path, error)
-            return False
-        return self._is_lost
 
     async def move(self, block: Move) -> Wait:
         """Move a block. An error goes to the status; what was not committed is tried again after a pause."""
@@ -291,7 +299,7 @@ class Followed:
     def _succeeded(self) -> None:
         if self._error is not None:
             logger.info("%s: offload goes on", self.path)
-        self._failures, self._error, self.is_missing = 0, None, False
+        self._failures, self._retry_s, self._error, self.is_missing = 0, 0.0, None, False
 
     def _failed(self, error: Exception) -> Wait:
         if isinstance(error, FileNotFoundError):
@@ -301,4 +309,6 @@ class Followed:
             is_told = isinstance(error, OSError | ValueError)
             logger.warning("%s is not offloaded now, and is tried again: %s", self.path, text, exc_info=not is_told)
         self._failures, self._error = self._failures + 1, text
-        return Wait(blocks.retry_s(self._failures - 1, random.random()))
+        pause_s = blocks.retry_s(self._failures - 1, random.random())
+        self._retry_s = time.monotonic() + pause_s
+        return self._waits(pause_s)

@@ -73,9 +73,9 @@ class Following:
     async def follow(self) -> None:
         """Look at all that is due."""
         one = self.follower
-        one._wake, limits = asyncio.Event(), (asyncio.Semaphore(2), asyncio.Semaphore(2))
+        one._prepare()
         await one._list()
-        one._begin(*limits)
+        one._begin()
         tasks = list(one._busy.values())
         try:
             while one._busy:

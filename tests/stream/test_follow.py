@@ -184,7 +184,7 @@ def test_failing_tier_is_reported_and_retried_with_longer_pauses(how, said):
     store.how = how
     pauses = []
     for _ in range(12):
-        pauses.append(step(one).pause_s)
+        pauses.append(step(one).due_s)
         assert said in str(one.status.last_error)
         assert one.status.cold_end == 0
         CLOCK.sleep(pauses[-1])
@@ -208,11 +208,11 @@ def test_the_lag_grows_while_the_tier_is_away():
     for _ in range(3):
         lag_bytes = one.status.lag_bytes
         world.append(A, b"more")
-        drive(one.glance())
+        drive(one.look())
         assert one.status.lag_bytes == lag_bytes + 4
         assert "the cold store is away" in str(one.status.last_error)
     store.fs.store.pop(names.header_path(A))
-    drive(one.glance())
+    drive(one.look())
     assert "the cold store is away" in str(one.status.last_error)
 
 

@@ -1,12 +1,18 @@
 """A follower of folders: it finds segments, forgets those that ended, follows policies, and lists once a poll."""
 
+import asyncio
+import math
+from types import SimpleNamespace
+from typing import Any, cast
+from unittest import mock
+
 import fsspec
 import pytest
 
 from rollingfs import Follower, OffloadPolicy, RollingFileSystem, RollingPolicy
+from rollingfs.fs import follower
 from rollingfs.runtime.concurrency import drive
 from rollingfs.stream.blocks import Move
-from rollingfs.stream.following import Following
 from tests.support.backends import LOOKS, Counting, Scripted, fail
 from tests.support.faults import TieredStore
 from tests.support.life import World
@@ -66,24 +72,42 @@ def test_folder_with_damaged_memory_is_reported_others_continue(root):
     assert tiers(fs, bad) == {"", "inline"}
 
 
+def following(world: World, path: str, **given: Any) -> Follower:
+    """A follower that a test drives, by the client of a world."""
+    bridge, strip = SimpleNamespace(arun=lambda call: call), world.backend.strip
+    below = SimpleNamespace(client=world.client, bridge=bridge, strip=strip)
+    with mock.patch.object(follower, "core", return_value=below):
+        return Follower(path, fs=cast("Any", None), **given)
+
+
+def poll(one: Follower) -> list[str]:
+    """List once, and look at all that is due; returns it."""
+
+    async def polled() -> list[str]:
+        one._listed_s = -math.inf
+        one._prepare()
+        await one._list()
+        one._begin()
+        due = sorted(one._busy)
+        await asyncio.gather(*one._busy.values())
+        return due
+
+    return asyncio.run(polled())
+
+
 def test_policy_unreadable_when_set_counts_for_idle_segments():
     world = World(Scripted(TieredStore()), RollingPolicy(100, inline_bytes=10))
     world.create("/root/a", [DATA])
-    following = Following(world.client, OffloadPolicy())
-    following.folders.add("/root")
-    for one in drive(following.look_around()):
-        listed = following.listed(one.path)
-        drive(one.look())
-        assert one.tier is None
-        following.end(one, listed)
+    one = following(world, "/")
+    assert poll(one) == ["/root/a"]
+    assert one.status() == {}, "no policy counts for it"
     writer = World(world.backend.inner, RollingPolicy(100, inline_bytes=10))
-    drive(verbs(writer).set_offload_policy(OffloadPolicy("cold")))
+    drive(verbs(writer).set_offload_policy(OffloadPolicy("cold", max_delay=1000)))
     world.backend.plan(LOOKS, lambda path: "$stream" in path, before=fail, times=None)
-    assert drive(following.look_around()) == []
+    assert poll(one) == []
     world.backend.plans.clear()
-    [one] = drive(following.look_around())
-    drive(one.look())
-    assert one.tier == "cold"
+    assert poll(one) == ["/root/a"]
+    assert one.status()["/root/a"].tier == "cold"
 
 
 def test_poll_of_idle_segments_lists_each_folder_once():
@@ -91,21 +115,13 @@ def test_poll_of_idle_segments_lists_each_folder_once():
     for folder in "ab":
         for number in range(20):
             world.create(f"/root/{folder}/{number}", [DATA])
-    counting, following = world.backend, Following(world.client, OffloadPolicy("cold", max_delay=1000))
-    following.folders.add("/root")
-
-    def poll() -> list[str]:
-        due = drive(following.look_around())
-        for one in due:
-            drive(one.look())
-        return [one.path for one in due]
-
-    assert len(poll()) == 40
-    counting.calls.clear()
-    assert poll() == []
-    assert [verb for verb, _ in counting.calls] == ["list"] * 3
+    one = following(world, "/", tier="cold", max_delay=1000)
+    assert len(poll(one)) == 40
+    world.backend.calls.clear()
+    assert poll(one) == []
+    assert [verb for verb, _ in world.backend.calls] == ["list"] * 4
     world.append("/root/a/7", b"more")
-    assert poll() == ["/root/a/7"]
+    assert poll(one) == ["/root/a/7"]
 
 
 @pytest.mark.parametrize("is_named", [False, True])
@@ -113,13 +129,9 @@ def test_planned_block_stays_once_the_folder_forbids_moves(is_named):
     world = World(TieredStore(), RollingPolicy(100, inline_bytes=10))
     world.create("/root/a", [DATA])
     drive(verbs(world).set_offload_policy(OffloadPolicy("cold", block_bytes=100)))
-    following = Following(world.client, OffloadPolicy())
-    if is_named:
-        following.add("/root/a")
-    else:
-        following.folders.add("/root")
-    drive(following.look_around())
-    [one] = following.followed.values()
+    of_all = following(world, "/root/a" if is_named else "/")
+    drive(of_all._list())
+    [one] = of_all._followed.values()
     now = drive(one.look())
     assert isinstance(now, Move)
     drive(verbs(world).set_offload_policy(OffloadPolicy("")))
