@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
+import math
 import random
 import time
 from collections.abc import Awaitable, Callable
@@ -98,48 +99,33 @@ async def read_fitting(
         It is gone.
     """
     blob = await backend.read(path) if blob is None else blob
-    found = _parsed(parse, blob)
-    if blob.data and not isinstance(found, CorruptHeaderError):
-        return found
-    if not backend.may_tear(path):
-        return _told(found)
     began_s = since_s = time.monotonic()
-    end_s = min(began_s + wanted_s(), until_s() or began_s + wanted_s())
     for count in itertools.count():
+        error = None
+        try:
+            found = parse(blob)
+            if blob.data:
+                return found
+        except CorruptHeaderError as failed:
+            error = failed
+        now_s = time.monotonic()
+        is_at_rest = not backend.may_tear(path) or now_s >= since_s + SETTLED_S
+        if is_at_rest or (count and now_s >= min(began_s + wanted_s(), until_s() or math.inf)):
+            if error is None:
+                return found
+            raise error if is_at_rest else await _torn(backend, path, error, now_s - began_s)
         await runtime.sleep(min(LOOK_PAUSE_FIRST_S * 2.0**count, LOOK_PAUSE_S_MAX))
         before, blob = blob, await backend.read(path)
         if (blob.token, blob.data) != (before.token, before.data):
             since_s = time.monotonic()
-        found = _parsed(parse, blob)
-        is_whole = blob.data and not isinstance(found, CorruptHeaderError)
-        now_s = time.monotonic()
-        if is_whole or now_s >= since_s + SETTLED_S:
-            return _told(found)
-        if now_s >= end_s:
-            return _told(await _torn(backend, path, found, now_s - began_s))
     raise AssertionError("`count` has no end")
 
 
-async def _torn(backend: Backend, path: str, found: T | CorruptHeaderError, took_s: float) -> T | CorruptHeaderError:
-    """Return the error for a file that never fitted, with the name of the store; or the empty file."""
-    if not isinstance(found, CorruptHeaderError):
-        return found
+async def _torn(backend: Backend, path: str, error: CorruptHeaderError, took_s: float) -> CorruptHeaderError:
+    """Return the error for a file that never fitted, with the name of the store."""
     store = with_product(await backend.store_name(path) or backend.unstrip(backend.root(path)), backend.product(path))
     return CorruptHeaderError(
-        f"{found}; each read in {took_s:.1f} s returned other bytes: the store {store} writes in place, or another "
+        f"{error}; each read in {took_s:.1f} s returned other bytes: the store {store} writes in place, or another "
         "program changes the file; this call wrote nothing; try again when fewer writers are at work, or use a "
         "store that replaces files whole (docs/stores.md)"
     )
-
-
-def _parsed(parse: Callable[[Blob], T], blob: Blob) -> T | CorruptHeaderError:
-    try:
-        return parse(blob)
-    except CorruptHeaderError as error:
-        return error
-
-
-def _told(found: T | CorruptHeaderError) -> T:
-    if isinstance(found, CorruptHeaderError):
-        raise found
-    return found

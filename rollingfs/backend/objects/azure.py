@@ -7,7 +7,7 @@ import base64
 import hashlib
 import hmac
 import ssl
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -16,6 +16,7 @@ from urllib.parse import quote, urlencode
 
 import aiohttp
 import obstore
+from fsspec.asyn import get_loop
 from obstore.store import AzureStore
 
 from rollingfs.backend import patience
@@ -263,15 +264,17 @@ class AzureBackend(ObjectBackend):
 
     Parameters
     ----------
-    find_loop
-        Finds the event loop on which requests must run; None if that is the caller's. Asked again after a fork.
+    asynchronous
+        Requests run on the caller's event loop.
+    loop
+        Else their event loop; None for fsspec's own.
     """
 
     schemes = names_of("az")
     copies_between = False
 
     def __init__(
-        self, scheme: str, account: AzureAccount, find_loop: Callable[[], Any], max_concurrency: int | None = None
+        self, scheme: str, account: AzureAccount, asynchronous: bool, loop: Any, max_concurrency: int | None = None
     ) -> None:
         self._account = account
         self.scheme = scheme
@@ -280,8 +283,7 @@ class AzureBackend(ObjectBackend):
         self.buckets: RecentBuckets[AzureContainer] = RecentBuckets(self._container)
         self._places = Places(CONNECTIONS_MAX)
         self._plain = PlainRequests(account)
-        self._find_loop = find_loop
-        self.loop = find_loop()
+        self.loop = None if asynchronous else loop or get_loop()
 
     def _container(self, name: str) -> AzureContainer:
         return AzureContainer(name, partial(self._store, name), self._places, self._plain)
@@ -319,4 +321,4 @@ class AzureBackend(ObjectBackend):
 
     def after_fork(self) -> None:
         self.buckets.clear()  # a call says that obstore cannot be used here
-        self.loop = self._find_loop()
+        self.loop = self.loop and get_loop()

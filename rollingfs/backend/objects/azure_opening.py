@@ -8,7 +8,6 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-import fsspec.asyn
 from fsspec import AbstractFileSystem
 
 from rollingfs.backend.objects.azure_options import OPTIONS, AzureAccount, azure_options
@@ -98,13 +97,4 @@ def _opened(
             raise ImportError(f"this store needs {name}: pip install 'rollingfs[az]'")
     from rollingfs.backend.objects.azure import AzureBackend
 
-    process = os.getpid()
-
-    def find_loop() -> Loop | None:
-        """Return the caller's loop, the given, or fsspec's own."""
-        if asynchronous:
-            return None
-        found: Loop = loop if loop is not None and os.getpid() == process else fsspec.asyn.get_loop()
-        return found
-
-    return AzureBackend(scheme, account, find_loop, max_concurrency)
+    return AzureBackend(scheme, account, asynchronous, loop, max_concurrency)

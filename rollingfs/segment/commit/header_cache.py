@@ -275,6 +275,10 @@ class Headers:
             self.keep(segment, loaded, began)
         return loaded
 
+    async def look(self, segment: str, *, fresh: bool) -> Segment:
+        """Return the header that was seen within the cache time, unless `fresh`; else load it."""
+        return (None if fresh else self.recent(segment)) or await self.load(segment)
+
     async def newer(self, segment: str, token: str) -> Segment | None:
         """The header as it is now; None if it still has `token`, for a caller who watches more than the cache holds."""
         loaded = await self.load(segment, token)
@@ -359,7 +363,7 @@ class Headers:
         """
         if names.is_reserved(path):
             raise transitions.missing(path)
-        loaded = (None if fresh else self.recent(path)) or await self.load(path)
+        loaded = await self.look(path, fresh=fresh)
         if loaded.live:
             return loaded
         plain = await self.plain(loaded)

@@ -105,8 +105,7 @@ class Current:
             The path is free, or has another incarnation than the bound incarnation.
         """
         if self.is_of_segment:
-            recent = None if fresh else self._headers.recent(self.path)
-            loaded = recent or await self._headers.load(self.path)
+            loaded = await self._headers.look(self.path, fresh=fresh)
             found = self._take(loaded if loaded.live else None)
         else:
             found = self._take(await self._headers.view(self.path, fresh=fresh))
