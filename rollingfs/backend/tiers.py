@@ -185,7 +185,7 @@ class TieredBackend(BackendWrapper):
         if verb == "delete":
             return await self._delete(first)
         if verb == "copy":
-            return await self._copy(*args)
+            return await super().call(verb, *map(self._on_hot, args[:2]), *args[2:])  # by `can_copy`
         if verb == "upload.copy":
             upload, part = rest
             rest = [upload, replace(part, path=self._on_hot(part.path))]
@@ -226,10 +226,6 @@ class TieredBackend(BackendWrapper):
                 await store.run(store.backend.delete(group), self.inner)
             else:
                 await self.inner.delete(group)
-
-    async def _copy(self, source: str, target: str, *more: Any) -> None:
-        """Copy on the server, by `can_copy`."""
-        await self.inner.copy(self._on_hot(source), self._on_hot(target), *more)
 
     def _on_hot(self, path: str) -> str:
         """Return the path on the hot store's server of a file there, perhaps of a tier that is on it."""

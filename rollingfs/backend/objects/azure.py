@@ -167,22 +167,12 @@ class AzureContainer(ObstoreObjects, Bucket):
 
     async def delete(self, keys: Sequence[str]) -> None:
         try:
-            await self._delete(keys)
-        except Refusal as error:
-            if error.status != 404:
-                raise
-            # obstore names one missing file, and no other failure: each is asked for
-            await asyncio.gather(*map(self._delete_one, keys))
-
-    async def _delete(self, keys: Sequence[str]) -> None:
-        await retrying(lambda: self.ask(lambda: obstore.delete_async(self.quick, list(keys))))
-
-    async def _delete_one(self, key: str) -> None:
-        try:
-            await self._delete([key])
+            await retrying(lambda: self.ask(lambda: obstore.delete_async(self.quick, list(keys))))
         except Refusal as error:
             if error.status != 404 or error.code == "ContainerNotFound":
                 raise
+            if len(keys) > 1:  # obstore names one missing file, and no other failure: each is asked for
+                await asyncio.gather(*(self.delete([key]) for key in keys))
 
     async def delete_if(self, key: str, token: str) -> None:
         check_usable()

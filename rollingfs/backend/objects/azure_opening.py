@@ -60,14 +60,11 @@ def open_filesystem(fs: AbstractFileSystem, max_concurrency: int | None = None) 
     if is_of(OBSTORE, type(fs)):
         return _open_obstore(fs, max_concurrency)
     options = options_of(fs)
-    asynchronous, loop = options.pop("asynchronous", False), options.pop("loop", None)
-    for name in FOR_FSSPEC:
-        options.pop(name, None)
-    unknown = sorted(name for name, value in options.items() if value is not None and name not in OPTIONS)
-    if unknown:
+    given = {name: value for name, value in options.items() if value is not None and name not in FOR_FSSPEC}
+    if unknown := sorted(given.keys() - OPTIONS):
         raise ValueError(f"{', '.join(unknown)} of adlfs cannot be expressed")
     scheme = fs.protocol if isinstance(fs.protocol, str) else fs.protocol[0]
-    return open_azure(scheme, options, asynchronous, loop, max_concurrency)
+    return open_azure(scheme, given, options.get("asynchronous", False), options.get("loop"), max_concurrency)
 
 
 def _open_obstore(fs: AbstractFileSystem, max_concurrency: int | None) -> ObjectBackend:
