@@ -99,7 +99,6 @@ BELOW_VERBS: dict[str, dict[str, str]] = {
         "backend.tiers": "refuses an unknown tier before a round",
         "segment.at": "a type",
         "segment.commit.index_pages": "repeats a look whose pages are gone",
-        "segment.files.collected": "a value: the report of a collection",
         "segment.files.replace_chunks": "finds the next block of a growing segment",
         "segment.files.rewrite_plan": "pure: the next offload",
         "segment.files.state": "a value: the states below a folder",

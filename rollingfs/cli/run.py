@@ -25,8 +25,8 @@ from rollingfs.policy import BLOCK_BYTES, DELETION_LAG_S, TIER_DEFAULT
 from rollingfs.segment.verbs.offload import Offloaded
 from rollingfs.show.readable import count_text
 from rollingfs.stream.blocks import OffloadStatus
-from rollingfs.stream.segment_upkeep import OFFLOAD, STEPS, Upkept, total, with_rewritten
-from rollingfs.stream.upkeep import Upkeep
+from rollingfs.stream.upkeep import OFFLOAD, STEPS, Upkeep
+from rollingfs.stream.upkeep_report import Upkept, total, with_rewritten
 
 
 def follow_all(
@@ -169,7 +169,7 @@ def _round(session: Session, place: StorePath, number: int, upkeep: Upkeep, save
     streams = sum(one.is_stream for one in results)
     segments = len(results) - streams
     seconds = time.monotonic() - began_s
-    end = "; it was stopped" if whole.is_cut_short or upkeep.how.is_stopped() else ""
+    end = "; it was stopped" if whole.is_cut_short or upkeep.is_stopped() else ""
     failures = f", {count_text(len(whole.failed), 'failure')}" if whole.failed else ""
     saved += whole.saved_objects
     sums = {"name": None, "streams": streams, "segments": segments, "seconds": seconds, "saved_so_far": saved}
@@ -188,7 +188,7 @@ def _kept(session: Session, place: StorePath, upkeep: Upkeep) -> Iterator[Upkept
     unlisted: dict[str, OSError] = {}
     folders = core.run(upkeep.folders(place.name, unlisted))
     for path, error in unlisted.items():
-        failed = Upkept(path, is_stream=False, failed={f"list {path}": str(error)})
+        failed = Upkept(path, failed={f"list {path}": str(error)})
         _complain(session, failed)
         yield failed
 
@@ -196,7 +196,7 @@ def _kept(session: Session, place: StorePath, upkeep: Upkeep) -> Iterator[Upkept
         return parquet.rewrite(place.fs, path)  # only now it imports Arrow
 
     for folder in folders:
-        if upkeep.how.is_stopped():
+        if upkeep.is_stopped():
             return
         with session.progress(f"keeping {folder.path}"):
             results = [with_rewritten(one, rewrite) for one in core.run(upkeep.keep(folder))]

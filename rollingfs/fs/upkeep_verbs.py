@@ -297,9 +297,8 @@ async def set_policy(
 
 
 async def _set_of_folder(at: Binding, change: PolicyChange) -> None:
-    from rollingfs.stream.segment_upkeep import ROLL
     from rollingfs.stream.stream_verbs import StreamVerbs  # as in `opening`: most users open no stream
-    from rollingfs.stream.upkeep import Upkeep
+    from rollingfs.stream.upkeep import ROLL, Upkeep
 
     verbs = StreamVerbs(at.client, Listings(at.client), at.path)
     if change.given or change.inherit:

@@ -37,7 +37,7 @@ from rollingfs.spark.source.options import Options, parse_url
 from rollingfs.spark.storage_options import is_classic
 from rollingfs.stream.cut import StreamCut
 from rollingfs.stream.ledger import Ledgers
-from rollingfs.stream.segment_upkeep import OFFLOAD, RETAIN
+from rollingfs.stream.upkeep import OFFLOAD, RETAIN
 
 TRIM = "trim"
 CONCAT = "concat"

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, field, replace
+from functools import partial
 from typing import Any
 
-from rollingfs import parquet
+from rollingfs import Collected, parquet
 from rollingfs.format import names
 from rollingfs.fs.core import core
 from rollingfs.fs.export_verb import open_export_target
@@ -23,8 +25,8 @@ from rollingfs.spark.source import places
 from rollingfs.spark.source.formats import lines
 from rollingfs.spark.source.options import Options
 from rollingfs.stream.ledger import Ledgers
-from rollingfs.stream.segment_upkeep import COLLECT, OFFLOAD, STEPS, collect_segment, offload_segment, with_rewritten
-from rollingfs.stream.upkeep import Upkeep
+from rollingfs.stream.upkeep import COLLECT, OFFLOAD, STEPS, Upkeep
+from rollingfs.stream.upkeep_report import Upkept, with_rewritten
 
 EXPORT = "export"
 UPKEEP = "upkeep"
@@ -263,37 +265,43 @@ def _offload(fs: RollingFileSystem, segment: SegmentHandle, settings: Chores) ->
     if settings.dry_run:
         return Outcome(0, {})
     if (asked := settings.asked) is None:
-        below = core(fs)
-        by_policy = below.run(offload_segment(below.client, segment.path))
-        segment.refresh()
-        return Outcome(0, {}) if by_policy is None else Outcome(by_policy.bytes, asdict(by_policy))
+        did = _kept(fs, segment, settings, (OFFLOAD,))
+        return Outcome(did.offloaded.bytes, asdict(did.offloaded) if did.has_policy else {}, _reasons(did))
     of = asked.chosen
-    did = segment.offload(
+    moved = segment.offload(
         asked.tier, None, of.after_bytes, of.after_age_s, deletion_lag=asked.lag_s, block_bytes=asked.block_bytes
     )
-    return Outcome(did.bytes, asdict(did))
+    return Outcome(moved.bytes, asdict(moved))
 
 
 def _upkeep(fs: RollingFileSystem, segment: SegmentHandle, settings: Chores) -> Outcome:
     """Do what a round of ``rollingfs run`` does to a segment; of the memory of a stream it does the collection."""
     if settings.dry_run:
         return _collect(fs, segment, settings)
+    did = _kept(fs, segment, settings, (COLLECT,) if names.is_hidden_segment(segment.path) else STEPS)
+    freed = did.consolidated.bytes + did.offloaded.bytes + did.collected_bytes + did.rewritten_bytes
+    return Outcome(freed, did.as_fields(), _reasons(did))
+
+
+def _kept(fs: RollingFileSystem, segment: SegmentHandle, settings: Chores, steps: Sequence[str]) -> Upkept:
     below, path = core(fs), segment.path
-    steps = (COLLECT,) if names.is_hidden_segment(path) else STEPS
     upkeep = Upkeep(below.client, steps, grace_s=settings.grace, readers_grace_s=settings.readers_grace)
     ledger = below.run(Ledgers(below.client).resolved(names.parent(path)))
     did = with_rewritten(below.run(upkeep.segment(path, ledger)), lambda path: parquet.rewrite(fs, path))
     segment.refresh()
-    freed = did.consolidated.bytes + did.offloaded.bytes + did.collected_bytes + did.rewritten_bytes
-    return Outcome(freed, did.as_fields(), "; ".join(did.failed.values()) or None)
+    return did
+
+
+def _reasons(did: Upkept) -> str | None:
+    return "; ".join(did.failed.values()) or None
 
 
 def _collect(fs: RollingFileSystem, segment: SegmentHandle | str, settings: Chores) -> Outcome:
     """Collect the files of a segment's folder, also of a deleted segment."""
-    if isinstance(segment, SegmentHandle):
-        result = segment.collect(settings.grace, settings.dry_run)
-    else:
-        result = core(fs).run(collect_segment(core(fs).client, segment, settings.grace, dry_run=settings.dry_run))
+    result = Collected()
+    with contextlib.suppress(FileNotFoundError):  # another client has collected a former segment
+        of_path = partial(fs.collect, segment) if isinstance(segment, str) else segment.collect
+        result = of_path(settings.grace, settings.dry_run)
     return Outcome(result.bytes, {"files": len(result.files), "young": result.young})
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -16,19 +16,35 @@ from rollingfs.folders.listing import Listings
 from rollingfs.format import names
 from rollingfs.format.header import GRACE_S, Chunk, Header, Phase
 from rollingfs.format.policies import Fields
+from rollingfs.format.transitions import Guard
 from rollingfs.policy import READERS_GRACE_S
 from rollingfs.runtime.values import value_class
 from rollingfs.segment.at import At
 from rollingfs.segment.files.rewrite_plan import Asked
+from rollingfs.segment.segment import Segment
+from rollingfs.segment.verbs.change import change, roll
+from rollingfs.segment.verbs.collect import collect
+from rollingfs.segment.verbs.consolidate import consolidate_by_policy
+from rollingfs.segment.verbs.offload import Offloaded
+from rollingfs.segment.write.append_to_header import is_aged
+from rollingfs.segment.write.parquet_footers import is_worn
 from rollingfs.stream.ledger import Ledgers
 from rollingfs.stream.ledger_codec import Ledger
+from rollingfs.stream.offload import offload_by_policy
 from rollingfs.stream.offload_policy import policies_of
-from rollingfs.stream.segment_upkeep import COLLECT, RETAIN, STEPS, How, SegmentUpkeep, Upkept, attempt
 from rollingfs.stream.stream_verbs import StreamVerbs
 from rollingfs.stream.trim import NoRetentionError
+from rollingfs.stream.upkeep_report import Upkept, failure
 
 logger = logging.getLogger("rollingfs")
 
+RETAIN = "retain"
+ROLL = "roll"
+OFFLOAD = "offload"
+CONSOLIDATE = "consolidate"
+COLLECT = "collect"
+STEPS = (RETAIN, ROLL, OFFLOAD, CONSOLIDATE, COLLECT)
+"""In the order in which they are done to a folder. An offload joins chunks itself, so it comes before consolidation."""
 LOOK_AGAIN_S = GRACE_S
 """Time for which a segment stays as it is after a look without a step, while a listing shows the same header."""
 TIME_STEP_S = 0.01
@@ -95,7 +111,11 @@ class Upkeep:
         self.client = client
         self.listings = Listings(client)
         self.ledgers = Ledgers(client)
-        self.how = How(steps, grace_s, readers_grace_s, dropped, is_stopped)
+        self.steps = steps
+        self.grace_s = grace_s
+        self.readers_grace_s = readers_grace_s
+        self.dropped = dropped or {}
+        self.is_stopped = is_stopped
         self._tokens: Mapping[str, str | None] = {}
         self._seen: dict[str, int] = {}
         self._named: frozenset[str] = frozenset()
@@ -121,7 +141,7 @@ class Upkeep:
         self._seen, self._named, self._tokens = {}, tree.segments, tree.tokens
         self._rests = {path: rest for path, rest in self._rests.items() if path in tree.tokens}
         await self.ledgers.renew(tree)
-        if COLLECT in self.how.steps:
+        if COLLECT in self.steps:
             await clear_marks(self.client, tree)  # of the round before, which has taken the last tombstones
         for path in sorted(tree.segments):
             folder = names.parent(path)
@@ -146,9 +166,9 @@ class Upkeep:
         retention = None if ledger is None else ledger.retention
         retains = folder.is_whole and retention is not None and not retention.keeps_all
         folder = replace(folder, is_stream=folder.is_stream or (retains and bool(folder.segments)))
-        if RETAIN in self.how.steps and retains:
-            whole = whole.plus(await attempt(self.how, RETAIN, folder.path, partial(self._retain, folder.path)))
-        hidden = self._hidden(folder) if COLLECT in self.how.steps else []
+        if RETAIN in self.steps and retains:
+            whole = whole.plus(await self._attempt(RETAIN, folder.path, partial(self._retain, folder.path)))
+        hidden = self._hidden(folder) if COLLECT in self.steps else []
         calls = [partial(self.segment, path, ledger) for path in (*folder.segments, *hidden)]
         each = await self.client.runtime.gather(calls, SEGMENTS_AT_ONCE_MAX)
         if not folder.is_stream:
@@ -171,10 +191,12 @@ class Upkeep:
             The ledger of its folder, resolved; without it, only collection runs.
         """
         if self._rests_now(path, ledger):
-            return Upkept(path, is_stream=False)
-        one = SegmentUpkeep(self.client, self.how, path, ledger, seen=self._seen, named=self._named)
-        began_s = self.client.now_ms() / 1000
-        result = await one.keep()
+            return Upkept(path)
+        result, began_s = Upkept(path), self.client.now_ms() / 1000
+        if ledger is not None and not names.is_hidden_segment(path) and {*self.steps} - {RETAIN, COLLECT}:
+            result = await self._attempt("read", path, partial(self._by_policies, path, ledger))
+        if COLLECT in self.steps:
+            result = result.plus(await self._attempt(COLLECT, path, partial(self._collect, path)))
         if result.is_idle and ledger is not None:
             await self._let_rest(path, ledger, began_s)
         return result
@@ -203,9 +225,64 @@ class Upkeep:
             return
         times = [began_s + LOOK_AGAIN_S, *_due_s(header, waits, chunks)]
         if header.deleted:
-            times.append(header.modified_ms / 1000 + (GRACE_S if self.how.grace_s is None else self.how.grace_s))
+            times.append(header.modified_ms / 1000 + (GRACE_S if self.grace_s is None else self.grace_s))
         until_s = min(one for one in times if one > began_s - TIME_STEP_S)
         self._rests[path] = _Rest(token, _policies(ledger), began_s, until_s)
+
+    async def _attempt(self, verb: str, path: str, step: Callable[[], Awaitable[Upkept]]) -> Upkept:
+        """Do a step to a stream or segment, unless the caller has stopped; an error is part of the result."""
+        if self.is_stopped():
+            return Upkept(path, is_cut_short=True)
+        try:
+            return await step()
+        except FileNotFoundError:
+            return Upkept(path)  # deleted or replaced meanwhile
+        except Exception as error:  # noqa: BLE001 - whatever it is, the next segment has nothing to do with it
+            return failure(path, verb, path, error)
+
+    async def _by_policies(self, path: str, ledger: Ledger) -> Upkept:
+        """Do the steps that need the header of a segment, which is loaded once."""
+        result, loaded = Upkept(path), await self.client.headers.load(path)
+        for verb, step in {ROLL: self._roll, OFFLOAD: self._offload, CONSOLIDATE: self._consolidate}.items():
+            if verb in self.steps and loaded.live and loaded.header is not None:
+                result = result.plus(await self._attempt(verb, path, partial(step, path, loaded.header, ledger)))
+                loaded = self.client.headers.seen(path) or await self.client.headers.load(path)
+        return result
+
+    async def _roll(self, path: str, header: Header, ledger: Ledger) -> Upkept:
+        """Give a segment the present policies of its folders, and make a chunk of a tail that is too old."""
+        if header.phase is Phase.MERGING:
+            return Upkept(path)
+        fields = {**self.dropped, **ledger.rolling}
+        if header.policy.inheriting(fields) != header.policy:
+            header = await change(
+                self.client,
+                path,
+                lambda found: replace(found, policy=found.policy.inheriting(fields)),
+                Guard(header.segment, header.epoch if header.owner is not None else None),
+            )
+        is_due = is_aged(header, self.client.now_ms())
+        if is_due:
+            await roll(self.client, path, header.segment)
+        return Upkept(path, rolled=int(is_due))
+
+    async def _offload(self, path: str, header: Header, ledger: Ledger) -> Upkept:
+        did = await offload_by_policy(self.client, path, header, ledger)
+        return Upkept(path, offloaded=did or Offloaded(), has_policy=did is not None)
+
+    async def _consolidate(self, path: str, header: Header, ledger: Ledger) -> Upkept:
+        is_old = header.policy.consolidate and await is_worn(self.client.fetcher, Segment(path, header))
+        result = Upkept(path, worn=(path,) if is_old else ())
+        did = await consolidate_by_policy(self.client, path, header, self.readers_grace_s)
+        seen = self.client.headers.seen(path)
+        if not did.replaced or seen is None or seen.header is None:
+            return result
+        appended, rewritten = seen.header.length, seen.header.rewritten
+        return replace(result, consolidated=did, appended_bytes=appended, written_bytes=appended + rewritten)
+
+    async def _collect(self, path: str) -> Upkept:
+        did = await collect(self.client, path, grace_s=self.grace_s, seen=self._seen, named=self._named)
+        return Upkept(path, files=len(did.files), collected_bytes=did.bytes, young=did.young)
 
     async def _retain(self, path: str) -> Upkept:
         try:

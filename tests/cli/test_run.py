@@ -72,7 +72,7 @@ def test_failure_is_named_and_once_exits_with_its_code(fs, tmp_path, option):
     Path(f"{data}/logs/a$header").write_text("rubbish")
     found = Run("run", data, "--once", *option)
     assert found.code == 1
-    assert f"cannot offload {data}/logs/a: " in found.err
+    assert f"cannot read {data}/logs/a: " in found.err
     assert f"{data}/logs: 2 chunks of 200 bytes moved" in found.text
     assert "failures" in found.text
     assert "No such segment or file" in failed("run", f"{tmp_path}/none", "--once")

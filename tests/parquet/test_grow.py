@@ -30,8 +30,8 @@ from rollingfs.fs.core import core
 from rollingfs.parquet import append, files, grow, rewrite
 from rollingfs.segment.write import parquet_footers
 from rollingfs.stream.ledger_codec import Ledger
-from rollingfs.stream.segment_upkeep import Upkept, with_rewritten
 from rollingfs.stream.upkeep import Upkeep
+from rollingfs.stream.upkeep_report import Upkept, with_rewritten
 from tests.support.backends import Scripted, private_memory
 
 

@@ -11,8 +11,8 @@ import pytest
 
 from rollingfs.runtime.values import added, value_class
 from rollingfs.segment.verbs.offload import Offloaded
-from rollingfs.stream.segment_upkeep import Upkept
 from rollingfs.stream.trim import Trimmed
+from rollingfs.stream.upkeep_report import Upkept
 
 _standard = dataclass(frozen=True, slots=True)
 

@@ -12,9 +12,9 @@ from rollingfs.runtime.concurrency import drive
 from rollingfs.segment.files.rewrite_plan import Asked
 from rollingfs.stream.blocks import BlockRule, Move, OffloadStatus, Wait
 from rollingfs.stream.follow import Followed, fixed
-from rollingfs.stream.segment_upkeep import Upkept
 from rollingfs.stream.stream_verbs import StreamVerbs
 from rollingfs.stream.upkeep import Upkeep
+from rollingfs.stream.upkeep_report import Upkept
 from tests.support.faults import CLOCK, Faulty, Store, TieredStore
 from tests.support.life import World, pieces_of
 
