@@ -3,6 +3,7 @@
 import errno
 import os
 import shutil
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -170,7 +171,29 @@ def test_a_header_that_another_machine_replaces_is_read_again(tmp_path, monkeypa
         return real(descriptor, size, start)
 
     monkeypatch.setattr(system, "read_at", read_at)
-    for look in (lambda: fs.cat_file(log) == b"log", lambda: fs.append(log, b" and more") == 3):
+    listed = partial(fs.ls, str(tmp_path), detail=False)
+    for look in (
+        lambda: fs.cat_file(log) == b"log",
+        lambda: fs.append(log, b" and more") == 3,
+        lambda: listed() == [log],
+    ):
         assert look()
         assert failed
         failed.clear()
+
+
+def test_a_file_may_be_gone_when_it_is_closed(tmp_path, monkeypatch):
+    """GlusterFS 10.3 says so of a header that another machine has replaced meanwhile."""
+    fs, real = RollingFileSystem("file", skip_instance_cache=True), os.close
+    fs.pipe_file(log := f"{tmp_path}/log", b"log")
+    header = os.stat(names.header_path(log))
+
+    def close(descriptor: int) -> None:
+        is_stale = os.path.samestat(os.fstat(descriptor), header)
+        real(descriptor)
+        if is_stale:
+            raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
+
+    monkeypatch.setattr(os, "close", close)
+    assert fs.ls(str(tmp_path), detail=False) == [log]
+    assert fs.cat_file(log) == b"log"

@@ -84,13 +84,17 @@ def _real(path: str) -> str:
     return os.path.realpath(path).replace(os.sep, "/")
 
 
-def info_of(path: str, entry: os.DirEntry[str], roots: Sequence[str] = ()) -> FileInfo | None:
+def info_of(
+    path: str, entry: os.DirEntry[str], roots: Sequence[str] = (), looks_max: int = LISTINGS_MAX
+) -> FileInfo | None:
     """Return a folder's entry, by a link's target; None for a pipe, a device, or a lost entry.
 
     Parameters
     ----------
     roots
         A link below any of these that leads out of it counts as broken.
+    looks_max
+        Looks at a file that goes while it is open.
     """
     if roots and entry.is_symlink() and any(is_below(path, root) and leads_out(path, root) for root in roots):
         return FileInfo(path, 0, 0.0, link=Link.NOTHING)
@@ -106,6 +110,8 @@ def info_of(path: str, entry: os.DirEntry[str], roots: Sequence[str] = ()) -> Fi
                     token = extending.token_of(path, descriptor, status)
         status = status or entry.stat()
     except OSError as error:
+        if error.errno == errno.ESTALE and looks_max > 1:  # another machine has replaced or removed the open file
+            return info_of(path, entry, roots, looks_max - 1)
         if error.errno not in (errno.ENOENT, errno.ELOOP, errno.ENOTDIR):
             raise
         return FileInfo(path, 0, 0.0, link=Link.NOTHING) if link else None

@@ -22,9 +22,13 @@ class Opened:
         return self._descriptors[-1]
 
     def close(self) -> None:
-        """Close the file; it may be closed already."""
+        """Close the file; it may be closed already, or be gone from the disk."""
         if self._descriptors:
-            any(map(os.close, map(self._descriptors.pop, [-1])))  # one call, too
+            try:
+                any(map(os.close, map(self._descriptors.pop, [-1])))  # one call, too
+            except OSError as error:  # what was read of it was read; after a write, a flush tells
+                if error.errno != errno.ESTALE:
+                    raise
 
 
 class place_of(Opened):  # noqa: N801 - used as a function
