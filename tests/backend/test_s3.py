@@ -21,19 +21,19 @@ from fsspec.asyn import sync
 from s3fs import S3FileSystem
 from s3fs.utils import ParamKwargsHelper
 
-from rollingfs.backend.contract import Part, finished
-from rollingfs.backend.objects import backend as objects_backend, open_s3
+from rollingfs.backend.contract import Over, Part, finished
+from rollingfs.backend.objects import open_s3
 from rollingfs.backend.objects.s3 import backend as s3_backend, bucket as s3_bucket, parts as s3_parts
 from rollingfs.backend.objects.s3.backend import S3Backend
 from rollingfs.backend.objects.s3.botocore import decoded, read_listing, timestamp_of
-from rollingfs.backend.objects.upload import PART_BYTES
+from rollingfs.backend.objects.upload import PART_BYTES, PARTS_IN_FLIGHT_MAX, PUT_BYTES_MAX
 from rollingfs.errors import UnsafeBackendError
 from rollingfs.testing import run
 from tests.backend.conftest import proxied
 from tests.support.driven import Driven
 from tests.support.forks import is_so_in_child, needs_fork
 from tests.support.proxy import DROP_BEFORE, Proxy, Seen
-from tests.support.s3 import driven_s3
+from tests.support.s3 import driven_s3, small_parts
 from tests.support.schedules import count_at_once
 from tests.support.servers import count_requests, shared_backend
 
@@ -198,12 +198,12 @@ def test_the_users_filesystem_is_left_as_it_was(s3_options, path, wire):
     backend.create(path, b"ours")
     assert fs._s3 is None, "the backend connected the user's own filesystem"
     assert fs.config_kwargs == {"read_timeout": 30, "retries": {"max_attempts": 2, "mode": "standard"}}
-    backend.write(path + "-large", [bytes(PART_BYTES + 1)])
+    backend.write(path + "-large", [bytes(PUT_BYTES_MAX + 1)])
     sync(backend.loop, backend.fs.set_session, refresh=True)  # makes another client
-    backend.write(path + "-larger", [bytes(PART_BYTES + 1)])
+    backend.write(path + "-larger", [bytes(PUT_BYTES_MAX + 1)])
     fs.pipe_file(path + "-theirs", b"theirs")
     *ours, theirs = wire.of("PUT")
-    assert [put.headers.get("expect") for put in ours] == [None] * 5
+    assert [put.headers.get("expect") for put in ours] == [None] * 7
     assert theirs.headers["expect"] == "100-continue"
     assert backend.fs.config_kwargs["retries"] == {"mode": "standard", "total_max_attempts": 1}
     assert backend.fs.config_kwargs["read_timeout"] == 30
@@ -305,7 +305,7 @@ def _upload(
 def test_a_large_write_keeps_few_parts_in_memory(backend, path, monkeypatch):
     puts = count_at_once(monkeypatch, s3_parts.S3Parts, "_put")
     monkeypatch.setattr(s3_parts, "PARTS_IN_FLIGHT_MAX", 2)
-    monkeypatch.setattr(objects_backend, "PART_BYTES", 5 * MIB)
+    small_parts(monkeypatch, 5 * MIB)
 
     pieces = [bytes([index]) * 3 * MIB for index in range(9)]
     assert max(_upload(backend, path, pieces, lambda upload: upload.held_bytes)) <= 3 * 5 * MIB
@@ -313,8 +313,33 @@ def test_a_large_write_keeps_few_parts_in_memory(backend, path, monkeypatch):
     assert backend.read(path).data == b"".join(pieces)
 
 
+def test_an_upload_holds_few_and_small_parts(backend, path):
+    pieces = [bytes([index]) * 4 * MIB for index in range(12)]
+    held = _upload(backend, path, pieces, lambda upload: upload.held_bytes)
+    assert max(held) <= (PARTS_IN_FLIGHT_MAX + 1) * PART_BYTES
+    assert backend.read(path).data == b"".join(pieces)
+
+
+@pytest.mark.parametrize(("over", "size"), [(None, PART_BYTES), (Over.ANYTHING, PUT_BYTES_MAX)])
+def test_only_an_export_has_large_parts(backend, path, over, size, monkeypatch):
+    parts, real = [], s3_parts.S3Parts.write
+
+    async def write(self: Any, part: bytes) -> None:
+        parts.append(len(part))
+        await real(self, part)
+
+    monkeypatch.setattr(s3_parts.S3Parts, "write", write)
+
+    async def upload() -> None:
+        async with finished(await backend.backend.open_write(path, over)) as upload:
+            await upload.write(bytes(2 * PUT_BYTES_MAX + 1))
+
+    run(backend.backend, upload())
+    assert parts == [size] * (2 * PUT_BYTES_MAX // size) + [1]
+
+
 def test_full_part_of_a_begun_upload_is_sent_immediately(backend, path, monkeypatch):
-    monkeypatch.setattr(objects_backend, "PART_BYTES", 5 * MIB)
+    small_parts(monkeypatch, 5 * MIB)
 
     with count_requests(backend) as counts:
         held = _upload(backend, path, [bytes(5 * MIB)] * 3, lambda upload: upload._pieces_bytes)
@@ -342,7 +367,7 @@ def test_aborted_upload_ends_only_with_its_last_request(backend, bucket, parts, 
 
     async def upload() -> None:
         upload = await backend.backend.open_write(path)
-        await upload.write(bytes(PART_BYTES * (parts - 1) + 1))
+        await upload.write(bytes(PUT_BYTES_MAX * (parts - 1) + 1))
         finishing = asyncio.ensure_future(upload.finish())
         while not arrived:
             await asyncio.sleep(0.01)
@@ -361,14 +386,14 @@ def test_aborted_upload_ends_only_with_its_last_request(backend, bucket, parts, 
 def test_a_failed_part_aborts_the_upload_and_is_raised(wired, bucket, wire):
     wire.fail(*[(400, "InvalidArgument")] * 9, method="PUT")
     with pytest.raises(OSError, match="uploading a part"):
-        wired.write(f"{bucket}/file", [bytes(PART_BYTES + 1)])
+        wired.write(f"{bucket}/file", [bytes(PUT_BYTES_MAX + 1)])
     assert wired.fs.list_multipart_uploads(bucket) == []
     assert wired.list(bucket).entries == ()
 
 
 def test_an_upload_of_too_many_parts_is_refused(backend, path, monkeypatch):
     monkeypatch.setattr(s3_parts, "PARTS_MAX", 2)
-    monkeypatch.setattr(objects_backend, "PART_BYTES", 5 * MIB)
+    small_parts(monkeypatch, 5 * MIB)
 
     with pytest.raises(OSError, match="more than 2 parts") as caught:
         _upload(backend, path, [bytes(5 * MIB)] * 4)
@@ -482,7 +507,7 @@ def test_metadata_go_with_the_write_without_extra_requests(s3_options, bucket, u
     assert counts == {"PutObject": 1}
 
     _upload(backend, f"{bucket}/one", [bytes(10)], metadata=given)
-    _upload(backend, f"{bucket}/parts", [bytes(PART_BYTES + 1)], metadata=given)
+    _upload(backend, f"{bucket}/parts", [bytes(PUT_BYTES_MAX + 1)], metadata=given)
     backend.copy(f"{bucket}/small", f"{bucket}/copy")
     for name in ("small", "one", "parts", "copy"):
         found = backend.metadata(f"{bucket}/{name}")

@@ -32,7 +32,7 @@ from s3fs import S3FileSystem
 
 from rollingfs.backend.objects.obstores import objects as obstore_objects, requests
 from rollingfs.backend.objects.obstores.objects import from_obstore
-from rollingfs.backend.objects.upload import PART_BYTES
+from rollingfs.backend.objects.upload import PUT_BYTES_MAX
 from rollingfs.errors import ConflictError
 from rollingfs.format.side_files import read_bytes_max
 from tests.support.forks import is_so_in_child, needs_fork
@@ -147,7 +147,7 @@ def test_what_the_user_asks_for_is_in_every_request(moto, moto_proxy, acl):
     store = Way(moto, moto_proxy, s3_additional_kwargs=additional, requester_pays=True, token="session")
     store.use()
     store.copy(store.path, f"{store.path}-copy")
-    store.write(f"{store.path}-parts", [bytes(PART_BYTES + 1)])
+    store.write(f"{store.path}-parts", [bytes(PUT_BYTES_MAX + 1)])
     assert store.way == ("BotocoreObjects" if acl else "ObstoreObjects")
     made = [seen for seen in moto_proxy.seen if seen.method != "GET" and "uploadId" not in seen.path]
     assert {seen.method for seen in made} == {"PUT", "POST"}

@@ -2,8 +2,11 @@
 
 from typing import Any
 
+import pytest
+
 from rollingfs import RollingFileSystem
 from rollingfs.backend.objects import open_s3
+from rollingfs.backend.objects.backend import ObjectBackend
 from tests.support.driven import Driven
 from tests.support.servers import ways
 
@@ -26,3 +29,9 @@ def rolling_s3(options: dict[str, Any], url: str | None = None, **more: Any) -> 
 def ways_of(backend: Any) -> set[str]:
     """The names of the classes by which objects were read and written."""
     return {type(objects).__name__ for objects in ways(backend)}
+
+
+def small_parts(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    """Make files larger than `size` uploads in parts of that size."""
+    for limit in ("part_bytes", "put_bytes_max"):
+        monkeypatch.setattr(ObjectBackend, limit, size)

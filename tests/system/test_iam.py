@@ -15,8 +15,7 @@ from tests.support.servers import botocore_client, new_bucket, require_module
 require_module("s3fs")
 
 from rollingfs import RollingPolicy
-from rollingfs.backend.objects import backend as objects_module
-from tests.support.s3 import rolling_s3
+from tests.support.s3 import rolling_s3, small_parts
 
 PAGE = Path(__file__).parents[2] / "docs" / "on_s3.md"
 MIB = 2**20
@@ -60,7 +59,7 @@ def root(minio: dict[str, Any]) -> Any:
 @pytest.fixture
 def allowed(minio: dict[str, Any], bucket: str, monkeypatch: pytest.MonkeyPatch) -> Callable[[Policy], Any]:
     """Makes a filesystem with the rights of a policy of the page, applied to the test's bucket."""
-    monkeypatch.setattr(objects_module, "PART_BYTES", PART_BYTES)
+    small_parts(monkeypatch, PART_BYTES)
 
     def connect(policy: Policy) -> Any:
         sts = botocore_client("sts", minio)

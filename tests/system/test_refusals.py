@@ -13,9 +13,9 @@ from tests.support.servers import require_module
 require_module("s3fs")
 
 from rollingfs import RollingFileSystem
-from rollingfs.backend.objects import backend as objects_module
 from tests.support.messages import refused
 from tests.support.proxy import proxy_to
+from tests.support.s3 import small_parts
 from tests.support.schedules import eventually
 from tests.support.seaweed import ROLE
 from tests.support.servers import botocore_client, free_port, new_bucket
@@ -64,7 +64,7 @@ SOME = [verb if verb in QUICK else pytest.param(verb, marks=pytest.mark.slow) fo
 @pytest.fixture(autouse=True)
 def small_parts_and_no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rollingfs.backend.patience.PAUSE_FIRST_S", 0.001)
-    monkeypatch.setattr(objects_module, "PART_BYTES", PART_BYTES)
+    small_parts(monkeypatch, PART_BYTES)
 
 
 def open_fs(options: dict[str, Any]) -> Any:

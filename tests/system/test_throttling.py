@@ -18,10 +18,10 @@ require_module("s3fs")
 
 from rollingfs import AppendOutcomeUnknown, BadOffsetError, RollingFileSystem, RollingPolicy
 from rollingfs.backend import probe as probe_module
-from rollingfs.backend.objects import backend as objects_module
 from rollingfs.backend.verdicts import forget_verdicts
 from tests.support.examples import slowly
 from tests.support.proxy import CUT, DROP_AFTER, DROP_BEFORE, HOLD, STALL, Proxy, Seen, proxy_to
+from tests.support.s3 import small_parts
 from tests.support.servers import new_bucket
 
 Fault = str | tuple[int, str | bytes]
@@ -184,7 +184,7 @@ def test_listings_are_whole_whatever_they_meet(fs, path, proxy, plain, fault):
     ids=str,
 )
 def test_large_appends_are_there_once_whatever_their_parts_meet(fs, path, proxy, plain, kind, fault, monkeypatch):
-    monkeypatch.setattr(objects_module, "PART_BYTES", PART_BYTES)
+    small_parts(monkeypatch, PART_BYTES)
     data = b"0123456789abcdef" * (PART_BYTES // 16 + 1)
     fs.create(path)
     proxy.fault = first(TRIES - 1, kind, fault)

@@ -26,7 +26,7 @@ from rollingfs.backend.contract import (
 )
 from rollingfs.backend.objects.bucket import Bucket, FolderPage, NoJoinsError
 from rollingfs.backend.objects.errors import Refusal, answer_of, errors_of, is_conflict, is_gone, retrying
-from rollingfs.backend.objects.upload import PART_BYTES, PARTS_MAX, ObjectUpload, put
+from rollingfs.backend.objects.upload import PART_BYTES, PARTS_MAX, PUT_BYTES_MAX, ObjectUpload, put
 from rollingfs.backend.values import Capability
 from rollingfs.format import names
 from rollingfs.runtime.concurrency import gather_limited
@@ -54,6 +54,9 @@ class ObjectBackend(Backend):
     """By name. A bucket that does not exist has its place there too."""
     copies_between = True
     """Whether the server copies between buckets."""
+    part_bytes = PART_BYTES
+    put_bytes_max = PUT_BYTES_MAX
+    """The size of the parts of an upload, and of the largest file that a PUT writes."""
     makes_parents = False
     """Whether a folder that is made has its bucket made."""
 
@@ -256,21 +259,23 @@ class ObjectBackend(Backend):
     async def write(self, path: str, data: Sequence[Buffer], metadata: Metadata = None) -> None:
         """Send a PUT, or an upload in parts if it is large."""
         size = sum(memoryview(piece).nbytes for piece in data)
-        if size <= PART_BYTES:
+        if size <= self.put_bytes_max:
             with errors_of("writing", path):
                 await put(*self._place(path), path, data, None, metadata)
             return
-        part_bytes = max(PART_BYTES, -(-size // PARTS_MAX))
+        part_bytes = max(self.part_bytes, -(-size // PARTS_MAX))
         async with finished(self._upload(path, None, metadata, part_bytes)) as upload:
             for piece in data:
                 await upload.write(piece)
 
     async def open_write(self, path: str, over: Over | None = None, metadata: Metadata = None) -> Upload:
         """Return an upload in parts that begins with the second part."""
-        return self._upload(path, over, metadata, PART_BYTES)
+        # an export may be larger than all parts of a chunk's upload
+        return self._upload(path, over, metadata, self.part_bytes if over is None else self.put_bytes_max)
 
     def _upload(self, path: str, over: Over | None, metadata: Metadata, part_bytes: int) -> ObjectUpload:
-        return ObjectUpload(*self._place(path), path, over, metadata, self, self.split, part_bytes)
+        put_bytes_max = max(part_bytes, self.put_bytes_max)
+        return ObjectUpload(*self._place(path), path, over, metadata, self, self.split, part_bytes, put_bytes_max)
 
     async def copy(self, source: str, target: str, token: str | None = None, metadata: Metadata = None) -> None:
         """Copy on the server; between buckets perhaps through this process."""
@@ -288,7 +293,7 @@ class ObjectBackend(Backend):
         info = await self.stat(source)
         if token is not None:
             shared_errors.check_token(source, info.token, token)
-        async with finished(upload := self._upload(target, None, metadata, PART_BYTES)):
+        async with finished(upload := self._upload(target, None, metadata, self.put_bytes_max)):
             await upload.copy_through(Part(source, 0, info.size, info.token))
 
     # -- removing and folders ------------------------------------------------------------------------------

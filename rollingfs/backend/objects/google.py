@@ -46,6 +46,7 @@ class GoogleBackend(ClonedBackend):
     scheme = "gs"
     schemes = names_of(scheme)
     capability = replace(ClonedBackend.capability, can_delete_if=True, commit_interval_s=COMMIT_INTERVAL_S)
+    part_bytes = ClonedBackend.put_bytes_max  # they are sent one after the other
 
     def __init__(self, fs: GCSFileSystem, max_concurrency: int | None = None) -> None:
         super().__init__(fs)

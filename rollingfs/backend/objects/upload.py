@@ -24,10 +24,12 @@ from rollingfs.backend.objects.errors import (
 
 T = TypeVar("T")
 
-PART_BYTES = 16 * 2**20
-"""The largest new file that a PUT writes, and the size of the parts of a larger file."""
+PUT_BYTES_MAX = 16 * 2**20
+"""The largest new file that a PUT writes."""
+PART_BYTES = 8 * 2**20
+"""The size of the parts of a larger file."""
 PARTS_IN_FLIGHT_MAX = 4
-"""An upload keeps at most this many parts, and another, in memory: 80 MiB."""
+"""An upload keeps at most this many parts, and another, in memory: 40 MiB."""
 PARTS_MAX = 10_000
 """The parts of an upload to S3."""
 JOIN_PART_BYTES_MIN = 5 * 2**20
@@ -48,6 +50,8 @@ class ObjectUpload(Upload):
     split: Callable[[str], tuple[str, str]]
     """Finds the bucket and the key of a path that is copied."""
     part_bytes: int
+    put_bytes_max: int
+    """A multiple of `part_bytes`: until there are more bytes, a single PUT may be enough."""
     _pieces: list[bytes] = field(default_factory=list, init=False)
     _pieces_bytes: int = field(default=0, init=False)
     _last_bytes: int = field(default=0, init=False)
@@ -64,13 +68,14 @@ class ObjectUpload(Upload):
         self._check_open()
         view = memoryview(data).cast("B")
         while len(view):
-            piece = view[: self.part_bytes - self._pieces_bytes]
+            if self._parts is None and self._pieces_bytes == self.put_bytes_max:
+                await self._send_parts(self.part_bytes)  # with the next byte, a single PUT is not enough
+            piece = view[: self.part_bytes - self._pieces_bytes % self.part_bytes]
             self._pieces.append(frozen(piece))
             self._pieces_bytes += len(piece)
             view = view[len(piece) :]
-            # the first full part waits for the next byte: what is exactly one part is still a single PUT
-            if self._pieces_bytes == self.part_bytes and (len(view) or self._parts is not None):
-                await self._send_part()
+            if self._parts is not None and self._pieces_bytes == self.part_bytes:
+                await self._send_parts(self.part_bytes)
 
     async def copy(self, part: Part) -> None:
         self._check_open()
@@ -84,8 +89,8 @@ class ObjectUpload(Upload):
 
     async def copy_through(self, part: Part) -> None:
         """Read a range of another file, and append it."""
-        for start in range(part.start, part.end, PART_BYTES):
-            end = min(start + PART_BYTES, part.end)
+        for start in range(part.start, part.end, PUT_BYTES_MAX):
+            end = min(start + PUT_BYTES_MAX, part.end)
             data = await self.backend.read_range(part.path, start, end, part.token)
             if len(data) < end - start:
                 raise OSError(errno.EINVAL, f"copying {part.path!r}: the file ends before byte {end}")
@@ -98,18 +103,18 @@ class ObjectUpload(Upload):
                     f"{self.path!r}: {self._pieces_bytes} bytes are too few before a copied part, because "
                     f"each part but the last needs at least {JOIN_PART_BYTES_MIN} bytes"
                 )
-            await self._send_part()
+            await self._send_parts(self._pieces_bytes)
         await self._send(self._begun().copy(part, *self.split(part.path)))
 
     async def finish(self) -> None:
         self._check_open()
-        self._last_bytes = self._pieces_bytes
-        last = self._take()
+        size = self._last_bytes = self._pieces_bytes
         if self._parts is None:
             with errors_of("writing", self.path):
+                last = self._take(size)
                 await self._make(put(self.bucket, self.key, self.path, last, self.over, self.metadata))
         else:
-            left = await self._send(self._parts.rest(b"".join(last)))
+            left = await self._send(self._parts.rest(b"".join(self._take(size))))
             await self._send(self._make(self._parts.complete(left)), "completing the upload of")
         self._is_over = True
 
@@ -133,12 +138,18 @@ class ObjectUpload(Upload):
             self._parts = self.bucket.parts(self.key, self.over, self.metadata)
         return self._parts
 
-    def _take(self) -> list[bytes]:
-        pieces, self._pieces, self._pieces_bytes = self._pieces, [], 0
-        return pieces
+    def _take(self, size: int) -> list[bytes]:
+        """Take pieces of so many bytes; no piece goes beyond the end of a part."""
+        taken = []
+        while size > 0:
+            taken.append(self._pieces.pop(0))
+            size -= len(taken[-1])
+            self._pieces_bytes -= len(taken[-1])
+        return taken
 
-    async def _send_part(self) -> None:
-        await self._send(self._begun().write(b"".join(self._take())))
+    async def _send_parts(self, part_bytes: int) -> None:
+        while self._pieces:
+            await self._send(self._begun().write(b"".join(self._take(min(part_bytes, self._pieces_bytes)))))
 
     async def _send(self, request: Awaitable[T], verb: str = "uploading a part of") -> T:
         with errors_of(verb, self.path), _errors_over(self.path, self.over):
