@@ -17,7 +17,6 @@ from rollingfs.backend.values import (
     FileInfo as FileInfo,
     Link as Link,
     Listing as Listing,
-    ListingPage as ListingPage,
     Metadata as Metadata,
     Over as Over,
     Part as Part,
@@ -131,8 +130,8 @@ class Backend(abc.ABC):
             A file has this name.
         """
 
-    async def list_page(self, folder: str, place: str | None = None) -> ListingPage:
-        """Return a part of `list`, from `ListingPage.next_place` of a page on.
+    async def list_page(self, folder: str, place: str | None = None) -> Listing:
+        """Return a part of `list`, from `Listing.next_place` of a page on.
 
         The first page is short. All paths of a page sort before all paths of the next.
 
@@ -141,7 +140,7 @@ class Backend(abc.ABC):
         FileNotFoundError, NotADirectoryError
             As `list`; a store may raise the first where a file has this name.
         """
-        return ListingPage((await self.list(folder)).entries, None)
+        return await self.list(folder)
 
     @abc.abstractmethod
     async def now(self, path: str) -> float:

@@ -83,15 +83,8 @@ class Listing:
     entries: tuple[FileInfo, ...]
     now: float | None = None
     """The store's clock (seconds since 1970) when it answered; an age is `now - modified`. None: ask `Backend.now`."""
-
-
-@value_class
-class ListingPage:
-    """A part of a listing, sorted by path."""
-
-    entries: tuple[FileInfo, ...]
-    next_place: str | None
-    """The place at which `Backend.list_page` continues; None after the last page."""
+    next_place: str | None = None
+    """Of a page, the place at which `Backend.list_page` continues; None after the last page."""
 
 
 @value_class

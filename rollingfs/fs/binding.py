@@ -108,11 +108,6 @@ class Binding(Current):
         assert header is not None
         return header
 
-    def advance(self, made: Segment | None = None) -> None:
-        """After a commit, which made this segment: go on to the newest header that is known."""
-        if self.is_bound:
-            super().advance(made)
-
     def holding(self, header: Header) -> Binding:
         """The binding of a handle that holds the epoch of this header."""
         snapshot = self.known if self.known.header is header else Segment(self.path, header)

@@ -2,7 +2,7 @@
 
 from hypothesis import example, given, strategies as st
 
-from rollingfs.backend.contract import Backend, ListingPage
+from rollingfs.backend.contract import Backend, Listing
 from rollingfs.backend.memory import MemoryBackend
 from rollingfs.backend.wrapper import BackendWrapper
 from rollingfs.folders.listing import Listings
@@ -29,13 +29,13 @@ class Paged(BackendWrapper):
         limit(self, has_folders=False)
         self.keys_max = keys_max
 
-    async def list_page(self, folder: str, place: str | None = None) -> ListingPage:
+    async def list_page(self, folder: str, place: str | None = None) -> Listing:
         entries = (await self.inner.list(folder)).entries
         in_order = sorted(entries, key=lambda entry: entry.path + "/" * entry.is_folder)
         start = int(place or 0)
         end = start + self.keys_max
         page = sorted(in_order[start:end], key=lambda entry: entry.path)
-        return ListingPage(tuple(page), str(end) if end < len(in_order) else None)
+        return Listing(tuple(page), next_place=str(end) if end < len(in_order) else None)
 
 
 def _put(backend: MemoryBackend, path: str, state: str) -> None:

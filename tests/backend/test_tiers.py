@@ -50,7 +50,8 @@ def use(backend: Any) -> None:
     assert bytes(backend.read_range(COLD, 2, 5)) == b"234"
     info = backend.stat(COLD)
     assert (info.path, info.size) == (COLD, 10)
-    assert [entry.path for entry in backend.list(folder).entries] == [COLD, f"{folder}/two"]
+    for look in (backend.list, backend.list_page):
+        assert [entry.path for entry in look(folder).entries] == [COLD, f"{folder}/two"]
     assert backend.now(folder) > 0
     with pytest.raises(FileNotFoundError):
         backend.stat(FILE)

@@ -16,7 +16,6 @@ from rollingfs.backend.contract import (
     Buffer,
     FileInfo,
     Listing,
-    ListingPage,
     Metadata,
     Over,
     Part,
@@ -165,14 +164,14 @@ class ObjectBackend(Backend):
             raise shared_errors.no_folder(folder)
         return Listing(_sorted(entries), listed.now)
 
-    async def list_page(self, folder: str, place: str | None = None) -> ListingPage:
+    async def list_page(self, folder: str, place: str | None = None) -> Listing:
         """List a page, the first with few keys; at the top, list the buckets."""
         if not folder:
-            return ListingPage((await self._buckets()).entries, None)
+            return await self._buckets()
         listed = await self._page(folder, place, keys_max=None if place else FIRST_PAGE_KEYS_MAX)
         if place is None and self._folder(folder)[1] and not listed.has_any:
             raise shared_errors.no_folder(folder)  # or a file has the name: no caller of this verb needs to know
-        return ListingPage(_sorted(self._entries(folder, listed)), listed.next_place)
+        return Listing(_sorted(self._entries(folder, listed)), listed.now, listed.next_place)
 
     async def _buckets(self) -> Listing:
         found = await answer_of("listing", "the buckets", self.list_buckets)

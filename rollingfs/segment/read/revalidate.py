@@ -113,13 +113,15 @@ class Current:
         return found
 
     def advance(self, made: Segment | None = None) -> None:
-        """Go on to the newest header of this incarnation that is known; no request.
+        """Go on to the newest header of this incarnation that is known, if this is bound; no request.
 
         Parameters
         ----------
         made
             The segment that an own commit has made.
         """
+        if not self.is_bound:
+            return
         known = made or self.snapshot
         bound = known.text if known is not None else None
         seen = self._headers.seen(self.path) or Segment(self.path)
