@@ -6,7 +6,7 @@ import io
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -27,6 +27,7 @@ from rollingfs.format.parquet_footer import (
     widen,
 )
 from rollingfs.format.thrift import MalformedFooterError
+from rollingfs.runtime.values import value_class
 
 T = TypeVar("T")
 
@@ -77,8 +78,8 @@ def _plain(kind: pa.DataType, *, inside: bool = False) -> pa.DataType:
     return kind
 
 
-def encoded(rows: pa.Table, options: dict[str, Any]) -> tuple[bytes, bytes | None]:
-    """Return the Parquet file of some rows, and its footer.
+def encoded(rows: pa.Table, options: dict[str, Any]) -> RowsFile:
+    """Return the Parquet file of some rows.
 
     Raises
     ------
@@ -86,9 +87,9 @@ def encoded(rows: pa.Table, options: dict[str, Any]) -> tuple[bytes, bytes | Non
         A column cannot be written; the message names it.
     """
 
-    def encode(rows: pa.Table) -> tuple[bytes, bytes | None]:
+    def encode(rows: pa.Table) -> RowsFile:
         encoder = ParquetEncoder(iter(rows.to_batches()), **options)
-        return b"".join(encoder), encoder.footer
+        return RowsFile(b"".join(encoder), encoder.footer)
 
     return _by_column(encode, rows, (pa.ArrowException,))
 
@@ -198,20 +199,19 @@ def empty(schema: pa.Schema, row_group_size: int | None = None, **options: Any) 
     return sink.drain()
 
 
-class RowsFile(Protocol):
+@value_class
+class RowsFile:
     """Rows as a Parquet file, or what was staged of it."""
 
-    @property
-    def data(self) -> Any:
-        """Return the data of an append."""
-
-    @property
-    def footer(self) -> bytes | None:
-        """Return the footer of the file."""
+    data: Any
+    """Bytes, or the receipt of staged bytes."""
+    footer: bytes | None = None
+    """The footer of the file."""
 
     @property
     def size(self) -> int:
         """Return bytes."""
+        return len(self.data) if isinstance(self.data, bytes) else int(self.data.size)
 
 
 def footer_in(file: bytes) -> bytes:

@@ -32,7 +32,6 @@ from rollingfs.fs.filesystem import RollingFileSystem
 from rollingfs.fs.read_file import ReadFile
 from rollingfs.parquet import files
 from rollingfs.parquet.files import ParquetEncoder, RowsFile, as_table, empty, encoded, of_file, refused
-from rollingfs.runtime.values import value_class
 from rollingfs.segment.segment import Segment
 from rollingfs.segment.verbs.append import Written, append as append_segment
 from rollingfs.segment.verbs.truncate import cut_groups, renew
@@ -55,18 +54,6 @@ LOST_MAX = 1024
 
 _lost: dict[str, int] = {}
 """Wasted bytes of the files that could not be rewritten; a next try waits for twice as many."""
-
-
-@value_class
-class _RowFile:
-    """Rows as a Parquet file."""
-
-    data: bytes
-    footer: bytes | None
-
-    @property
-    def size(self) -> int:
-        return len(self.data)
 
 
 def append(fs: RollingFileSystem, path: str, table: Any, **options: Any) -> int:
@@ -244,7 +231,7 @@ def _grown(
         return _growth(path, view, [], old, schema)
     rows = rows.select(schema.names).cast(schema)
     try:
-        file = _RowFile(*encoded(rows, options))
+        file = encoded(rows, options)
     except MalformedFooterError as error:
         raise refused(path, str(error)) from error
     return _growth(path, view, [file], old, schema)

@@ -19,7 +19,7 @@ from rollingfs.errors import RollingError
 from rollingfs.format import names
 from rollingfs.fs.core import core
 from rollingfs.fs.filesystem import RollingFileSystem
-from rollingfs.parquet.files import ParquetEncoder
+from rollingfs.parquet.files import ParquetEncoder, RowsFile
 from rollingfs.runtime.values import value_class
 from rollingfs.segment.verbs.append import stage
 from rollingfs.spark.source import loops, places, rows
@@ -149,19 +149,11 @@ def task_bytes_max(partition: int, task_bytes: int, batch_bytes: int) -> int:
 
 
 @value_class
-class TaskData:
-    """Data of a task for a segment."""
+class TaskData(RowsFile):
+    """Data of a task for a segment; of Parquet, with its footer."""
 
-    name: str | None
+    name: str | None = None
     """The segment, by its name in the target's folder; None for the target itself."""
-    data: bytes | Staged
-    footer: bytes | None = None
-    """The footer of a Parquet file."""
-
-    @property
-    def size(self) -> int:
-        """Return bytes written."""
-        return len(self.data) if isinstance(self.data, bytes) else self.data.size
 
 
 class Receipt(WriterCommitMessage):
@@ -264,7 +256,7 @@ class TaskWriter:
         at = core(fs).client
         calls = [partial(stage, at, segment_path(fs, self.options, piece.name), piece.data) for piece in pieces]
         receipts = core(fs).run(at.runtime.gather(calls, at.backend.capability.requests_max))
-        return [TaskData(piece.name, staged, piece.footer) for piece, staged in zip(pieces, receipts, strict=True)]
+        return [TaskData(staged, piece.footer, piece.name) for piece, staged in zip(pieces, receipts, strict=True)]
 
 
 def segment_path(fs: RollingFileSystem, options: Options, name: str | None) -> str:
@@ -281,4 +273,4 @@ def segment_path(fs: RollingFileSystem, options: Options, name: str | None) -> s
 
 def _piece(name: str | None, data: bytes | Staged, encoded: Iterable[bytes]) -> TaskData:
     """Return what was written; the footer of a Parquet file is known once all of it was encoded."""
-    return TaskData(name, data, encoded.footer if isinstance(encoded, ParquetEncoder) else None)
+    return TaskData(data, encoded.footer if isinstance(encoded, ParquetEncoder) else None, name)
