@@ -126,21 +126,24 @@ def test_gap_ends_the_plan_and_other_files_are_listed():
 # -- evidence ----------------------------------------------------------------------------------------------------
 
 
+Listed = tuple[str, Sequence[Chunk]]
+
+
 def chunk_file(data: bytes, start: int | None, label: Label | None = None) -> ChunkFile:
     name = f"{start:020d}-{'a' * 12}" if start is not None else f"stage-{'a' * 12}"
     return ChunkFile(f"{S}$chunks/{name}", len(data), crc32c(data), 0, label)
 
 
-def evidence(*files: ChunkFile, pages: Sequence[known.ListedPage] = (), **how: object) -> Evidence:
-    return known.gather(S, {file.path: file for file in files}, pages, **how)  # type: ignore[arg-type]
+def evidence(*files: ChunkFile, pages: Sequence[Listed] = (), **how: object) -> Evidence:
+    return known.gather(S, {file.path: file for file in files}, dict(pages), **how)  # type: ignore[arg-type]
 
 
-def listed(*files: ChunkFile, name: str = "index-0-a") -> known.ListedPage:
+def listed(*files: ChunkFile, name: str = "index-0-a") -> Listed:
     chunks, start = [], 0
     for file in files:
         chunks.append(Chunk(start, file.size, names.relate(S, file.path), file.crc32c, 0))
         start += file.size
-    return known.ListedPage(f"{S}$chunks/{name}", chunks)
+    return f"{S}$chunks/{name}", chunks
 
 
 def test_page_places_chunks_without_their_own_offset():
@@ -161,13 +164,13 @@ def test_conflicting_pages_are_refused_until_one_is_left():
     moved, after = chunk_file(b"two", 3), chunk_file(b"three", 6)
     lost, won = listed(moved, after, name="index-3-lost"), listed(moved, name="index-5-won")
     found = plan(evidence(moved, after, pages=[lost, won]), 3)
-    assert found.placed[0].rivals == (lost.path, won.path)
+    assert found.placed[0].rivals == (lost[0], won[0])
     with pytest.raises(AmbiguousRebuildError, match=r"index-3-lost and .*index-5-won put .* at different offsets"):
         found.check()
     rest = plan(evidence(moved, after, pages=[lost, won], leave_out=["index-3-lost"]), 5)
     assert [(one.start, one.file) for one in rest.placed] == [(5, moved.path)]
     rest.check()
-    assert Left(lost.path, known.LEFT_OUT) in rest.left
+    assert Left(lost[0], known.LEFT_OUT) in rest.left
 
 
 def test_damaged_missing_and_excluded_files_have_reasons():

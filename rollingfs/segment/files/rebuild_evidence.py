@@ -98,14 +98,6 @@ class Left:
     """Its expected place; None if no file shows it."""
 
 
-@value_class
-class ListedPage:
-    """An index page of the lost segment: what it lists, with offsets within the page."""
-
-    path: str
-    chunks: Sequence[Chunk]
-
-
 DAMAGED = "it does not have the size or the checksum that is noted of it"
 MISSING = "an index page lists it, and it is not there"
 NO_PLACE = "nothing says at which offset it lies"
@@ -132,7 +124,7 @@ def is_named(path: str, by: Collection[str]) -> bool:
 
 
 def gather(
-    segment: str, files: Mapping[str, ChunkFile], pages: Sequence[ListedPage], leave_out: Collection[str] = ()
+    segment: str, files: Mapping[str, ChunkFile], pages: Mapping[str, Sequence[Chunk]], leave_out: Collection[str] = ()
 ) -> Evidence:
     """The pieces that index pages, metadata and names put at offsets.
 
@@ -142,24 +134,25 @@ def gather(
         Path of the lost segment.
     files
         Its chunk files, and the files that its pages list, by path.
+    pages
+        By path, what each index page lists, with offsets within the page.
     leave_out
         Names, as `is_named` takes them, of files that are not part of the segment by the user's word, and of
         pages that are not to count.
     """
     found = Evidence()
-    named = [*files, *(page.path for page in pages)]
-    out = {path for path in named if is_named(path, leave_out)}
+    out = {path for path in (*files, *pages) if is_named(path, leave_out)}
     found.left += [Left(path, LEFT_OUT) for path in sorted(out)]
     damaged = {path for path, file in files.items() if _contradicts(file.label, file)}
     listed: set[str] = set()
-    for page in pages:
-        if page.path in out:
+    for page, chunks in pages.items():
+        if page in out:
             continue
-        base = _base(page)
+        base = _base(page, chunks)
         if base is None:
-            found.left.append(Left(page.path, DISAGREES))
+            found.left.append(Left(page, DISAGREES))
             continue
-        for chunk in page.chunks:
+        for chunk in chunks:
             path = names.locate(segment, chunk.file, chunk.tier)
             file, start = files.get(path), base + chunk.start
             if path in out:
@@ -170,7 +163,7 @@ def gather(
                 damaged.add(path)
             else:
                 listed.add(path)
-                found.places.setdefault((path, chunk.offset), {}).setdefault(start, []).append(page.path)
+                found.places.setdefault((path, chunk.offset), {}).setdefault(start, []).append(page)
                 found.pieces.append(FileRange(start, chunk.length, file, By.PAGE, chunk.offset))
     found.left += [Left(path, DAMAGED, _written_at(path)) for path in sorted(damaged - out)]
     found.pieces = [piece for piece in found.pieces if piece.file.path not in damaged]
@@ -215,12 +208,12 @@ def _written_at(path: str) -> int | None:
     return names.offset_of(path.rpartition("/")[2])
 
 
-def _base(page: ListedPage) -> int | None:
+def _base(page: str, chunks: Sequence[Chunk]) -> int | None:
     """The offset of a page, by its name; None if a chunk has a later one, because none is committed before its own."""
-    base = names.index_start(page.path)
+    base = names.index_start(page)
     expected = [
         (_written_at(chunk.file) or 0) - chunk.start
-        for chunk in page.chunks
+        for chunk in chunks
         if "/" not in chunk.file and not chunk.offset and chunk.length == chunk.size
     ]
     return base if base is not None and max(expected, default=0) <= base else None

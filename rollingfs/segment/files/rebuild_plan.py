@@ -240,7 +240,7 @@ def _tiled(whole: FileRange, at: Mapping[int, Sequence[FileRange]]) -> list[File
         return None
     checksums: dict[int, int] = {whole.start: 0}
     found: list[FileRange] = []
-    for position in range_of(whole, at):
+    for position in sorted(one for one in at if whole.start <= one < whole.end):
         if position not in checksums:
             continue  # no way leads here
         if position not in at:
@@ -255,11 +255,6 @@ def _tiled(whole: FileRange, at: Mapping[int, Sequence[FileRange]]) -> list[File
                 return None
             found.append(piece)
     return found if checksums.get(whole.end) == whole.file.crc32c and _all_end(found, whole, at) else None
-
-
-def range_of(whole: FileRange, at: Mapping[int, Sequence[FileRange]]) -> list[int]:
-    """The offsets within a piece at which others begin, in order."""
-    return sorted(position for position in at if whole.start <= position < whole.end)
 
 
 def _all_end(found: Iterable[FileRange], whole: FileRange, at: Mapping[int, Sequence[FileRange]]) -> bool:

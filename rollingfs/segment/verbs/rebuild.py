@@ -19,7 +19,7 @@ from rollingfs.backend.tier_marks import find_mark
 from rollingfs.backend.tiers import check_tiers, list_folder
 from rollingfs.errors import ConflictError, CorruptChunkError, CorruptHeaderError, worded
 from rollingfs.format import names, transitions
-from rollingfs.format.header import Header
+from rollingfs.format.header import Chunk, Header
 from rollingfs.format.object_metadata import parse_label
 from rollingfs.format.side_files import parse_page, parse_pin
 from rollingfs.runtime.clock import Moment
@@ -38,7 +38,6 @@ from rollingfs.segment.files.rebuild_evidence import (
     FileRange,
     Gap,
     Left,
-    ListedPage,
     gather,
     is_named,
 )
@@ -201,7 +200,7 @@ async def _plan(
     listed, others = await _look(at, path)
     infos = {info.path: info for info in listed if not info.is_folder and info.path not in others}
     pages, unreadable = await _pages(at, infos.values())
-    named = {names.locate(path, chunk.file, chunk.tier) for page in pages for chunk in page.chunks}
+    named = {names.locate(path, chunk.file, chunk.tier) for chunks in pages.values() for chunk in chunks}
     away = named - infos.keys() - others.keys()
     check_tiers(at.backend, away)
     _check_known(path, {*away, *(info.path for info in listed)}, leave_out)
@@ -251,14 +250,14 @@ async def _of_others(at: At, path: str, folder: str, pins: Iterable[str]) -> dic
     return found
 
 
-async def _pages(at: At, infos: Iterable[FileInfo]) -> tuple[list[ListedPage], list[Left]]:
-    pages, unreadable = [], []
+async def _pages(at: At, infos: Iterable[FileInfo]) -> tuple[dict[str, Sequence[Chunk]], list[Left]]:
+    pages: dict[str, Sequence[Chunk]] = {}
+    unreadable = []
     for info in infos:
         if not names.is_index(info.path):
             continue
         try:
-            chunks = parse_page((await at.backend.read(info.path)).data, None, info.path)
-            pages.append(ListedPage(info.path, tuple(chunks)))
+            pages[info.path] = tuple(parse_page((await at.backend.read(info.path)).data, None, info.path))
         except FileNotFoundError:
             continue  # a collection took it meanwhile
         except CorruptHeaderError as error:
