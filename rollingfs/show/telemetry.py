@@ -20,11 +20,13 @@ SCOPE = "rollingfs"
 POWER_MIN, POWER_MAX = 17, 37
 """The bounds of the exported buckets are these powers of two nanoseconds: from 131 µs to 137 s."""
 NOTES = (CONFLICT, UNKNOWN)
+CALLS, BYTES, EVENTS = "rollingfs.calls", "rollingfs.bytes", "rollingfs.events"
+DURATION, BUCKETS = "rollingfs.duration", "rollingfs.duration.bucket"
 NS = 1_000_000_000
 
 Attributes = Mapping[str, str]
-Values = Iterator[tuple[float, dict[str, str]]]
-"""Values with their attributes."""
+Values = Iterator[tuple[str, float, dict[str, str]]]
+"""Values, each with its instrument and its attributes."""
 Counted = tuple[Meters, Attributes]
 
 _sources: WeakKeyDictionary[Meter, list[Counted]] = WeakKeyDictionary()
@@ -72,67 +74,43 @@ def meter_of(meter: Meter | None) -> Meter:
 def _make_instruments(meter: Meter, sources: list[Counted]) -> None:
     from opentelemetry.metrics import Observation
 
-    def asked(values: Callable[[str, Tally], Values]) -> Callable[[CallbackOptions], Iterable[Observation]]:
-        def answer(options: CallbackOptions) -> Iterable[Observation]:
-            return [Observation(value, found) for value, found in _sums(sources, values)]
+    def asked(instrument: str) -> Callable[[CallbackOptions], Iterable[Observation]]:
+        return lambda options: [Observation(value, found) for value, found in _sums(sources, instrument)]
 
-        return answer
-
-    for name, values, unit, what in (
-        (
-            "rollingfs.calls",
-            _counts,
-            "{call}",
-            "Calls by kind and outcome: ok, refused (a condition was not met), error",
-        ),
-        ("rollingfs.bytes", _bytes, "By", "Bytes that calls sent or received"),
-        ("rollingfs.duration", _seconds, "s", "The sum of the times of calls"),
-        ("rollingfs.duration.bucket", _buckets, "{call}", "Calls that took no longer than le seconds"),
-        ("rollingfs.events", _events, "{event}", "Conflicts of commits, unknown outcomes"),
+    for name, unit, what in (
+        (CALLS, "{call}", "Calls by kind and outcome: ok, refused (a condition was not met), error"),
+        (BYTES, "By", "Bytes that calls sent or received"),
+        (DURATION, "s", "The sum of the times of calls"),
+        (BUCKETS, "{call}", "Calls that took no longer than le seconds"),
+        (EVENTS, "{event}", "Conflicts of commits, unknown outcomes"),
     ):
-        meter.create_observable_counter(name, [asked(values)], unit, what)
+        meter.create_observable_counter(name, [asked(name)], unit, what)
 
 
-def _sums(sources: Iterable[Counted], values: Callable[[str, Tally], Values]) -> list[tuple[float, dict[str, Any]]]:
+def _sums(sources: Iterable[Counted], instrument: str) -> list[tuple[float, dict[str, Any]]]:
     """Return the values of all filesystems; sum up those with the same attributes."""
     found: dict[tuple[tuple[str, str], ...], float] = {}
     for counted, attributes in list(sources):
         for name, tally in counted.total().items():
-            for value, more in values(name, tally):
-                key = tuple(sorted({**attributes, **more}.items()))
-                found[key] = found.get(key, 0) + value
+            for of, value, more in _values(name, tally):
+                if of == instrument:
+                    key = tuple(sorted({**attributes, **more}.items()))
+                    found[key] = found.get(key, 0) + value
     return [(value, dict(key)) for key, value in found.items()]
 
 
-# -- the values of one kind of call --------------------------------------------------------------------------
-
-
-def _counts(name: str, tally: Tally) -> Values:
-    if name not in NOTES:
-        yield tally.count - tally.refusals - tally.errors, {"call": name, "outcome": "ok"}
-        yield tally.refusals, {"call": name, "outcome": "refused"}
-        yield tally.errors, {"call": name, "outcome": "error"}
-
-
-def _bytes(name: str, tally: Tally) -> Values:
-    if tally.bytes:
-        yield tally.bytes, {"call": name}
-
-
-def _seconds(name: str, tally: Tally) -> Values:
-    if name not in NOTES:
-        yield tally.ns / NS, {"call": name}
-
-
-def _buckets(name: str, tally: Tally) -> Values:
+def _values(name: str, tally: Tally) -> Values:
+    """Yield the values of one kind of call: the instrument of each, and its attributes."""
     if name in NOTES:
+        yield EVENTS, tally.count, {"event": name}
         return
+    yield CALLS, tally.count - tally.refusals - tally.errors, {"call": name, "outcome": "ok"}
+    yield CALLS, tally.refusals, {"call": name, "outcome": "refused"}
+    yield CALLS, tally.errors, {"call": name, "outcome": "error"}
+    if tally.bytes:
+        yield BYTES, tally.bytes, {"call": name}
+    yield DURATION, tally.ns / NS, {"call": name}
     sums = list(accumulate(tally.buckets))
     for power in range(POWER_MIN, POWER_MAX + 1):
-        yield sums[((power + 1) << STEP_BITS) - 1], {"call": name, "le": f"{2**power / NS:.9g}"}
-    yield sums[-1], {"call": name, "le": "+Inf"}
-
-
-def _events(name: str, tally: Tally) -> Values:
-    if name in NOTES:
-        yield tally.count, {"event": name}
+        yield BUCKETS, sums[((power + 1) << STEP_BITS) - 1], {"call": name, "le": f"{2**power / NS:.9g}"}
+    yield BUCKETS, sums[-1], {"call": name, "le": "+Inf"}

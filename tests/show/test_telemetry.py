@@ -98,7 +98,8 @@ def test_buckets_count_calls_within_their_bound():
     tally = Tally()
     for power in (10, 18, 18, 25, 60):  # times from 2 ** (power - 1) to 2 ** power
         tally.buckets[power << STEP_BITS] += 1
-    counts = {attributes["le"]: value for value, attributes in telemetry._buckets("x", tally)}
+    values = telemetry._values("x", tally)
+    counts = {attributes["le"]: value for of, value, attributes in values if of == telemetry.BUCKETS}
     assert counts["0.000131072"] == 1  # 2 ** 17
     assert counts["0.000262144"] == 3  # 2 ** 18
     assert counts["0.016777216"] == 3  # 2 ** 24
