@@ -15,7 +15,7 @@ import pyarrow.types as pt
 
 from rollingfs.errors import CorruptHeaderError
 from rollingfs.segment.segment import Segment
-from rollingfs.spark.source import folder_columns, places, rows
+from rollingfs.spark.source import places, rows
 from rollingfs.spark.source.formats.row_format import CORRUPT
 from rollingfs.spark.source.options import Options
 from rollingfs.spark.source.partitions import Range
@@ -175,7 +175,7 @@ def infer_schema(options: Options) -> Any:
     found = _found(options)
     schema = _inferred(options, [view for view in found.views.values() if view.size])
     if options.has_folder_columns:
-        columns = folder_columns.columns_of([*found.views, *found.corrupt], places.bases(options))
+        columns = columns_of([*found.views, *found.corrupt], places.bases(options))
         schema = with_folder_columns(schema, columns)
     return rows.added_to(schema) if options.has_metadata else schema
 

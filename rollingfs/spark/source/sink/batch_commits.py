@@ -158,26 +158,20 @@ def _commit(part: SegmentCommit, marker: Marker | None) -> None:
     if marker is None:
         part.commit()
         return
-    failure: OSError | None = None
     for _ in range(TRIES_MAX):
-        if failure is not None:
-            try:
-                part.view()
-            except OSError as error:
-                raise failure from error  # the first error is the cause
-        attrs = part.attrs
-        if marker.is_in(attrs):
+        if marker.is_in(part.attrs):
             logger.info("%s: batch %d is committed already (%s)", part.path, marker.number, marker.key)
             return
-        if failure is not None:
-            marker.check(attrs, False, part.path)
         try:
-            part.commit({marker.key: str(marker.number)}, {marker.key: attrs.get(marker.key)})
+            part.commit({marker.key: str(marker.number)}, {marker.key: part.attrs.get(marker.key)})
+            return
         except (AttributeMismatchError, AppendOutcomeUnknown) as error:
             failure = error  # another driver was faster, or the commit took place: look again
-            continue
-        return
-    assert failure is not None
+        try:
+            part.view()
+        except OSError as error:
+            raise failure from error  # the first error is the cause
+        marker.check(part.attrs, False, part.path)
     raise failure
 
 
