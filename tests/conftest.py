@@ -5,6 +5,7 @@ import functools
 import gc
 import importlib.metadata
 import os
+import re
 import signal
 import sys
 import uuid
@@ -56,6 +57,7 @@ if sys.platform == "win32":
 PATIENCE_S = 3.0
 WORKERS_WAITING = 2
 """So many workers wait for a server at any time."""
+SLOW_MODULE = re.compile(r"^pytestmark = .*\bmark\.slow\b", re.MULTILINE)
 VERSIONS_SHOWN = ("fsspec", "s3fs", "botocore", "obstore", "pyarrow", "pandas")
 
 
@@ -71,6 +73,13 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     from xdist.scheduler import WorkStealingScheduling
 
     return WorkStealingScheduling(config, log) if config.getvalue("dist") == "load" else None
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Spare the fast suite modules that are slow as a whole: each worker would import them, and collect their tests."""
+    if config.option.markexpr != "not slow" or collection_path.suffix != ".py":
+        return None
+    return SLOW_MODULE.search(collection_path.read_text(encoding="utf-8")) is not None or None
 
 
 def pytest_report_header() -> str:

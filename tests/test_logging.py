@@ -15,6 +15,7 @@ import pytest
 from rollingfs import RollingFileSystem
 from rollingfs.logging import RollingHandler
 from tests.support.backends import Scripted, fail, private_memory, raises
+from tests.support.examples import slowly
 from tests.support.schedules import HELD_S_MAX, beside, eventually, in_threads
 from tests.support.servers import new_bucket, require_module
 
@@ -298,7 +299,8 @@ if how.startswith("fork"):
 """
 
 
-HOWS = ["main", "main, after a flush", "fork", "fork, after a flush", "thread", "atexit before", "atexit after"]
+HOWS = ["main", "fork, after a flush", "atexit after"]
+HOWS += slowly("main, after a flush", "fork", "thread", "atexit before")
 
 
 @pytest.mark.parametrize("how", HOWS)
@@ -365,7 +367,7 @@ logging.basicConfig(force=True)
 """
 
 
-@pytest.mark.parametrize("how", ["class", "()", "fileConfig"])
+@pytest.mark.parametrize("how", ["class", *slowly("()", "fileConfig")])
 def test_configuration_finds_the_handler_without_waiting_for_commits(moto, how):
     require_module("s3fs")
     bucket = new_bucket(moto)

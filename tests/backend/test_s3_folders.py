@@ -19,6 +19,7 @@ from rollingfs.backend.objects.s3.bucket import S3Bucket
 from rollingfs.errors import NoBucketError
 from rollingfs.runtime.concurrency import drive
 from tests.support.driven import Driven
+from tests.support.examples import slowly
 from tests.support.proxy import Proxy
 from tests.support.s3 import rolling_s3
 from tests.support.servers import new_bucket
@@ -49,7 +50,7 @@ def _listings(proxy: Proxy) -> list[int]:
     return [int(query.get("max-keys", ["1000"])[0]) for query in queries if "list-type" in query]
 
 
-@pytest.mark.parametrize("ask", ["isdir", "exists", "info"])
+@pytest.mark.parametrize("ask", ["isdir", *slowly("exists", "info")])
 @pytest.mark.parametrize("content", ["files", "segments", "folders"])
 def test_folder_check_takes_one_listing_of_few_keys(fs, plain, folder, proxy, content, ask):
     count = folders.FIRST_PAGE_KEYS_MAX + 4

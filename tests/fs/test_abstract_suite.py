@@ -27,6 +27,11 @@ class TestConformance(
     def folder(self, request):
         return new_folder(request.param, request)
 
+    # `tests/fs/test_glob.py` and `test_patterns.py` have ours
+    test_copy_glob_edge_cases = pytest.mark.slow(abstract.AbstractCopyTests.test_copy_glob_edge_cases)
+    test_get_glob_edge_cases = pytest.mark.slow(abstract.AbstractGetTests.test_get_glob_edge_cases)
+    test_put_glob_edge_cases = pytest.mark.slow(abstract.AbstractPutTests.test_put_glob_edge_cases)
+
     @pytest.fixture
     def fs(self, folder):
         return folder.open()

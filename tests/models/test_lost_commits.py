@@ -6,6 +6,7 @@ Rules of the protocol: P14.14 to P14.18.
 import pytest
 
 from tests.models.lost_commits import explore
+from tests.support.examples import slowly
 
 RULES = ("anew", "overwrite", "evicted", "number", "age")
 STORES = {
@@ -24,7 +25,7 @@ BREAKS = {
 }
 
 
-@pytest.mark.parametrize("store", STORES)
+@pytest.mark.parametrize("store", ["right", "lies", "made anew", *slowly("lies of overwrites", "restored")])
 def test_each_lost_commit_is_told_and_no_other(store):
     worlds, why, world = explore(frozenset(RULES), **STORES[store])
     assert not why, (why, world)

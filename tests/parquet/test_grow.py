@@ -33,6 +33,7 @@ from rollingfs.stream.ledger_codec import Ledger
 from rollingfs.stream.upkeep import Upkeep
 from rollingfs.stream.upkeep_report import Upkept, with_rewritten
 from tests.support.backends import Scripted, private_memory
+from tests.support.examples import slowly
 
 
 @pytest.fixture
@@ -425,7 +426,7 @@ def test_a_file_that_cannot_be_rewritten_stays(fs, tmp_path):
         rewrite(fs, str(tmp_path / "nothing"))
 
 
-@pytest.mark.parametrize("columns", [2, 3000])
+@pytest.mark.parametrize("columns", [2, *slowly(3000)])
 def test_a_log_of_whole_files_takes_no_rows(fs, path, columns):
     """The last footer names offsets of its own file: by them the first one would be read, and the rest dropped."""
     data = io.BytesIO()

@@ -28,6 +28,7 @@ from rollingfs.segment.at import At
 from rollingfs.stream.upkeep import Upkeep
 from tests.support.backends import Scripted, private_memory
 from tests.support.cli import done, failed
+from tests.support.examples import slowly
 from tests.support.life import Turned
 
 KINDS = [{}, {"max_bytes": 100, "inline_bytes": 0}, {"max_bytes": 1000}]
@@ -80,7 +81,7 @@ def test_row_groups_before_an_offset_go(fs):
     assert numbers(fs, "/t") == [7]
 
 
-@pytest.mark.parametrize("is_worn", [False, True])
+@pytest.mark.parametrize("is_worn", [True, *slowly(False)])
 def test_row_groups_that_another_program_wrote_are_copied(fs, is_worn):
     """No magic stands before them, and many footers behind them would look as whole files do."""
     data = io.BytesIO()

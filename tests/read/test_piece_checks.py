@@ -22,7 +22,7 @@ from rollingfs.segment.read import prefetch
 from rollingfs.segment.read.piece_checks import PieceChecks
 from rollingfs.segment.verbs.verify import damaged
 from tests.support.backends import Counting, Scripted, private_memory
-from tests.support.examples import examples
+from tests.support.examples import examples, slowly
 from tests.support.life import World
 from tests.support.places import backend_of
 from tests.support.schedules import beside
@@ -58,7 +58,7 @@ class Place:
         return path
 
 
-@pytest.fixture(params=["memory", "local", "async", "s3"])
+@pytest.fixture(params=["memory", "local", "async", *slowly("s3")])
 def place(request, tmp_path, limits, small_ranges):
     limits(prefetch, READ_BYTES_MIN=100, AHEAD_BYTES_MIN=1500)
     backend, root = backend_of(request.param, request, tmp_path)

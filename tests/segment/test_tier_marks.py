@@ -26,6 +26,7 @@ from rollingfs.runtime.concurrency import drive
 from rollingfs.segment.verbs.rebuild import rebuild
 from tests.backend.test_torn_reads import TORN, torn
 from tests.support.backends import Scripted
+from tests.support.examples import slowly
 from tests.support.faults import CLOCK, Faulty, Store
 from tests.support.life import World, pieces_of
 from tests.support.small import SMALL, holding, shrink_pages
@@ -89,7 +90,7 @@ def pair(hurried: Any) -> Pair:
 
 
 @pytest.mark.parametrize("verb", STOPPED)
-@pytest.mark.parametrize("mark", [None, b"", format_mark(OTHER_ID)], ids=["none", "empty", "of another"])
+@pytest.mark.parametrize("mark", [None, *slowly(b"", format_mark(OTHER_ID))], ids=["none", "empty", "of another"])
 @pytest.mark.parametrize("is_known", [True, False])
 def test_unmarked_tier_is_absent_and_nothing_is_dropped(pair, verb, mark, is_known):
     if verb == "offload of another" and mark is not None:

@@ -83,7 +83,7 @@ CHANGES = {
 }
 
 
-@pytest.mark.parametrize("site", ["file", "s3"], indirect=True)
+@pytest.mark.parametrize("site", ["file", *slowly("s3")], indirect=True)
 @pytest.mark.parametrize("case", CHANGES)
 def test_refused_change_names_its_place_and_the_unwritten_state(site, case):
     fs, root = site
