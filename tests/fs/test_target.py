@@ -8,10 +8,12 @@ import sys
 import tomllib
 from importlib.metadata import EntryPoint
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import fsspec
 import pytest
+from fsspec import AbstractFileSystem
 from fsspec.implementations.dirfs import DirFileSystem
 from fsspec.implementations.memory import MemoryFileSystem
 
@@ -20,7 +22,9 @@ from rollingfs import RollingFileSystem, RollingPolicy, UnsafeBackendError
 from rollingfs.backend.generic import GenericBackend
 from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.backend.memory import MemoryBackend
-from rollingfs.fs.target import options_of_url
+from rollingfs.backend.objects import clouds
+from rollingfs.fs.schemes import _over
+from rollingfs.fs.target import adapt, options_of_url
 from tests.support.backends import raises
 from tests.support.cli import failed
 from tests.support.servers import new_bucket, require_module
@@ -214,6 +218,25 @@ def test_without_s3fs_the_error_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "s3fs", None)
     with pytest.raises(ImportError, match=r"pip install 'rollingfs\[s3\]'"):
         RollingFileSystem("s3", skip_instance_cache=True)
+
+
+class ToyFileSystem(AbstractFileSystem):
+    """A filesystem over a kind of object store that rollingfs does not know."""
+
+    protocol = "toy"
+
+
+def test_new_kind_of_object_store_needs_two_rows(monkeypatch: Any) -> None:
+    made = MemoryBackend()
+    opener = SimpleNamespace(open_toy=lambda _fs, _max_concurrency: made)
+    monkeypatch.setitem(sys.modules, "rollingfs.backend.objects.toy", opener)
+    row = clouds.Cloud("Toy", frozenset({"toy"}), f"{__name__}.ToyFileSystem", "toy.open_toy", "toy")
+    assert not adapt(ToyFileSystem()).capability.can_write
+    monkeypatch.setattr(clouds, "CLOUDS", (*clouds.CLOUDS, row))
+    assert adapt(ToyFileSystem()) is made
+    cls = _over("RollingToyFileSystem", ("toy",))
+    assert (cls.protocol, cls.target_default) == (("rolling+toy", "rollingtoy"), "toy")
+    assert cls._strip_protocol("rolling+toy://bucket/key/") == "bucket/key"
 
 
 def test_the_entry_points_are_those_that_the_package_registers():

@@ -1,4 +1,9 @@
-"""A bucket of Google's storage. The token of a file is its generation, which every write changes."""
+"""A bucket of Google's storage. The token of a file is its generation, which every write changes.
+
+Its requests do not go through obstore. obstore 0.12.1 takes a generation as the condition of a put only. Its deletes,
+the sources of its copies and the completion of its uploads have no condition, its reads compare an ETag (the MD5 of the
+bytes), and its listings have no generation. With `skip_signature` it still asks for a token before each write.
+"""
 
 from __future__ import annotations
 
