@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import field
 from html import escape
 from time import time
-from types import MappingProxyType
 from typing import Any
 
 from rollingfs.runtime import meters
@@ -149,7 +148,7 @@ class Metrics:
             for name, one in sorted(calls.items())
             if name.startswith(meters.REQUEST)
         }
-        return Metrics(counted.since_s, at, **own, requests=MappingProxyType(by_verb))
+        return Metrics(counted.since_s, at, **own, requests=by_verb)
 
     @property
     def calls(self) -> dict[str, Calls]:
@@ -162,10 +161,6 @@ class Metrics:
         numbers = {name: getattr(self, name) for name in ("since", "at", *NOTES)}
         calls = {name: getattr(self, name).as_dict() for name in CALLS}
         return numbers | calls | {"requests": {verb: calls.as_dict() for verb, calls in self.requests.items()}}
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        values = {one.name: getattr(self, one.name) for one in dataclasses.fields(self)}
-        return _unpickled, ({**values, "requests": dict(self.requests)},)
 
     # -- as people read it ---------------------------------------------------------------------------------
 
@@ -195,10 +190,6 @@ class Metrics:
         head = "".join(f"<th>{title}</th>" for title in COLUMNS)
         body = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in self._rows())
         return f"<div><b>Metrics</b><br/>{self._facts}<table><tr>{head}</tr>{body}</table></div>"
-
-
-def _unpickled(values: dict[str, Any]) -> Metrics:
-    return Metrics(**{**values, "requests": MappingProxyType(values["requests"])})
 
 
 def _cells(calls: Calls) -> tuple[str, ...]:
