@@ -326,24 +326,17 @@ def policy(
     seconds = value_of("--max-age", None if max_age == NEVER else max_age, parse_duration)
     for name, value in {"max-bytes": max_bytes, "max-age": seconds, "inline-bytes": inline_bytes}.items():
         value_of(f"--{name}", value, partial(_rolling_with, name.replace("-", "_")))
+    age = KEEP if max_age is None else (None if max_age == NEVER else max_age)
     try:
-        changes: dict[str, Any] = {
-            "offload": OffloadPolicy(**given) if given else (None if no_offload else KEEP),
-            "max_bytes": max_bytes,
-            "max_age": KEEP if max_age is None else (None if max_age == NEVER else max_age),
-            "inline_bytes": inline_bytes,
-            "consolidate": consolidate,
-            "inherit": tuple(inherit) if inherit else None,
-        }
-        PolicyChange(inherit=changes["inherit"] or ())
+        offload = OffloadPolicy(**given) if given else (None if no_offload else KEEP)
+        change = PolicyChange(offload, max_bytes, age, inline_bytes, consolidate, tuple(inherit or ()))
     except ValueError as error:
         raise WrongUsage(str(error)) from error
     place = session.place(path)
     session.interrupted = f"{path}: interrupted; show the policy again to see whether it changed"
-    if any(value is not None and value is not KEEP for name, value in changes.items() if name != "offload") or (
-        changes["offload"] is not KEEP or max_age == NEVER
-    ):
-        place.fs.set_policy(place.path, **changes | {"inherit": changes["inherit"] or ()})
+    if not change.changes_nothing:
+        changed = {name: getattr(change, name) for name in ("max_bytes", "max_age", "inline_bytes", "consolidate")}
+        place.fs.set_policy(place.path, offload, inherit=change.inherit, **changed)
     found = place.fs.get_policy(place.path)
     if session.json:
         fields = picked(found, "rolling offload segment folder filesystem sources")

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from rollingfs.fs.append_via import Via
     from rollingfs.show.telemetry import Attributes
-    from rollingfs.stream.states import States
+    from rollingfs.stream.ledger import Ledgers
 
 
 CONCURRENCY_MAX = 1024
@@ -162,11 +162,11 @@ class Core:
         """Makes, removes and renames by name."""
 
     @cached_property
-    def states(self) -> States:
-        """The states of segments; each look knows the answers of the look before."""
-        from rollingfs.stream.states import States
+    def ledgers(self) -> Ledgers:
+        """The policies of folders for looks at states; each look knows the answers of the look before."""
+        from rollingfs.stream.ledger import Ledgers
 
-        return States(self.client, self.listings)
+        return Ledgers(self.client)
 
     @property
     def target(self) -> str:

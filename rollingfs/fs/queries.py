@@ -225,11 +225,12 @@ async def states(
         The path does not exist.
     """
     from rollingfs.segment.files.rewrite_plan import Chosen
+    from rollingfs.stream.states import states_below
 
     if maxdepth is not None and maxdepth < 1:
         raise ValueError("maxdepth must be at least 1")
     chosen = Chosen.parse(None, after_bytes, after_age)
-    return await core.states.below(core.strip(path), maxdepth, chosen)
+    return await states_below(core.listings, core.ledgers, core.strip(path), maxdepth, chosen)
 
 
 async def get_policy(core: Core, path: str) -> Policies:

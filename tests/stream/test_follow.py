@@ -18,7 +18,8 @@ from rollingfs.segment.verbs.change import change
 from rollingfs.segment.verbs.export import export
 from rollingfs.stream.blocks import RETRY_S_MAX, BlockRule, OffloadStatus
 from rollingfs.stream.follow import Followed
-from rollingfs.stream.states import States
+from rollingfs.stream.ledger import Ledgers
+from rollingfs.stream.states import states_below
 from tests.support import small
 from tests.support.faults import CLOCK, Store, TieredStore
 from tests.support.life import World
@@ -108,7 +109,7 @@ def test_lost_index_page_is_neither_missing_nor_changing_segment(monkeypatch):
     assert not one.is_missing
     assert page in str(one.status.last_error)
     looks = client(store).client
-    [state] = drive(States(looks, Listings(looks)).below("/other", None, Chosen(upto=1)))
+    [state] = drive(states_below(Listings(looks), Ledgers(looks), "/other", None, Chosen(upto=1)))
     assert page in str(state.error)
     verbs = [
         lambda world: world.content(moved),
