@@ -16,9 +16,9 @@ from s3fs import S3FileSystem
 
 from rollingfs.backend.contract import Buffer, Metadata
 from rollingfs.backend.objects.bucket import Answer, Condition, RecentBuckets, Span
-from rollingfs.backend.objects.errors import token_of
 from rollingfs.backend.objects.obstores import requests
 from rollingfs.backend.objects.obstores.objects import ObstoreObjects
+from rollingfs.backend.objects.request_errors import token_of
 from rollingfs.backend.objects.s3.backend import S3Backend
 from rollingfs.backend.objects.s3.bucket import S3Bucket
 from rollingfs.runtime.concurrency import drive

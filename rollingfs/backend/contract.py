@@ -9,7 +9,7 @@ import abc
 import inspect
 from collections.abc import Mapping, Sequence
 
-from rollingfs.backend.values import (
+from rollingfs.backend.contract_values import (
     Adapt as Adapt,
     Blob as Blob,
     Buffer as Buffer,

@@ -17,7 +17,7 @@ from fsspec.generic import GenericFileSystem
 
 from rollingfs.backend import shared_errors
 from rollingfs.backend.contract import Backend, Blob, Buffer, FileInfo, Listing, Metadata, Over, Upload
-from rollingfs.backend.values import Capability
+from rollingfs.backend.contract_values import Capability
 from rollingfs.format import names
 from rollingfs.format.side_files import read_bytes_max
 

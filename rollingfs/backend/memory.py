@@ -14,7 +14,7 @@ from fsspec.implementations.memory import MemoryFile, MemoryFileSystem
 
 from rollingfs.backend import shared_errors
 from rollingfs.backend.contract import Adapt, Backend, Blob, Buffer, FileInfo, Listing, Metadata, Over, Part, Upload
-from rollingfs.backend.values import Capability
+from rollingfs.backend.contract_values import Capability
 from rollingfs.format.names import NAMES_KEPT_MAX
 from rollingfs.format.side_files import read_bytes_max
 from rollingfs.runtime.system import at_fork

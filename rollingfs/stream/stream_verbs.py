@@ -25,9 +25,9 @@ from rollingfs.stream.cut import StreamCut
 from rollingfs.stream.cut_finder import take_cut
 from rollingfs.stream.ledger_codec import Ledger, Published, Trim
 from rollingfs.stream.members import LOOKS_MAX, Members, View
-from rollingfs.stream.offload import StreamOffloaded, offload_stream
 from rollingfs.stream.offload_policy import check_policy, policies_of
 from rollingfs.stream.retention import RetentionPolicy
+from rollingfs.stream.stream_offload import StreamOffloaded, offload_stream
 from rollingfs.stream.trim import Retained, Trimmed, expected_trim, finish_trim, goals_of
 
 

@@ -30,8 +30,8 @@ from rollingfs.segment.write.append_to_header import is_aged
 from rollingfs.segment.write.parquet_footers import is_worn
 from rollingfs.stream.ledger import Ledgers
 from rollingfs.stream.ledger_codec import Ledger
-from rollingfs.stream.offload import offload_by_policy
 from rollingfs.stream.offload_policy import policies_of
+from rollingfs.stream.stream_offload import offload_by_policy
 from rollingfs.stream.stream_verbs import StreamVerbs
 from rollingfs.stream.trim import NoRetentionError
 from rollingfs.stream.upkeep_report import Upkept, failure

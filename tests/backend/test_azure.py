@@ -26,7 +26,7 @@ from fsspec import AbstractFileSystem
 from rollingfs.backend.objects import azure as azure_bucket, open_azure
 from rollingfs.backend.objects.azure_options import azure_options
 from rollingfs.backend.objects.backend import ObjectBackend
-from rollingfs.backend.objects.errors import Refusal, as_os_error, is_conflict, is_transient
+from rollingfs.backend.objects.request_errors import Refusal, as_os_error, is_conflict, is_transient
 from rollingfs.backend.objects.upload import PART_BYTES
 from rollingfs.errors import ConflictError, NoBucketError
 from rollingfs.fs.target import adapt

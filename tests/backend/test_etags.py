@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from rollingfs.backend.contract import Over
+from rollingfs.backend.contract_values import Capability
 from rollingfs.backend.objects.bucket import Answer
-from rollingfs.backend.objects.errors import Refusal
-from rollingfs.backend.values import Capability
+from rollingfs.backend.objects.request_errors import Refusal
 from tests.support.servers import require_module
 
 require_module("s3fs")

@@ -17,7 +17,7 @@ import pytest
 
 from rollingfs import RetentionPolicy, RollingFileSystem
 from rollingfs.backend.local import disk, reserve, system
-from rollingfs.backend.objects.errors import Refusal, as_os_error
+from rollingfs.backend.objects.request_errors import Refusal, as_os_error
 from rollingfs.format import names
 
 MIB = 1024 * 1024

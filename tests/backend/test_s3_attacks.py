@@ -19,8 +19,8 @@ require_module("obstore")
 from fsspec.asyn import sync
 
 from rollingfs import RollingFileSystem
-from rollingfs.backend.objects.errors import UntrustedStoreError, date_of
 from rollingfs.backend.objects.obstores import objects as obstore_objects
+from rollingfs.backend.objects.request_errors import UntrustedStoreError, date_of
 from tests.support.proxy import Handler, Proxy, Redirect, Seen, serving
 from tests.support.s3 import driven_s3, ways_of
 

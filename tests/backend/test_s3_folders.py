@@ -14,7 +14,7 @@ import fsspec
 
 from rollingfs import RollingPolicy
 from rollingfs.backend.objects import backend as folders
-from rollingfs.backend.objects.errors import Refusal
+from rollingfs.backend.objects.request_errors import Refusal
 from rollingfs.backend.objects.s3.bucket import S3Bucket
 from rollingfs.errors import NoBucketError
 from rollingfs.runtime.concurrency import drive

@@ -19,7 +19,7 @@ from fsspec.asyn import sync
 from s3fs import S3FileSystem
 
 from rollingfs.backend.objects.s3.backend import S3Backend
-from rollingfs.backend.objects.s3.options import (
+from rollingfs.backend.objects.s3.obstore_options import (
     BucketOptions,
     Connection,
     InexpressibleError,

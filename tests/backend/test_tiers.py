@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from rollingfs.backend.contract import Backend, Part
+from rollingfs.backend.contract_values import PendingUpload
 from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.backend.memory import MemoryBackend
 from rollingfs.backend.tiers import TieredBackend, TierStore, can_copy
-from rollingfs.backend.values import PendingUpload
 from rollingfs.errors import UnknownTierError
 from rollingfs.format import names
 from rollingfs.runtime.concurrency import drive

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from rollingfs.backend.contract import VERBS, Backend
+from rollingfs.backend.contract_values import PendingUpload
 from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.backend.memory import MemoryBackend
 from rollingfs.backend.metered import MeteredBackend
-from rollingfs.backend.values import PendingUpload
 from rollingfs.backend.wrapper import NOT_FORWARDED, BackendWrapper
 from rollingfs.errors import ConflictError
 from rollingfs.runtime.meters import REQUEST, Meters

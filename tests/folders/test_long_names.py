@@ -10,7 +10,7 @@ import pytest
 
 from rollingfs import RollingFileSystem
 from rollingfs.backend.local.backend import LocalBackend
-from rollingfs.backend.objects.errors import Refusal, as_os_error
+from rollingfs.backend.objects.request_errors import Refusal, as_os_error
 from tests.support.backends import Scripted
 from tests.support.servers import new_bucket
 

@@ -10,7 +10,7 @@ from aiohttp import ClientSession
 from botocore.exceptions import HTTPClientError
 
 from rollingfs import RollingFileSystem
-from rollingfs.backend.objects.errors import LastingError, is_transient
+from rollingfs.backend.objects.request_errors import LastingError, is_transient
 from rollingfs.backend.objects.s3.botocore import from_botocore
 from tests.support.clouds import new_google_bucket
 from tests.support.servers import new_bucket

@@ -345,7 +345,7 @@ def test_foreign_file_before_the_end_survives_on_s3(s3_options, bucket, chunk, c
 
 
 def test_unconditional_store_is_looked_at_immediately_before(bucket, s3_options):
-    from rollingfs.backend.objects.errors import Refusal
+    from rollingfs.backend.objects.request_errors import Refusal
 
     fs = RollingFileSystem("s3", s3_options, skip_instance_cache=True)
     fs.pipe_file(f"{bucket}/log", b"data")

@@ -13,8 +13,8 @@ import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
 from rollingfs import RollingFileSystem, RollingPolicy
+from rollingfs.backend.contract_values import FileInfo
 from rollingfs.backend.local import looks
-from rollingfs.backend.values import FileInfo
 from rollingfs.format.append_keys import ATTRIBUTE, KEYS_MAX
 from rollingfs.segment.segment import Segment
 from rollingfs.server import make_app, served_store as store_module

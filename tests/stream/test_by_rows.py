@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from rollingfs import RollingFileSystem, RollingPolicy
+from rollingfs.backend.contract_values import Listing
 from rollingfs.backend.memory import MemoryBackend
-from rollingfs.backend.values import Listing
 from rollingfs.folders import listing
 from rollingfs.runtime.concurrency import drive
 from tests.support.backends import Scripted, private_memory

@@ -9,7 +9,7 @@ from unittest import mock
 import pytest
 
 from rollingfs import RollingFileSystem
-from rollingfs.backend.values import Capability
+from rollingfs.backend.contract_values import Capability
 from rollingfs.errors import CommitTimeoutError
 from rollingfs.format.header import Adopted
 from rollingfs.runtime.concurrency import drive

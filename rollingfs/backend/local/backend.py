@@ -13,12 +13,12 @@ from functools import partial
 
 from rollingfs.backend import shared_errors
 from rollingfs.backend.contract import Adapt, Backend, Blob, Buffer, FileInfo, Listing, Metadata, Over, Upload
+from rollingfs.backend.contract_values import Capability
 from rollingfs.backend.local import disk, extending, looks, nofollow, removing, reserve, system
 from rollingfs.backend.local.record_lock import Close, end_turn_of_thread, gives_locks_back, lock_of, record_lock
 from rollingfs.backend.local.spelling import respell, spellings
 from rollingfs.backend.local.upload import HiddenUpload, LocalUpload
 from rollingfs.backend.local.windows_rules import HELD_S_MAX
-from rollingfs.backend.values import Capability
 from rollingfs.errors import ConflictError
 from rollingfs.format import names
 from rollingfs.runtime.concurrency import within

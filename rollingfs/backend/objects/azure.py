@@ -25,10 +25,10 @@ from rollingfs.backend.objects.azure_options import AzureAccount
 from rollingfs.backend.objects.backend import ObjectBackend
 from rollingfs.backend.objects.bucket import Answer, Bucket, Condition, FolderPage, Parts, RecentBuckets, Span
 from rollingfs.backend.objects.clouds import names_of
-from rollingfs.backend.objects.errors import Refusal, date_of, is_conflict, retrying
 from rollingfs.backend.objects.obstores.objects import MakeStore, ObstoreObjects, Store, store_of
 from rollingfs.backend.objects.obstores.obstore_exit import check_usable
 from rollingfs.backend.objects.obstores.requests import CONNECT_S_MAX, READ_S_MAX, Places, can_name
+from rollingfs.backend.objects.request_errors import Refusal, date_of, is_conflict, retrying
 from rollingfs.backend.objects.upload import PART_BYTES, PARTS_IN_FLIGHT_MAX, check_absent
 
 HEADERS = frozenset(

@@ -23,10 +23,10 @@ from rollingfs.backend.contract import (
     Upload,
     finished,
 )
+from rollingfs.backend.contract_values import Capability
 from rollingfs.backend.objects.bucket import Bucket, FolderPage, NoJoinsError
-from rollingfs.backend.objects.errors import Refusal, answer_of, errors_of, is_conflict, is_gone, retrying
+from rollingfs.backend.objects.request_errors import Refusal, answer_of, errors_of, is_conflict, is_gone, retrying
 from rollingfs.backend.objects.upload import PART_BYTES, PARTS_MAX, PUT_BYTES_MAX, ObjectUpload, put
-from rollingfs.backend.values import Capability
 from rollingfs.format import names
 from rollingfs.runtime.concurrency import gather_limited
 

@@ -95,7 +95,7 @@ class Parts(abc.ABC):
 
 
 class Bucket(abc.ABC):
-    """The files of a bucket. Failures are errors of `rollingfs.backend.objects.errors.ERRORS`.
+    """The files of a bucket. Failures are errors of `rollingfs.backend.objects.request_errors.ERRORS`.
 
     Each `get`, `put` and `delete_if` is a request, sent once. `delete` and the parts may repeat requests.
     """

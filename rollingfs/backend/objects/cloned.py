@@ -12,8 +12,8 @@ from fsspec import AbstractFileSystem
 
 from rollingfs.backend.objects.backend import ObjectBackend
 from rollingfs.backend.objects.clouds import options_of
-from rollingfs.backend.objects.errors import LastingError, errors_of
 from rollingfs.backend.objects.obstores.forks import keep_from_children
+from rollingfs.backend.objects.request_errors import LastingError, errors_of
 
 F = TypeVar("F", bound=AbstractFileSystem)
 

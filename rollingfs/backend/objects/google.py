@@ -25,9 +25,9 @@ from gcsfs import GCSFileSystem
 from rollingfs.backend.objects.bucket import RecentBuckets, read_up_to
 from rollingfs.backend.objects.cloned import ClonedBackend
 from rollingfs.backend.objects.clouds import names_of
-from rollingfs.backend.objects.errors import Refusal
 from rollingfs.backend.objects.google_bucket import GoogleBucket, Reply
 from rollingfs.backend.objects.obstores import requests
+from rollingfs.backend.objects.request_errors import Refusal
 
 _NO_BUCKET = "bucket does not exist"
 COMMIT_INTERVAL_S = 1.0

@@ -17,7 +17,7 @@ from urllib.parse import quote
 
 from rollingfs.backend.contract import Buffer, FileInfo, Metadata, Over
 from rollingfs.backend.objects.bucket import Answer, Bucket, Condition, FolderPage, Parts, Span
-from rollingfs.backend.objects.errors import Refusal, date_of, retrying, token_of
+from rollingfs.backend.objects.request_errors import Refusal, date_of, retrying, token_of
 from rollingfs.format.side_files import read_bytes_max
 from rollingfs.runtime.values import value_class
 

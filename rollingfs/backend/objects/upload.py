@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from rollingfs.backend import shared_errors
 from rollingfs.backend.contract import Backend, Buffer, Metadata, Over, Part, Upload, frozen
 from rollingfs.backend.objects.bucket import Bucket, NoJoinsError, Parts
-from rollingfs.backend.objects.errors import (
+from rollingfs.backend.objects.request_errors import (
     NO_UPLOAD_CODE,
     UNSUPPORTED_STATUSES,
     Refusal,

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import field, replace
 
 from rollingfs.backend.contract import FileInfo
-from rollingfs.backend.values import PendingUpload
+from rollingfs.backend.contract_values import PendingUpload
 from rollingfs.format import names
 from rollingfs.runtime.values import value_class
 

@@ -10,9 +10,9 @@ from dataclasses import field, replace
 from functools import partial
 
 from rollingfs.backend.contract import FileInfo, Listing
+from rollingfs.backend.contract_values import PendingUpload
 from rollingfs.backend.patience import read_fitting
 from rollingfs.backend.tiers import check_aliases, list_folder
-from rollingfs.backend.values import PendingUpload
 from rollingfs.format import names
 from rollingfs.format.drops import is_due
 from rollingfs.format.header import Header, Phase, Tier

@@ -18,8 +18,8 @@ from dataclasses import replace
 from functools import partial
 
 from rollingfs.backend.contract import FileInfo
+from rollingfs.backend.contract_values import PendingUpload
 from rollingfs.backend.tiers import check_aliases, list_folder
-from rollingfs.backend.values import PendingUpload
 from rollingfs.errors import ConflictError
 from rollingfs.format import names, transitions
 from rollingfs.format.drops import OWN_HINT, has_protected, hinted, protects

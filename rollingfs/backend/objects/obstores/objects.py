@@ -16,10 +16,10 @@ from obstore.exceptions import BaseError
 
 from rollingfs.backend.contract import Buffer, FileInfo, Metadata
 from rollingfs.backend.objects.bucket import Answer, Condition, Span
-from rollingfs.backend.objects.errors import NotByObstoreError, Refusal, UntrustedStoreError, token_of
 from rollingfs.backend.objects.obstores import requests
 from rollingfs.backend.objects.obstores.forks import keep_from_children
 from rollingfs.backend.objects.obstores.obstore_exit import check_usable, watched
+from rollingfs.backend.objects.request_errors import NotByObstoreError, Refusal, UntrustedStoreError, token_of
 from rollingfs.backend.patience import PAUSE_FIRST_S, PAUSE_S_MAX
 from rollingfs.format.side_files import read_bytes_max
 

@@ -24,8 +24,8 @@ from typing import TypeVar
 
 from obstore.store import MemoryStore
 
-from rollingfs.backend.objects.errors import NotByObstoreError
 from rollingfs.backend.objects.obstores.forks import obstore_begins, obstore_is_lost
+from rollingfs.backend.objects.request_errors import NotByObstoreError
 from rollingfs.runtime import interpreter_exit
 
 T = TypeVar("T")

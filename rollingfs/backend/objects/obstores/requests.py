@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from rollingfs.backend.contract import Buffer, Over
 from rollingfs.backend.objects.bucket import Answer, Condition, Span
-from rollingfs.backend.objects.errors import ERRORS
+from rollingfs.backend.objects.request_errors import ERRORS
 
 if TYPE_CHECKING:
     from obstore import GetOptions, PutMode

@@ -44,9 +44,9 @@ from s3fs import S3FileSystem
 from rollingfs.backend.objects.bucket import RecentBuckets
 from rollingfs.backend.objects.cloned import ClonedBackend, clone_of
 from rollingfs.backend.objects.clouds import options_of
-from rollingfs.backend.objects.errors import LastingError, Refusal
 from rollingfs.backend.objects.obstores.forks import obstore_is_lost, without_forks
 from rollingfs.backend.objects.obstores.requests import READS_MAX, Places
+from rollingfs.backend.objects.request_errors import LastingError, Refusal
 from rollingfs.backend.objects.s3.botocore import (
     BotocoreObjects,
     StraightSession,
@@ -56,7 +56,7 @@ from rollingfs.backend.objects.s3.botocore import (
     timestamp_of,
 )
 from rollingfs.backend.objects.s3.bucket import S3Bucket
-from rollingfs.backend.objects.s3.options import (
+from rollingfs.backend.objects.s3.obstore_options import (
     CA_VARIABLE,
     Connection,
     InexpressibleError,

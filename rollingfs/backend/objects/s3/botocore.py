@@ -20,7 +20,7 @@ from botocore.utils import parse_timestamp
 
 from rollingfs.backend.contract import Buffer, FileInfo, Metadata, Over
 from rollingfs.backend.objects.bucket import Answer, Condition, Span, read_up_to
-from rollingfs.backend.objects.errors import LastingError, Refusal, UntrustedStoreError, token_of
+from rollingfs.backend.objects.request_errors import LastingError, Refusal, UntrustedStoreError, token_of
 from rollingfs.errors import worded
 from rollingfs.format.side_files import read_bytes_max
 from rollingfs.runtime.gc_pause import collected_later
@@ -42,7 +42,7 @@ _CONNECTION_ERRORS = (
 
 @contextmanager
 def errors_of_botocore() -> Iterator[None]:
-    """Raise an error of `rollingfs.backend.objects.errors.ERRORS`.
+    """Raise an error of `rollingfs.backend.objects.request_errors.ERRORS`.
 
     A missing file of this machine, such as a file of credentials, must not be taken for a missing file of the
     store.

@@ -13,8 +13,9 @@ from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from rollingfs.backend.contract import Buffer, FileInfo, Metadata, Over, Part, PendingUpload
+from rollingfs.backend.contract_values import Capability
 from rollingfs.backend.objects.bucket import Answer, Bucket, Condition, FolderPage, Span
-from rollingfs.backend.objects.errors import (
+from rollingfs.backend.objects.request_errors import (
     ERRORS,
     NO_UPLOAD_CODE,
     TRANSIENT_CODES,
@@ -29,7 +30,6 @@ from rollingfs.backend.objects.errors import (
 )
 from rollingfs.backend.objects.s3.botocore import BotocoreObjects, decoded, found_of
 from rollingfs.backend.objects.s3.parts import S3Parts
-from rollingfs.backend.values import Capability
 from rollingfs.format import names
 from rollingfs.format.side_files import read_bytes_max
 from rollingfs.runtime.concurrency import backoff_s

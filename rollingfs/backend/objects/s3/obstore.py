@@ -13,7 +13,7 @@ from s3fs import S3FileSystem
 from rollingfs.backend.objects.obstores.objects import ObstoreObjects, Store, store_of
 from rollingfs.backend.objects.obstores.requests import Places
 from rollingfs.backend.objects.s3.botocore import errors_of_botocore
-from rollingfs.backend.objects.s3.options import BucketOptions
+from rollingfs.backend.objects.s3.obstore_options import BucketOptions
 
 if TYPE_CHECKING:
     from obstore.store import S3Credential

@@ -12,7 +12,14 @@ from typing import Any
 
 from rollingfs.backend.contract import Metadata, Over, Part
 from rollingfs.backend.objects.bucket import Bucket, NoJoinsError, Parts
-from rollingfs.backend.objects.errors import ERRORS, NO_JOIN_STATUSES, NO_UPLOAD_CODE, Refusal, errors_of, retrying
+from rollingfs.backend.objects.request_errors import (
+    ERRORS,
+    NO_JOIN_STATUSES,
+    NO_UPLOAD_CODE,
+    Refusal,
+    errors_of,
+    retrying,
+)
 from rollingfs.backend.objects.upload import PART_BYTES, PARTS_IN_FLIGHT_MAX, PARTS_MAX, make_over
 
 COPY_PART_BYTES_MAX = 2**30
