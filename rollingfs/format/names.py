@@ -233,25 +233,29 @@ def check_segment_name(path: str) -> str:
     ValueError
         A segment cannot have this name; the message has the reason.
     """
+    if (fault := fault_of(path)) is not None:
+        raise ValueError(f"{path!r} is not a segment name: {fault}")
+    return path
+
+
+def fault_of(path: str) -> str | None:
+    """Return why a segment cannot have this name, if it cannot."""
     if not path or path.endswith("/"):
-        raise ValueError(f"{path!r} is not a segment name: it is empty or ends in '/'")
+        return "it is empty or ends in '/'"
     if is_reserved(path):
-        raise ValueError(
-            f"{path!r} is not a segment name: '$header' at the end, '$chunks' anywhere and '$removed' are reserved, in "
-            "capital letters, too"
-        )
+        return "'$header' at the end, '$chunks' anywhere and '$removed' are reserved, in capital letters, too"
     if has_odd_part(path):
-        raise ValueError(
-            f"{path!r} is not a segment name: a part between slashes is empty, '.' or '..', which other tools skip or "
-            "resolve; nothing was written, leave that part out"
+        return (
+            "a part between slashes is empty, '.' or '..', which other tools skip or resolve; nothing was written, leave "
+            "that part out"
         )
     if has_control(path):
-        raise ValueError(f"{path!r} is not a segment name: it has a line break or a NUL character")
+        return "it has a line break or a NUL character"
     try:
         path.encode()
-    except UnicodeEncodeError as error:
-        raise ValueError(f"{path!r} is not a segment name: it is not valid Unicode") from error
-    return path
+    except UnicodeEncodeError:
+        return "it is not valid Unicode"
+    return None
 
 
 def has_control(path: str) -> bool:

@@ -211,6 +211,7 @@ def test_task_stages_its_largest_segments_first(routed, store, monkeypatch):
         ("..", "begin with '_' or '.'"),
         ("_tmp", "begin with '_' or '.'"),
         ("a$header", "reserved"),
+        ("a: b$header", r"can name no segment: '\$header' at the end"),
         ("a$chunks", "reserved"),
         ("$removed", "reserved"),
         ("$stream", "what rollingfs keeps in a folder"),

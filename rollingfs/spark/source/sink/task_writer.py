@@ -115,11 +115,7 @@ def _objection(name: str) -> str | None:
         return f"it has {len(name.encode())} bytes, and a name has at most {NAME_BYTES_MAX}"
     if names.is_hidden_segment(name):
         return "what rollingfs keeps in a folder has this name"
-    try:
-        names.check_segment_name(name)
-    except ValueError as error:
-        return str(error).partition(": ")[2]
-    return None
+    return names.fault_of(name)
 
 
 HELD_BYTES_MAX = 32 * 1024 * 1024
