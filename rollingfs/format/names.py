@@ -246,8 +246,8 @@ def fault_of(path: str) -> str | None:
         return "'$header' at the end, '$chunks' anywhere and '$removed' are reserved, in capital letters, too"
     if has_odd_part(path):
         return (
-            "a part between slashes is empty, '.' or '..', which other tools skip or resolve; nothing was written, leave "
-            "that part out"
+            "a part between slashes is empty, '.' or '..', which other tools skip or resolve; nothing was written, "
+            "leave that part out"
         )
     if has_control(path):
         return "it has a line break or a NUL character"
