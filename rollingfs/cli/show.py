@@ -74,11 +74,8 @@ def _listing(infos: Iterable[dict[str, Any]], names: Sequence[str]) -> Table:
     for title in ("state", "chunks", "start", "size", "modified", "name"):
         table.add_column(title, justify="right" if title in ("chunks", "start", "size") else "left", no_wrap=True)
     for info, name in zip(infos, names, strict=True):
-        if info["type"] == "directory":
-            table.add_row("folder", "", "", "", "", Text(visible(name)))
-            continue
-        if "error" in info:
-            table.add_row("unreadable", "", "", "", "", Text(visible(name)))
+        if info["type"] == "directory" or "error" in info:
+            table.add_row("unreadable" if "error" in info else "folder", "", "", "", "", Text(visible(name)))
             continue
         state = "sealed" if info["sealed"] else "open" if info["version"] else "plain"
         numbers = [f"{info['chunks']:,}", f"{info['start_offset']:,}", size_text(info["size"])]

@@ -9,7 +9,7 @@ import contextlib
 import hashlib
 import json
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from typing import Any, cast
 from urllib.parse import quote, unquote
 
 from starlette.exceptions import HTTPException
@@ -59,25 +59,15 @@ class Hdfs(Call):
             return {**found, "type": "DIRECTORY", "permission": "755", "blockSize": 0, "replication": 0}
         return {**found, "type": "FILE", "permission": "644", "blockSize": BLOCK_BYTES, "replication": 1}
 
-    async def known(self, path: str) -> dict[str, Any] | None:
-        """Return fsspec's info of a path, or None; the root is always a folder."""
-        place = self.place(path)
-        with contextlib.suppress(FileNotFoundError):
-            found: dict[str, Any] = await self.fs._info(place) if path else {"type": "directory", "size": 0}
-            return found
-        return None
-
     async def info(self) -> dict[str, Any]:
-        """Return fsspec's info of the request's path.
+        """Return fsspec's info of the request's path; the root is always a folder.
 
         Raises
         ------
         FileNotFoundError
             The path does not exist.
         """
-        if (found := await self.known(self.path)) is None:
-            raise FileNotFoundError(2, "there is no such file or folder", self.at)
-        return found
+        return cast(Any, await self.fs._info(self.at)) if self.path else {"type": "directory", "size": 0}
 
     async def listed(self) -> list[dict[str, Any]]:
         """Return the FileStatus of each thing in a folder, or of the file itself, sorted by name."""
@@ -248,7 +238,9 @@ async def _delete(call: Hdfs) -> Response:
 
 
 async def _mkdirs(call: Hdfs) -> Response:
-    found = await call.known(call.path)
+    found = None
+    with contextlib.suppress(FileNotFoundError):
+        found = await call.info()
     if found is not None and found["type"] == "file":
         raise FileExistsError(17, "a file has the name; no folder was made", call.at)
     await call.fs._makedirs(call.at, exist_ok=True)

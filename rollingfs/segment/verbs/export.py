@@ -110,9 +110,7 @@ async def is_exported(at: At, view: Segment, target: Backend, name: str) -> bool
         info = await target.stat(name)
     except FileNotFoundError:
         return False
-    changed_s = view.plain.modified if view.plain is not None else 0.0
-    if view.header is not None:
-        changed_s = view.header.modified_ms / 1000
+    changed_s = view.modified.timestamp() if view.header is not None or view.plain is None else view.plain.modified
     return info.size == view.size and info.modified >= changed_s
 
 
@@ -132,10 +130,11 @@ async def _check_target(at: At, view: Segment, target: Backend, name: str, overw
     if await _segment_at(target, name) is not None:
         why = "The target is a segment, which would hide the file; nothing was written, choose another name"
         raise FileExistsError(errno.EEXIST, why, name)
-    if not overwrite and await _exists(target, name):
-        raise FileExistsError(
-            errno.EEXIST, f"The target exists; nothing was written, {worded(overwrite=True)} replaces it", name
-        )
+    if not overwrite:
+        with contextlib.suppress(FileNotFoundError):
+            await target.stat(name)
+            why = f"The target exists; nothing was written, {worded(overwrite=True)} replaces it"
+            raise FileExistsError(errno.EEXIST, why, name)
 
 
 async def _check_shown(target: Backend, name: str) -> None:
@@ -273,11 +272,3 @@ async def _segment_at(target: Backend, name: str) -> Header | None:
     except FileNotFoundError:
         return None
     return None if header is None or header.deleted else header
-
-
-async def _exists(target: Backend, name: str) -> bool:
-    try:
-        await target.stat(name)
-    except FileNotFoundError:
-        return False
-    return True
