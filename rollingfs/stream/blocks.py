@@ -9,9 +9,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import field, replace
 
-from rollingfs.errors import worded
 from rollingfs.format.header import Chunk, Header
-from rollingfs.policy import BLOCK_BYTES, parse_bytes, parse_seconds
+from rollingfs.policy import BLOCK_BYTES
 from rollingfs.runtime.values import value_class
 from rollingfs.segment.files.rewrite_plan import Asked, Chosen, Plan, Run, moves
 
@@ -77,24 +76,6 @@ class BlockRule:
     block_bytes: int = BLOCK_BYTES
     max_delay_s: float = MAX_DELAY_S
     chosen: Chosen = Chosen()
-
-    @staticmethod
-    def parse(block_bytes: int | str, max_delay: float | str) -> BlockRule:
-        """Return the same from numbers, or from text like ``"64MiB"`` and ``"600s"``.
-
-        Raises
-        ------
-        ValueError
-            A number cannot be meant.
-        """
-        rule = BlockRule(parse_bytes(block_bytes), parse_seconds(max_delay))
-        if rule.block_bytes < 1:
-            raise ValueError(f"{worded(block_bytes=...)} is {rule.block_bytes}: a block must have at least 1 byte")
-        if not 0 <= rule.max_delay_s < math.inf:
-            raise ValueError(
-                f"{worded(max_delay=...)} is {rule.max_delay_s}: it must be at least 0 seconds, and not endless"
-            )
-        return rule
 
     @property
     def poll_s_max(self) -> float:

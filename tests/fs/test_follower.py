@@ -110,6 +110,8 @@ def test_error_of_callback_ends_follower_and_reaches_its_user(root):
     [
         ({"tier": "warm"}, UnknownTierError, "'warm' is not configured"),
         ({"block_bytes": 0}, ValueError, "block_bytes is 0"),
+        ({"block_bytes": "5x"}, ValueError, "not a size"),
+        ({"max_delay": -1}, ValueError, "max_delay is -1"),
         ({"max_memory": 0}, ValueError, "max_memory is 0"),
         ({"paths": []}, ValueError, "at least one segment"),
         ({"paths": "/x$chunks"}, ValueError, r"\$chunks"),

@@ -1,9 +1,7 @@
 """What a follower does now with one segment: pure functions, by examples and at random."""
 
-import math
 from dataclasses import replace
 
-import pytest
 from hypothesis import given, strategies as st
 
 from rollingfs.format.header import Chunk, Header, Phase
@@ -90,16 +88,7 @@ def test_plan_always_moves_hot_bytes_or_waits_while(parts, tail, age_s, sealed):
             assert (NOW_MS - first_s) / 1000 < 600
 
 
-@pytest.mark.parametrize(
-    ("size", "delay", "said"),
-    [(0, "1s", "block_bytes is 0"), ("5x", "1s", "not a size"), (1, -1, "max_delay is -1"), (1, math.inf, "endless")],
-)
-def test_rules_that_cannot_be_meant_are_refused(size, delay, said):
-    with pytest.raises(ValueError, match=said):
-        BlockRule.parse(size, delay)
-
-
-def test_rule_is_parsed_and_polls_often_for_short_delays():
-    rule = BlockRule.parse("64MiB", "2s")
-    assert (rule.block_bytes, rule.max_delay_s, rule.poll_s_max, rule.poll_s_min) == (64 * 2**20, 2.0, 0.5, 0.5)
+def test_rule_polls_often_for_short_delays():
+    rule = BlockRule(max_delay_s=2.0)
+    assert (rule.poll_s_max, rule.poll_s_min) == (0.5, 0.5)
     assert BlockRule().poll_s_max == 30.0
