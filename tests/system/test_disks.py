@@ -182,6 +182,33 @@ def test_a_header_that_another_machine_replaces_is_read_again(tmp_path, monkeypa
         failed.clear()
 
 
+def test_a_chunk_that_another_machine_removes_is_found_elsewhere(tmp_path, monkeypatch):
+    """GlusterFS 10.3 opens a file that is gone, for a second, and calls it stale when it is read."""
+    fs, other = (RollingFileSystem("file", max_bytes=64, inline_bytes=0, skip_instance_cache=True) for _ in range(2))
+    fs.pipe_file(log := f"{tmp_path}/log", b"one ")
+    fs.append(log, b"two ")
+    view = fs.segment(log)._snapshot
+    known = {one.path: os.open(one.path, os.O_RDONLY) for one in os.scandir(f"{log}$chunks")}
+    other.segment(log).consolidate(grace=0)
+    opens, read_at, read_into = system.open_file, system.read_at, system.read_into
+    met: list[int] = []
+
+    def open_file(name: Any, *args: Any, **more: Any) -> int:
+        return os.dup(known[name]) if name in known and not os.path.exists(name) else opens(name, *args, **more)
+
+    def there(descriptor: int) -> int:
+        if os.fstat(descriptor).st_nlink == 0:
+            met.append(descriptor)
+            raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
+        return descriptor
+
+    monkeypatch.setattr(system, "open_file", open_file)
+    monkeypatch.setattr(system, "read_at", lambda one, *more: read_at(there(one), *more))
+    monkeypatch.setattr(system, "read_into", read_into and (lambda one, *more: read_into(there(one), *more)))
+    assert fs._bridge.run(fs._client.fetcher.read(view, 0, 8)) == b"one two "
+    assert met
+
+
 def test_a_file_may_be_gone_when_it_is_closed(tmp_path, monkeypatch):
     """GlusterFS 10.3 says so of a header that another machine has replaced meanwhile."""
     fs, real = RollingFileSystem("file", skip_instance_cache=True), os.close

@@ -89,7 +89,7 @@ class LocalBackend(Backend):
         return await self.read(path)
 
     async def read_range(self, path: str, start: int, end: int, token: str | None = None) -> bytes:
-        with looks.held_file(path, token) or disk.opened(path) as (descriptor, status):
+        with _there(path), looks.held_file(path, token) or disk.opened(path) as (descriptor, status):
             data = disk.read_exactly(descriptor, start, min(end, status.st_size))
             if token is not None:
                 # after the read: no two contents have one token, so all that was read has this token
@@ -97,7 +97,7 @@ class LocalBackend(Backend):
             return data
 
     async def read_into(self, path: str, start: int, target: memoryview, token: str | None = None) -> int:
-        with looks.held_file(path, token) or disk.opened(path) as (descriptor, _status):
+        with _there(path), looks.held_file(path, token) or disk.opened(path) as (descriptor, _status):
             count = disk.read_into(descriptor, start, target)
             if token is not None:
                 disk.check_same_or_grown(path, descriptor, token)
@@ -385,6 +385,19 @@ class LocalBackend(Backend):
     def _flush_folder_of(self, path: str) -> None:
         if self.sync:
             disk.flush_folder(os.path.dirname(path))
+
+
+class _there:  # noqa: N801 - used as a function
+    """Take a stale file for a missing file: another machine has removed it, or put another in its place."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        if isinstance(error, OSError) and error.errno == errno.ESTALE:
+            raise shared_errors.no_file(self._path) from error
 
 
 def _blob(path: str) -> Blob:
