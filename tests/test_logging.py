@@ -150,7 +150,7 @@ def test_unwritten_records_at_exit_are_reported_on_stderr(fs, make, monkeypatch,
     assert time.monotonic() - began_s < SOON_S / 2
 
 
-@pytest.mark.parametrize("store", ["file", "s3"])
+@pytest.mark.parametrize("store", ["file", *slowly("s3")])
 def test_handlers_own_commits_do_not_log_endlessly(tmp_path, request, caplog, store):
     """Debug records of rollingfs itself, on the thread of the handler and on the event loop."""
     path, options = f"{tmp_path}/log", {}

@@ -16,6 +16,7 @@ from fsspec.implementations.ftp import FTPFileSystem
 
 from rollingfs import RollingFileSystem
 from rollingfs.errors import UnsafeBackendError
+from tests.support.examples import slowly
 from tests.support.proxy import in_background
 
 BIG = os.urandom(600_000)
@@ -66,7 +67,9 @@ def sftp(tmp_path: Path) -> Iterator[AbstractFileSystem]:
 
 
 @pytest.mark.filterwarnings("ignore:The async(ore|hat) module is deprecated:DeprecationWarning")  # of pyftpdlib
-@pytest.mark.parametrize("make", [_folder_over_arrow, "ftp", "sftp"], ids=["a folder over arrow", "ftp", "sftp"])
+@pytest.mark.parametrize(
+    "make", [_folder_over_arrow, "ftp", *slowly("sftp")], ids=["a folder over arrow", "ftp", "sftp"]
+)
 def test_a_segment_lives_its_whole_life(request, tmp_path, make):
     below = request.getfixturevalue(make) if isinstance(make, str) else make(tmp_path)
     fs, reader = (RollingFileSystem(fs=below, single_writer=True, skip_instance_cache=True) for _ in range(2))

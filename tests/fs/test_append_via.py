@@ -268,6 +268,7 @@ def test_a_read_after_a_cancelled_append_is_fresh(seaweed, bucket, path, relay):
     assert asyncio.run(cancel()) == b"x"
 
 
+@pytest.mark.slow
 def test_another_server_takes_over_a_socket(seaweed, bucket, path, tmp_path):
     place = tmp_path / "s"
     url = f"http+unix://{quote(str(place), safe='')}/{bucket}/logs"

@@ -11,6 +11,7 @@ import pytest
 
 from rollingfs import AppendOutcomeUnknown, RollingFileSystem
 from tests.support.backends import Scripted, private_memory, raises
+from tests.support.examples import slowly
 from tests.support.proxy import DROP_BEFORE, Handler, Proxy, Seen, proxy_to, serving
 from tests.support.schedules import Caller
 from tests.support.servers import new_bucket, share_verdict
@@ -113,7 +114,7 @@ class Dripping(Handler):
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-@pytest.mark.parametrize("use_obstore", [True, False])
+@pytest.mark.parametrize("use_obstore", [True, *slowly(False)])
 def test_an_answer_that_drips_ends(seaweed: dict[str, Any], use_obstore: bool) -> None:
     from s3fs import S3FileSystem
 
