@@ -17,6 +17,7 @@ from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.errors import AppendOutcomeUnknown, ConflictError, LockedError
 from rollingfs.format import names
 from rollingfs.runtime.concurrency import SyncRuntime, drive
+from tests.support.backends import raises
 from tests.support.descriptors import opened_below
 from tests.support.forks import is_so_in_child, needs_fork, needs_posix, needs_removal, needs_signals
 from tests.support.places import new_fs
@@ -229,6 +230,22 @@ def test_a_bell_tells_a_rename_from_a_close(tmp_path):
     os.rename(path, f"{path}-new")
     assert wait.pause()
     assert wait.pause()  # by time: by a hand, or on another host, a file loses its name without a ring
+
+
+def test_a_lock_held_briefly_needs_no_bell(tmp_path, monkeypatch):
+    holder, pauses = record_lock.record_lock(f"{tmp_path}/lock"), []
+
+    def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == record_lock.BRIEF_PAUSES:
+            holder.release()
+
+    monkeypatch.setattr(time, "sleep", pause)
+    monkeypatch.setattr(record_lock, "take_bell", raises(AssertionError()))
+    with holder, record_lock.record_lock(f"{tmp_path}/lock") as lock:
+        assert lock.is_held
+        assert not holder.is_held
+    assert pauses == [record_lock.BRIEF_PAUSE_S] * record_lock.BRIEF_PAUSES
 
 
 def test_without_a_bell_a_waiter_tries_again_and_again(tmp_path, monkeypatch):

@@ -36,6 +36,12 @@ WAIT_S_MAX = 60.0
 PAUSE_S_MIN = 0.0005
 PAUSE_S_MAX = 0.02
 """Longest pause between two tries without a bell."""
+BRIEF_PAUSES = 3
+"""Tries before a wait by a bell: most appends hold a lock for less than that takes.
+
+Without these, 8 processes at a segment waited by a bell 0.5 to 0.7 times an append instead of 0.2 to 0.4.
+"""
+BRIEF_PAUSE_S = 0.0001
 _LOCK_MODE = 0o666
 BELLS_FREE_MAX = 4
 """Bells that a process keeps for its next waits: the system takes some 8 ms to close a bell."""
@@ -340,7 +346,11 @@ class record_lock:  # noqa: N801 - used as a function
             self._descriptor = nofollow.open_file(self.path, flags, _LOCK_MODE)
             _held.add(self._descriptor)
             _opening.discard(self)
-            if not (is_locked := system.lock(self._descriptor)):
+            for _ in range(BRIEF_PAUSES):
+                if is_locked := system.lock(self._descriptor):
+                    break
+                time.sleep(BRIEF_PAUSE_S)
+            if not (is_locked := is_locked or system.lock(self._descriptor)):
                 self._wait = self._wait or _Wait(self.path, self._until_s)
                 self._wait.watch()  # before the next try: the lock may be given back meanwhile
                 may_be_gone = True
