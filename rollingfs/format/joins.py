@@ -88,9 +88,9 @@ def unended(parts: Sequence[JoinPart], *, adds_line_feeds: bool) -> list[str]:
         name = whole_files.unjoinable(part.head, part.tail)
         if name is not None and not (part is parts[0] and name == AVRO and _are_blocks(parts)):
             raise _whole(part.path, name)
-    open_ended = [part.path for part in parts[:-1] if is_text(part.tail) and not part.tail.endswith(LINE_FEED)]
+    open_ended = [part.path for part in parts[:-1] if not part.tail.endswith(LINE_FEED) and is_text(part.tail)]
     if open_ended and not adds_line_feeds:
-        if not any(_is_of_lines(part) for part in parts):
+        if not any(map(_is_of_lines, parts)):
             return []  # pieces of one text, maybe
         raise WholeFileError(
             f"{open_ended[0]} is text without a line feed at its end, so its last line and the first of the next file "
@@ -109,8 +109,8 @@ def _are_blocks(parts: Sequence[JoinPart]) -> bool:
 
 def _is_of_lines(part: JoinPart) -> bool:
     """Return whether a part is text in lines, or a JSON record."""
-    ends = (part.head, part.tail)
-    return all(map(is_text, ends)) and (any(LINE_FEED in end for end in ends) or part.head[:1] in OPENS)
+    is_in_lines = LINE_FEED in part.head or LINE_FEED in part.tail or part.head[:1] in OPENS
+    return is_in_lines and is_text(part.head) and is_text(part.tail)
 
 
 def _nothing() -> str:

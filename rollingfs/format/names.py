@@ -127,7 +127,7 @@ def temporary_path(path: str) -> str:
         folder = path
     elif not (folder := parent(path)).endswith(CHUNKS_SUFFIX):
         folder = temporary_folder(path)
-    return f"{folder}/{TEMPORARY_PREFIX}{uuid.uuid4().hex}"
+    return f"{folder}/{TEMPORARY_PREFIX}{os.urandom(16).hex()}"
 
 
 def temporary_folder(path: str) -> str:

@@ -80,7 +80,8 @@ def _format_of(head: bytes, tail: bytes, inner: bytes) -> str | None:
 def unjoinable(head: bytes, tail: bytes) -> str | None:
     """Return the format of a file whose usual readers would not find what is joined to it; None for any other."""
     inner = decompressed(head)
-    return _format_of(head, tail, inner) or _matched(NOT_JOINED, head) or _matched(NOT_JOINED, inner)
+    found = _format_of(head, tail, inner) or _matched(NOT_JOINED, head)
+    return found or (_matched(NOT_JOINED, inner) if inner else None)
 
 
 def begins_a_file(head: bytes) -> bool:

@@ -161,7 +161,7 @@ def erase_and_mark(world):
     """A mover that has died has marked what was erased."""
     erase(world)
     at, txn = world.client, str(uuid.uuid4())
-    drive(mark_all(at, [Source(LOG, txn, MOVED)], txn, at.commits.deadline_s(), sealed=False))
+    drive(mark_all(at, [Source.of(LOG, txn, MOVED)], txn, at.commits.deadline_s(), sealed=False))
 
 
 @pytest.mark.parametrize("count", [1, 17])  # the second is uploaded first: see `hurry`

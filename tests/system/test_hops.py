@@ -24,8 +24,8 @@ BOUNDS = {
     "info": (33, 18),
     "ls": (71, 18),  # 67 in a store with nothing else
     "seal": (100, 33),  # 12 of them fold the record that was put behind the header
-    "concat": (600, 50),
-    "concat on a disk": (870, 60),
+    "concat": (560, 50),
+    "concat on a disk": (810, 60),
 }
 """Most calls and most modules of each verb."""
 ON_A_DISK = " on a disk"

@@ -248,7 +248,7 @@ def test_tree_moved_upwards_works_though_lines_climb(store: Store) -> None:
 def test_mover_killed_between_folders_leaves_evidence_to_undo(store: Store) -> None:
     source, target = f"{store.mallory}/s", f"{store.victim}/new"
     store.fs.pipe_file(source, b"mine")
-    move = Source(source, TXN, target)
+    move = Source.of(source, TXN, target)
     drive(mark_all(store.fs._client, [move], OTHER, time.monotonic() + 60, sealed=False))
     marked = drive(store.fs._client.headers.load(source)).header
     store.put(f"{source}$header", format_header(replace(marked, merge=replace(marked.merge, at_ms=NO_DATE_MS))))

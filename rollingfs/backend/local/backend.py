@@ -171,7 +171,7 @@ class LocalBackend(Backend):
     async def extend(self, path: str, data: Buffer, token: str, adapt: Adapt | None = None) -> str | None:
         _check_conditional("extend", path)
         is_named = extending.is_named(path, token)
-        if not (is_named or extending.is_local(os.path.dirname(path))):
+        if not (is_named or extending.is_local(names.parent(path))):
             return None
         file = disk.opened(path, os.O_RDWR | system.NO_FOLLOW)
         try:
@@ -368,7 +368,7 @@ class LocalBackend(Backend):
         return looks.disk_of(path)
 
     def may_tear(self, path: str) -> bool:
-        return not extending.is_local(os.path.dirname(path))
+        return not extending.is_local(names.parent(path))
 
     # -- within --------------------------------------------------------------------------------------------
 
@@ -384,7 +384,7 @@ class LocalBackend(Backend):
 
     def _flush_folder_of(self, path: str) -> None:
         if self.sync:
-            disk.flush_folder(os.path.dirname(path))
+            disk.flush_folder(names.parent(path))
 
 
 class _there:  # noqa: N801 - used as a function

@@ -107,7 +107,7 @@ def expect_header(path: str, token: str) -> os.stat_result:
 def _is_known(path: str) -> bool:
     """Ask the server for a name where another machine may write (P6.35); False if it does not know the file."""
     try:
-        if not is_local(os.path.dirname(path)):
+        if not is_local(names.parent(path)):
             system.look_up(path)
     except OSError as error:
         if error.errno not in disk.RENAMED:
@@ -199,7 +199,7 @@ def renew(path: str, data: Buffer, old: os.stat_result, sync: bool, lock: record
     if not (_is_known(lock.path) and lock.is_held):
         disk.remove_if_there(temporary)
         raise shared_errors.unlocked(path)
-    if is_local(os.path.dirname(path)):  # elsewhere, to ask may be to list a large folder each time
+    if is_local(names.parent(path)):  # elsewhere, to ask may be to list a large folder each time
         path = names.header_path(spellings.settle(names.segment_of_header(path), fresh=True))
     disk.take_name(temporary, path)
     return token
@@ -273,7 +273,7 @@ def note_named(path: str, token: str) -> None:
 
     A header that may not grow in place needs no note.
     """
-    if not is_local(os.path.dirname(path)):
+    if not is_local(names.parent(path)):
         return
     if len(_named) >= disk.FOLDERS_FLUSHED_MAX:
         _named.clear()

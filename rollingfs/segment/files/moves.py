@@ -48,20 +48,19 @@ class Source:
     path: str
     txn: str
     target: str
-    segment: str | None = None
+    segment: str | None
     """Its incarnation, if no other is meant."""
+    mark: MergeOutcome
+    """The line that it gets in the target."""
+    evidence: str | None
+    """The pin in the target's chunk folder; None within a folder, where the mark itself is the evidence."""
 
-    @property
-    def evidence(self) -> str | None:
-        """The pin in the target's chunk folder; None within a folder, where the mark itself is the evidence."""
-        if names.parent(self.path) == names.parent(self.target):
-            return None
-        return pin_path(names.chunks_folder(self.target), self.txn)
-
-    @property
-    def mark(self) -> MergeOutcome:
-        """The line that it gets in the target."""
-        return MergeOutcome(self.txn, names.relative(names.parent(self.target), self.path))
+    @staticmethod
+    def of(path: str, txn: str, target: str, segment: str | None = None) -> Source:
+        """Return a segment that begins to move."""
+        folder = names.parent(target)
+        evidence = None if names.parent(path) == folder else pin_path(names.chunks_folder(target), txn)
+        return Source(path, txn, target, segment, MergeOutcome(txn, names.relative(folder, path)), evidence)
 
 
 @value_class
@@ -108,7 +107,7 @@ async def move(
     for attempt in itertools.count(1):
         with if_interrupted(target, "not committed"):
             found = str(uuid.uuid4()) if incarnation is None else await incarnation()
-        sources = [Source(path, str(uuid.uuid4()), target, (meant or {}).get(path)) for path in paths]
+        sources = [Source.of(path, str(uuid.uuid4()), target, (meant or {}).get(path)) for path in paths]
         try:
             # marks must not be left to others
             return await at.runtime.shield(_move(at, target, sources, found, make, deadline_s, sealed))

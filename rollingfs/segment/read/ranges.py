@@ -64,7 +64,6 @@ class Fetcher:
         end: int,
         *,
         limit: int | None = None,
-        range_bytes: int | None = None,
         checks: PieceChecks | None = None,
         verify: bool = False,
     ) -> bytes:
@@ -74,8 +73,6 @@ class Fetcher:
         ----------
         limit
             Maximum number of reads of the backend at once; by default the backend's own.
-        range_bytes
-            Maximum number of bytes to ask the backend for at once; by default it depends on the size of the read.
         checks
             Earlier reads of the same reader, so that chunks are verified over several calls.
         verify
@@ -92,11 +89,7 @@ class Fetcher:
         CorruptChunkError
             A chunk that the header names is missing, too short, or fails its checksum.
         """
-        return frozen(
-            await self.read_view(
-                snapshot, start, end, limit=limit, range_bytes=range_bytes, checks=checks, verify=verify
-            )
-        )
+        return frozen(await self.read_view(snapshot, start, end, limit=limit, checks=checks, verify=verify))
 
     async def read_view(
         self, snapshot: Segment, start: int, end: int, *, limit: int | None = None, **how: Any
@@ -125,6 +118,8 @@ class Fetcher:
         ----------
         limit
             Maximum number of reads of the backend at once; by default the backend's own.
+        range_bytes
+            Maximum number of bytes to ask the backend for at once; by default it depends on the size of the read.
         """
         results = await self._results(requests, limit, range_bytes=range_bytes, checks=checks, verify=verify)
         return [result if isinstance(result, Exception) else frozen(result) for result in results]

@@ -42,22 +42,6 @@ class ReadPiece:
 class Job:
     """A read under way: its map, which may change while chunks go, and its answer."""
 
-    __slots__ = (
-        "_answer",
-        "_buffer",
-        "_entries",
-        "_missing",
-        "_sizes",
-        "end",
-        "error",
-        "gone",
-        "large",
-        "origin",
-        "pieces",
-        "snapshot",
-        "start",
-    )
-
     def __init__(self, snapshot: Segment, start: int, end: int) -> None:
         self.origin = snapshot
         self.snapshot = snapshot
