@@ -16,7 +16,7 @@ from tests.ground.life import lived
 from tests.ground.measure import SOAK_S, measured, survived, verdict
 from tests.ground.page import PAGE, disk_results, results, short, with_tables
 from tests.ground.servers import SERVERS
-from tests.ground.two_machines import appended_by_both, two_mounts
+from tests.ground.two_machines import TWO_MOUNTS, appended_by_both
 from tests.simulation import model
 from tests.soak.plan import Place
 from tests.support.disks import DISKS, KERNEL_DISKS, mounted
@@ -98,10 +98,11 @@ def test_no_read_fails_beside_appends_on_a_disk(kind, _, tmp_path):
         )
 
 
+@pytest.mark.parametrize("kind", TWO_MOUNTS)
 @pytest.mark.parametrize("_", [pytest.param("", marks=nightly)])
-def test_two_machines_append_on_one_disk(_, tmp_path):
+def test_two_machines_append_on_one_disk(kind, _, tmp_path):
     """P6.35."""
-    with two_mounts(tmp_path) as mounts:
+    with TWO_MOUNTS[kind](tmp_path) as mounts:
         appended_by_both(mounts, processes=4, appends=250)
 
 

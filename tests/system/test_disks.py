@@ -130,6 +130,32 @@ def test_a_missing_file_is_soon_believed(tmp_path, monkeypatch):
     assert len(failed) == 1 + disk.DENIALS_MIN
 
 
+def test_a_denied_name_is_asked_for_at_once(tmp_path, monkeypatch):
+    """P6.35: JuiceFS denies a name for a second after another machine's rename, unless the kernel looks it up again."""
+    failed = fail_opens(monkeypatch, path := f"{tmp_path}/file", errno.ENOENT, 99, is_shown=False)
+    asked: list[str] = []
+
+    def look_up(name: str) -> None:
+        asked.append(name)
+        monkeypatch.undo()
+
+    (tmp_path / "file").write_bytes(b"file")
+    monkeypatch.setattr(system, "look_up", look_up)
+    with disk.opened(path):
+        assert asked == [path]
+    assert len(failed) == 2
+
+
+@pytest.mark.skipif(os.name == "nt", reason="each open of Windows asks the server")
+def test_a_look_at_a_name_makes_nothing(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        system.look_up(f"{tmp_path}/missing")
+    (tmp_path / "file").write_bytes(b"file")
+    system.look_up(f"{tmp_path}/file")
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+    assert (tmp_path / "file").stat().st_nlink == 1
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", DISKS)
 def test_segments_live_on_a_disk_by_fuse(tmp_path, kind):

@@ -111,6 +111,8 @@ class opened(Opened):  # noqa: N801 - used as a function
                 self.close()
                 return self._open(self._path, self._flags), os.fstat(self._descriptors[-1])
             except OSError as error:
+                with contextlib.suppress(OSError):
+                    system.look_up(self._path)
                 denials = 0 if os.path.exists(self._path) else denials + 1
                 if error.errno not in RENAMED or denials == DENIALS_MIN or time.monotonic() > end_s:
                     raise

@@ -1,10 +1,12 @@
 """The names of `system` that Linux and macOS share."""
 
+import contextlib
 import ctypes
 import errno
 import fcntl
 import functools
 import os
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -28,7 +30,14 @@ copy_in_kernel = getattr(os, "copy_file_range", None)
 
 
 def look_up(path: str) -> None:
-    """Ask the server of a mount for a name; it answers a change to the same owner only for its present file."""
+    """Ask the server of a mount for a name.
+
+    For a link the kernel looks its new name up again (which JuiceFS needs), and it refuses each link of a folder. A
+    server answers a change to the same owner only for its present file (which GlusterFS needs).
+    """
+    if sys.platform == "linux":  # HFS+ has links of folders
+        with contextlib.suppress(OSError):
+            os.link(os.path.dirname(path), path)
     os.chown(path, -1, -1, follow_symlinks=False)
 
 
