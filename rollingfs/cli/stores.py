@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from fsspec.registry import known_implementations, registry
@@ -165,11 +166,15 @@ class Stores:
             accepted.check(options)
         except TypeError as error:
             raise WrongUsage(str(error)) from error
+        make = partial(RollingFileSystem, target_protocol=protocol, target_options={**of_url, **options})
         try:
-            return RollingFileSystem(target_protocol=protocol, target_options={**of_url, **options}, **nest(own))
+            return make(**nest(own))
         except (TypeError, ValueError) as error:
-            labels = {one.label: None for _, one in own if repr(one.value) in str(error)}
-            raise WrongUsage(f"{', '.join(labels) or f'the options of {protocol}'}: {error}") from error
+            label, why = f"the options of {protocol}", error
+            if _fault(make, {}) is None:
+                alone = ((one.label, _fault(make, nest([(names, one)]))) for names, one in own)
+                label, why = next(((by, fault) for by, fault in alone if fault), (label, why))
+            raise WrongUsage(f"{label}: {why}") from error
 
     def _meant(self, one: GivenOption, accepted: Accepted) -> str:
         """Return the store, or rolling, of an option without the name of its store; "" if it is for another store."""
@@ -199,6 +204,15 @@ class Stores:
                 f"write {one.addressed(other)} or {one.addressed(accepted.store)}"
             )
         return accepted.store
+
+
+def _fault(make: Callable[..., object], options: Mapping[str, Any]) -> TypeError | ValueError | None:
+    """Return why a filesystem refuses these options, if it does."""
+    try:
+        make(**options)
+    except (TypeError, ValueError) as error:
+        return error
+    return None
 
 
 def _addressee(one: GivenOption, known: Set[str], accepted: Accepted) -> tuple[str | None, tuple[str, ...]]:

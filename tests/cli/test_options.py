@@ -121,3 +121,9 @@ def test_shared_option_must_name_rolling_or_the_store():
     assert opened("s3", "rolling.max_concurrency=3")._backend.capability.requests_max == 3
     assert given(opened("s3", "s3.max_concurrency=3")) == {"max_concurrency": 3}
     assert opened("dir", "path=x", "target_protocol=memory", "max_concurrency=3")._backend.capability.requests_max == 3
+
+
+def test_an_error_names_the_option_at_fault():
+    texts = ["max_memory=1GiB", "header_cache_s=3", "max_bytes=-3"]
+    with pytest.raises(WrongUsage, match=r"^--option max_bytes: max_bytes is -3"):
+        Stores(parse_options(texts, {})).open("memory")
