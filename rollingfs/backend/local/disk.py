@@ -124,7 +124,11 @@ def read_exactly(descriptor: int, start: int, end: int) -> bytes:
     """Return bytes ``[start, end)`` of an open file; fewer where the file ends before `end`."""
     if start >= end:
         return b""
-    data = system.read_at(descriptor, end - start, start)  # threads may share the descriptor
+    try:
+        data = system.read_at(descriptor, end - start, start)  # threads may share the descriptor
+    except OSError as error:
+        _refuse_gone(descriptor, error)
+        raise
     if len(data) == end - start:
         return data
     # one read gives at most 2 GiB
@@ -136,6 +140,13 @@ def read_exactly(descriptor: int, start: int, end: int) -> bytes:
     return b"".join(pieces)
 
 
+def _refuse_gone(descriptor: int, error: OSError) -> None:
+    """Raise ESTALE for an open file that another machine has removed, to which JuiceFS answers EBADF."""
+    if error.errno == errno.EBADF:
+        os.get_inheritable(descriptor)  # raises EBADF if the descriptor is closed
+        raise OSError(errno.ESTALE, os.strerror(errno.ESTALE)) from error
+
+
 def read_into(descriptor: int, start: int, target: memoryview) -> int:
     """Fill `target` from byte `start` of an open file on; returns the number of bytes, fewer where the file ends."""
     if system.read_into is None:
@@ -144,7 +155,11 @@ def read_into(descriptor: int, start: int, target: memoryview) -> int:
         return len(data)
     count = 0
     while count < len(target):
-        size = system.read_into(descriptor, [target[count:]], start + count)  # one read gives at most 2 GiB
+        try:
+            size = system.read_into(descriptor, [target[count:]], start + count)  # one read gives at most 2 GiB
+        except OSError as error:
+            _refuse_gone(descriptor, error)
+            raise
         if not size:
             break
         count += size
