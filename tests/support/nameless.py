@@ -19,7 +19,7 @@ def keep_open_files(patch: pytest.MonkeyPatch, *, for_ever: bool = False) -> Non
     def keep(path: str, *, dir_fd: int | None = None) -> None:
         status = os.stat(path, dir_fd=dir_fd, follow_symlinks=False)
         key = status.st_dev, status.st_ino
-        if not _is_open(key):
+        if not is_open(status):
             unlink(path, dir_fd=dir_fd)
             return
         folder = os.path.dirname(path) if dir_fd is None else os.readlink(f"/proc/self/fd/{dir_fd}")
@@ -30,20 +30,20 @@ def keep_open_files(patch: pytest.MonkeyPatch, *, for_ever: bool = False) -> Non
         status = os.fstat(descriptor)
         key = status.st_dev, status.st_ino
         close(descriptor)
-        if key in kept and not for_ever and not _is_open(key):
+        if key in kept and not for_ever and not is_open(status):
             unlink(kept.pop(key))
 
     patch.setattr(system, "unlink", keep)
     patch.setattr(os, "close", free)
 
 
-def _is_open(key: tuple[int, int]) -> bool:
+def is_open(file: os.stat_result) -> bool:
     """Whether this process has a file open."""
     for name in os.listdir("/proc/self/fd"):
         try:
             status = os.stat(f"/proc/self/fd/{name}")
         except FileNotFoundError:  # that of the listing
             continue
-        if (status.st_dev, status.st_ino) == key:
+        if os.path.samestat(status, file):
             return True
     return False
