@@ -143,12 +143,12 @@ def test_a_denied_name_is_asked_for_at_once(tmp_path, monkeypatch):
     failed = fail_opens(monkeypatch, path := f"{tmp_path}/file", errno.ENOENT, 99, is_shown=False)
     asked: list[str] = []
 
-    def look_up(name: str) -> None:
+    def refresh(name: str) -> None:
         asked.append(name)
         monkeypatch.undo()
 
     (tmp_path / "file").write_bytes(b"file")
-    monkeypatch.setattr(system, "look_up", look_up)
+    monkeypatch.setattr(system, "refresh", refresh)
     with disk.opened(path):
         assert asked == [path]
     assert len(failed) == 2

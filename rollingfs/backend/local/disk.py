@@ -111,8 +111,7 @@ class opened(Opened):  # noqa: N801 - used as a function
                 self.close()
                 return self._open(self._path, self._flags), os.fstat(self._descriptors[-1])
             except OSError as error:
-                with contextlib.suppress(OSError):
-                    system.look_up(self._path)
+                system.refresh(self._path)
                 denials = 0 if os.path.exists(self._path) else denials + 1
                 if error.errno not in RENAMED or denials == DENIALS_MIN or time.monotonic() > end_s:
                     raise
@@ -126,17 +125,17 @@ def read_exactly(descriptor: int, start: int, end: int) -> bytes:
         return b""
     try:
         data = system.read_at(descriptor, end - start, start)  # threads may share the descriptor
+        if len(data) == end - start:
+            return data
+        # one read gives at most 2 GiB
+        pieces = [data]
+        count = len(data)
+        while pieces[-1] and count < end - start:
+            pieces.append(system.read_at(descriptor, end - start - count, start + count))
+            count += len(pieces[-1])
     except OSError as error:
         _refuse_gone(descriptor, error)
         raise
-    if len(data) == end - start:
-        return data
-    # one read gives at most 2 GiB
-    pieces = [data]
-    count = len(data)
-    while pieces[-1] and count < end - start:
-        pieces.append(system.read_at(descriptor, end - start - count, start + count))
-        count += len(pieces[-1])
     return b"".join(pieces)
 
 

@@ -29,15 +29,16 @@ read_into = getattr(os, "preadv", None)  # macOS 11 has it
 copy_in_kernel = getattr(os, "copy_file_range", None)
 
 
-def look_up(path: str) -> None:
-    """Ask the server of a mount for a name.
-
-    For a link the kernel looks its new name up again (which JuiceFS needs), and it refuses each link of a folder. A
-    server answers a change to the same owner only for its present file (which GlusterFS needs).
-    """
+def refresh(path: str) -> None:
+    """Let the kernel look up a name again (which JuiceFS needs), as it does before it refuses a link of a folder."""
     if sys.platform == "linux":  # HFS+ has links of folders
         with contextlib.suppress(OSError):
             os.link(os.path.dirname(path), path)
+
+
+def look_up(path: str) -> None:
+    """Ask the server of a mount for a name: for GlusterFS, by a change to the same owner."""
+    refresh(path)
     os.chown(path, -1, -1, follow_symlinks=False)
 
 

@@ -6,8 +6,9 @@ Flags of `open_file`
 `open_file`, `mkdir`, `link`, `unlink`, `rename`
     As in `os`. An open file may be renamed and removed, and be replaced by a rename. A new file or folder that the
     system would give another name is refused.
-`look_up`
-    Drops the file that a mount knows by a name which another machine has given to another file.
+`refresh`, `look_up`
+    Drops the file that the kernel, or a mount, knows by a name which another machine has given to another file. The
+    second changes the date of the file's attributes, so only a commit calls it.
 `rename_free`
     Renames to a free name; returns the number of the error, or 0. It is None where the system has no such step.
 `read_at`, `write_at`, `read_into`
@@ -47,7 +48,7 @@ NO_FOLLOW, NO_WAIT, PLACE, FLUSHABLE = _shared.NO_FOLLOW, _shared.NO_WAIT, _shar
 GONE, DESCRIPTORS = _shared.GONE, _calls.DESCRIPTORS
 open_file, unlink, mkdir, link, rename = _shared.open_file, _shared.unlink, _shared.mkdir, _shared.link, _shared.rename
 read_at, write_at, read_into = _shared.read_at, _shared.write_at, _shared.read_into
-copy_in_kernel, look_up = _shared.copy_in_kernel, _shared.look_up
+copy_in_kernel, refresh, look_up = _shared.copy_in_kernel, _shared.refresh, _shared.look_up
 set_mode, set_date, arrived_s = _shared.set_mode, _shared.set_date, _shared.arrived_s
 room, open_folder, number_of_disk = _shared.room, _shared.open_folder, _shared.number_of_disk
 lock, unlock, rename_free = _calls.lock, _calls.unlock, _calls.rename_free
