@@ -242,12 +242,17 @@ class Upkeep:
 
     async def _by_policies(self, path: str, ledger: Ledger) -> Upkept:
         """Do the steps that need the header of a segment, which is loaded once."""
-        result, loaded = Upkept(path), await self.client.headers.load(path)
+        await self.client.headers.load(path)
+        result = Upkept(path)
         for verb, step in {ROLL: self._roll, OFFLOAD: self._offload, CONSOLIDATE: self._consolidate}.items():
-            if verb in self.steps and loaded.live and loaded.header is not None:
-                result = result.plus(await self._attempt(verb, path, partial(step, path, loaded.header, ledger)))
-                loaded = self.client.headers.seen(path) or await self.client.headers.load(path)
+            if verb in self.steps:
+                result = result.plus(await self._attempt(verb, path, partial(self._by_header, step, path, ledger)))
         return result
+
+    async def _by_header(self, step: Callable[..., Awaitable[Upkept]], path: str, ledger: Ledger) -> Upkept:
+        """Do a step to the newest header that is known; no step to a plain file, or to a segment that is gone."""
+        loaded = self.client.headers.seen(path) or await self.client.headers.load(path)
+        return await step(path, loaded.header, ledger) if loaded.live and loaded.header else Upkept(path)
 
     async def _roll(self, path: str, header: Header, ledger: Ledger) -> Upkept:
         """Give a segment the present policies of its folders, and make a chunk of a tail that is too old."""
