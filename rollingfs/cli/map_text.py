@@ -7,10 +7,8 @@ from rich.text import Text
 from rollingfs.errors import visible
 from rollingfs.segment.files.state import SIZES
 from rollingfs.show.readable import STEPS
-from rollingfs.show.segment_map import AGES, GARBAGE, GONE, RUN, TAIL, MapOutline
+from rollingfs.show.segment_map import AGES, GARBAGE, GONE, LISTED_RUNS_MAX, RUN, TAIL, MapOutline
 
-RUNS_MAX = 24
-"""Maximum number of runs of chunks in other folders that are listed."""
 AGE_STYLES = ("bright_green", "green", "cyan", "blue", "magenta")
 """The youngest first."""
 MARKS = {
@@ -21,7 +19,7 @@ MARKS = {
 """The letter and the style of each kind of part; the letter of a chunk shows its size."""
 
 
-def map_lines(found: MapOutline, runs_max: int = RUNS_MAX) -> list[Text]:
+def map_lines(found: MapOutline, runs_max: int = LISTED_RUNS_MAX) -> list[Text]:
     """Return the picture of a segment, line by line."""
     bar, largest = Text("["), max((cell.size for cell in found.cells), default=0)
     for cell in found.cells:

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
 WIDTH, MARGIN = 1000, 20
 CELLS = 480
-RUNS_MAX = 24
 BAR_BOTTOM, BAR_HEIGHT, CHUNK_HEIGHT_MIN = 170, 90, 6
 LEGEND_TOP, ROW_HEIGHT, FONT_PX, TITLE_PX = 206, 22, 14, 18
 AGE_COLOURS = ("#2da44e", "#57ab5a", "#39a7c4", "#3b6fd4", "#8250df")
@@ -33,7 +32,7 @@ def draw(found: MapOutline, file: Path) -> None:
     """Write the picture into a file, as SVG."""
     shapes = [_line(30, visible(found.path), MARGIN, TITLE_PX), _line(54, found.title), *_bar(found)]
     y = LEGEND_TOP
-    for kind, text in found.legend(RUNS_MAX):
+    for kind, text in found.legend():
         shapes += [_box(MARGIN, y - 11, 12, 12, COLOURS[kind])] if kind in COLOURS else []
         shapes.append(_line(y, text, MARGIN + 20))
         y += ROW_HEIGHT

@@ -22,6 +22,8 @@ AGES = ((60, "< 1 min"), (3600, "< 1 h"), (86400, "< 1 day"), (7 * 86400, "< 1 w
 """Classes of chunks by the seconds since they were written."""
 GONE, TAIL, GARBAGE, RUN = "gone", "tail", "garbage", "run"
 """Kinds of parts of a picture; the other kinds are the labels of `AGES` and `SIZES`."""
+LISTED_RUNS_MAX = 24
+"""Maximum number of runs of chunks in other folders that a legend lists."""
 
 
 @value_class
@@ -124,7 +126,7 @@ class MapOutline:
         bytes_ = f"{self.length - self.start:,} bytes in {count_text(self.chunks, 'chunk')}"
         return f"{facts}: {bytes_}{f', {self.tail_bytes:,} inline' if self.tail_bytes else ''}"
 
-    def legend(self, runs_max: int) -> Iterator[tuple[str, str]]:
+    def legend(self, runs_max: int = LISTED_RUNS_MAX) -> Iterator[tuple[str, str]]:
         """Yield the parts of the picture: the kind of each, and what it is.
 
         Parameters
