@@ -194,14 +194,15 @@ def test_a_commit_finds_what_another_machine_put_there(tmp_path, monkeypatch, ve
     assert other.cat_file(log) == {"append": b"one, two, three", "mv": b"one, two"}[verb]
 
 
-def test_a_header_that_another_machine_replaces_is_read_again(tmp_path, monkeypatch):
+@pytest.mark.parametrize("code", [errno.ESTALE, errno.EBADF])
+def test_a_header_that_another_machine_replaces_is_read_again(tmp_path, monkeypatch, code):
     fs, real, failed = RollingFileSystem("file", skip_instance_cache=True), system.read_at, list[int]()
     fs.pipe_file(log := f"{tmp_path}/log", b"log")
 
     def read_at(descriptor: int, size: int, start: int) -> bytes:
         if not failed:
             failed.append(descriptor)
-            raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
+            raise OSError(code, os.strerror(code))
         return real(descriptor, size, start)
 
     monkeypatch.setattr(system, "read_at", read_at)

@@ -135,7 +135,7 @@ def _still(descriptor: int, status: os.stat_result, token: str) -> Mark | None:
     mark = last[1] if last[0] == token else Mark.of(text)
     if mark is None or inode != f"{status.st_ino:x}" or mark.end > status.st_size:
         return None
-    return mark if mark.is_in(lambda start, end: system.read_at(descriptor, end - start, start)) else None
+    return mark if mark.is_in(partial(disk.read_exactly, descriptor)) else None
 
 
 def _read(descriptor: int, start: int, end: int) -> bytes:
