@@ -23,8 +23,8 @@ from rollingfs.cli.running import stopping
 from rollingfs.cli.session import Session, StorePath
 from rollingfs.errors import NoSegmentError
 from rollingfs.format.transitions import MISSING, Guard
-from rollingfs.fs.commit_on import CommitOn
 from rollingfs.fs.core import core
+from rollingfs.fs.write_buffer import CommitOn
 from rollingfs.segment.files.intakes import addition
 from rollingfs.segment.verbs.append import append as append_segment
 from rollingfs.segment.write.ingest import PIECE_BYTES, Intake

@@ -17,8 +17,8 @@ from rollingfs.errors import AppendOutcomeUnknown, RollingError
 from rollingfs.format import transitions
 from rollingfs.format.append_keys import AlreadyAppended, AppendKey, ForgottenError, gone_of
 from rollingfs.format.transitions import Guard
-from rollingfs.fs.commit_on import CommitOn
 from rollingfs.fs.core import Core
+from rollingfs.fs.write_buffer import CommitOn
 from rollingfs.segment.files.adopt import adopt
 from rollingfs.segment.verbs.append import append
 from rollingfs.segment.verbs.create import create as create_segment

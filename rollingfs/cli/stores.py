@@ -14,8 +14,8 @@ from fsspec.registry import known_implementations, registry
 
 from rollingfs.backend.objects.clouds import require_client
 from rollingfs.cli.exit_codes import WrongUsage
+from rollingfs.fs.arguments import Accepted, accepted_by, listed, meant, near, unknown
 from rollingfs.fs.filesystem import OPTIONS, RollingFileSystem
-from rollingfs.fs.store_options import Accepted, accepted_by, listed, meant, near, unknown
 from rollingfs.fs.target import options_of_url
 from rollingfs.runtime.values import value_class
 

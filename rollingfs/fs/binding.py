@@ -11,7 +11,6 @@ from rollingfs.format.transitions import NO_GUARD, Guard
 from rollingfs.fs import arguments
 from rollingfs.fs.arguments import Attrs
 from rollingfs.fs.core import Core
-from rollingfs.runtime.values import value_class
 from rollingfs.segment.at import At
 from rollingfs.segment.files.adopt import adopt
 from rollingfs.segment.read.piece_checks import RUNS_MAX, PieceChecks
@@ -176,22 +175,6 @@ class Binding(Current):
 # -- the start of a file for writing ---------------------------------------------------------------------------
 
 
-@value_class
-class Start:
-    """Begin of a file for writing."""
-
-    is_there: bool = False
-    """Whether a segment or plain file exists."""
-    position: int = 0
-    """The number of bytes that it retains."""
-    segment: str | None = None
-    """The incarnation that is appended to; None for a plain file, and for a missing segment."""
-    epoch: int | None = None
-    """The epoch of an exclusive writer."""
-    first: int = 0
-    """The segment offset of the first retained byte."""
-
-
 async def check_absent(client: At, path: str) -> None:
     """Refuse to create a file where a segment, a plain file or a folder exists.
 
@@ -210,8 +193,10 @@ async def check_absent(client: At, path: str) -> None:
     raise transitions.exists(path)
 
 
-async def find_end(at: Binding, owner: str | None) -> Start:
-    """The end that a file appends to; with an owner, the segment is created if it is missing, and acquired.
+async def find_end(at: Binding, owner: str | None) -> Segment | None:
+    """Return the segment or plain file that a file appends to, or None.
+
+    With an owner, the segment is created if it is missing, and acquired.
 
     Raises
     ------
@@ -228,12 +213,11 @@ async def find_end(at: Binding, owner: str | None) -> Start:
     except FileNotFoundError:
         if owner is None:
             await client.contents.check_no_folder(path)
-            return Start()
-        header, position, is_there, first = await _created(at), 0, False, 0
+            return None
+        header = await _created(at)
     else:
-        position, is_there, first = view.size, True, view.start
         if view.header is None and owner is None:
-            return Start(is_there, position)
+            return view
         header = view.header or await at.header()
     if owner is None and header.phase is not Phase.MERGING:
         transitions.check(header, Guard(), path)
@@ -241,10 +225,9 @@ async def find_end(at: Binding, owner: str | None) -> Start:
         raise SegmentSealedError(
             f"{path} is sealed at length {header.length}; it takes no more bytes, so nothing was written"
         )
-    if owner is None:
-        return Start(is_there, position, header.segment, first=first)
-    header = await acquire(client, path, owner)
-    return Start(True, header.size, header.segment, header.epoch, header.start)
+    if owner is not None:
+        view = Segment(path, await acquire(client, path, owner))
+    return view
 
 
 async def _created(at: Binding) -> Header:

@@ -11,14 +11,14 @@ from rollingfs.folders.listing import check_on_error
 from rollingfs.format import names
 from rollingfs.format.transitions import missing
 from rollingfs.fs import arguments
+from rollingfs.fs.arguments import meant
 from rollingfs.fs.core import Core
-from rollingfs.fs.store_options import meant
 
 if TYPE_CHECKING:
-    from rollingfs.fs.commit_on import CommitOnGiven
     from rollingfs.fs.read_file import ReadFile
     from rollingfs.fs.segment_handle import SegmentHandle
     from rollingfs.fs.stream_handle import Stream
+    from rollingfs.fs.write_buffer import CommitOnGiven
     from rollingfs.fs.write_file import WriteFile
 
 APPEND_OPTIONS = frozenset({"expected_attrs", "expected_offset"})

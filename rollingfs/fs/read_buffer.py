@@ -1,8 +1,14 @@
-"""The read buffer of an open file: the bytes of a snapshot, fetched ahead if reads follow each other."""
+"""The read buffer of an open file: the bytes of a snapshot, fetched ahead if reads follow each other.
+
+Also bytes that Arrow holds: the end of a program waits a moment until Arrow has given them back.
+"""
 
 from __future__ import annotations
 
+import atexit
 import concurrent.futures
+import time
+import weakref
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +32,11 @@ SYNC_BUFFER_BYTES = 256 * 1024
 BUFFER_KEPT_BYTES_MAX = 4 * 1024 * 1024
 OPEN_TRIES_MAX = 8
 """Maximum number of looks at a plain file that others replace while it is opened."""
+WAIT_S_MIN = 0.01
+"""Lets threads of Arrow, which wait for Python's lock, go first."""
+WAIT_S_MAX = 0.25
+"""The program itself holds the memory that Arrow still has then, as for a table of an Arrow file."""
+WAIT_STEP_S = 0.001
 
 
 class ReadBuffer:
@@ -256,3 +267,32 @@ class ReadBuffer:
 
         bounds = Bounds(begin, snapshot.start, snapshot.length, self._limit, self._tuning.memory_bytes)
         self._ahead = Ahead(bounds, fetcher.footers, (snapshot.path, snapshot.token) if snapshot.token else None)
+
+
+# -- bytes that Arrow holds ------------------------------------------------------------------------------------
+# Threads of Arrow that give a Python object back while the interpreter ends abort the process (exit code 134,
+# apache/arrow#34314). They do so just after a read has returned, so a short program that reads Parquet aborted often.
+
+_lent: dict[int, weakref.ref[Any]] = {}
+_was_used = False
+
+
+def lent(data: bytes, file: object) -> memoryview:
+    """The data of a file, for Arrow, which may give both back late."""
+    global _was_used
+    _was_used = True
+    view = memoryview(data)
+    for thing in (view, file):
+        key = id(thing)
+        _lent[key] = weakref.ref(thing, lambda _, key=key: _lent.pop(key, None))  # type: ignore[misc]  # key is an int
+    return view
+
+
+@atexit.register
+def _at_end() -> None:
+    if not _was_used:
+        return
+    began_s = time.monotonic()
+    time.sleep(WAIT_S_MIN)
+    while _lent and time.monotonic() - began_s < WAIT_S_MAX:
+        time.sleep(WAIT_STEP_S)

@@ -13,9 +13,8 @@ from typing import Any
 from fsspec.caching import BaseCache, KnownPartsOfAFile, MMapCache, caches
 
 from rollingfs.folders.info import info_of
-from rollingfs.fs.arrow_at_exit import lent
 from rollingfs.fs.core import Core, Tuning
-from rollingfs.fs.read_buffer import LINE_BYTES, ReadBuffer
+from rollingfs.fs.read_buffer import LINE_BYTES, ReadBuffer, lent
 from rollingfs.segment.segment import Segment
 
 BLOCK_BYTES = 5 * 1024 * 1024

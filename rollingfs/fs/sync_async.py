@@ -5,9 +5,9 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Coroutine
-from typing import Any, Concatenate, ParamSpec, TypedDict, TypeVar, Unpack, overload
+from typing import Any, Concatenate, ParamSpec, TypeVar, overload
 
-from rollingfs.fs.store_options import meant
+from rollingfs.fs.arguments import meant
 from rollingfs.segment.write.ingest import is_small
 
 P = ParamSpec("P")
@@ -15,16 +15,6 @@ T = TypeVar("T")
 V = TypeVar("V")
 
 Verb = Callable[..., Coroutine[Any, Any, T]]
-
-
-class Twins(TypedDict, total=False):
-    """The options of `both`."""
-
-    commits: bool
-    takes: Verb[Any] | None
-    data: str
-    of: str
-    passes: tuple[Verb[Any], ...]
 
 
 PASSED_OVER = frozenset({"batch_size", "callback", "chunksize", "fill_cache", "max_concurrency", "refresh"})
@@ -36,15 +26,15 @@ PASSED_OVER = frozenset({"batch_size", "callback", "chunksize", "fill_cache", "m
 
 @overload
 def both(
-    verb: Callable[Concatenate[V, P], Coroutine[Any, Any, T]], *, path: None = None, **options: Unpack[Twins]
+    verb: Callable[Concatenate[V, P], Coroutine[Any, Any, T]], *, path: None = None, **options: Any
 ) -> tuple[Callable[Concatenate[Any, P], T], Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]]: ...
 @overload
 def both(
-    verb: Callable[Concatenate[V, P], Coroutine[Any, Any, T]], *, path: str, **options: Unpack[Twins]
+    verb: Callable[Concatenate[V, P], Coroutine[Any, Any, T]], *, path: str, **options: Any
 ) -> tuple[Callable[Concatenate[Any, str, P], T], Callable[Concatenate[Any, str, P], Coroutine[Any, Any, T]]]: ...
 @overload
-def both(verb: Verb[T], *, path: str | None = None, **options: Unpack[Twins]) -> tuple[Callable[..., T], Verb[T]]: ...
-def both(
+def both(verb: Verb[T], *, path: str | None = None, **options: Any) -> tuple[Callable[..., T], Verb[T]]: ...
+def both(  # type: ignore[misc]  # an overload takes options of any name
     verb: Verb[T],
     *,
     commits: bool = False,

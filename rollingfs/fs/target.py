@@ -16,7 +16,7 @@ from rollingfs.backend.objects import clouds
 from rollingfs.backend.objects.clouds import FSSPEC_OPTIONS, require_client
 from rollingfs.backend.tiers import TieredBackend, TierStore
 from rollingfs.fs import arguments
-from rollingfs.fs.store_options import CHAIN_OPTIONS, accepted_by, listed, meant, unknown
+from rollingfs.fs.arguments import CHAIN_OPTIONS, accepted_by, listed, meant, unknown
 from rollingfs.policy import OffloadPolicy, RollingPolicy, check_alias
 
 ANON = "anon"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from functools import partial
@@ -55,16 +54,14 @@ async def put_file(
         await pipe_file(Binding(core, rpath), _pieces(file, callback), mode)
 
 
-class _ReplacedError(Exception):
-    """Internal: the source was replaced, or its chunks went. The target may miss something, too."""
-
-
-async def _unchanged(parts: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+async def _noted(parts: AsyncIterator[bytes], seen: list[Exception]) -> AsyncIterator[bytes]:
+    """Yield the bytes of a source; its error, when it was replaced or its chunks went, is also put into `seen`."""
     try:
         async for data in parts:
             yield data
     except OUTDATED as error:
-        raise _ReplacedError from error
+        seen.append(error)
+        raise
 
 
 async def cp_file(core: Core, path1: str, path2: str, **kwargs: Any) -> None:
@@ -95,9 +92,13 @@ async def cp_file(core: Core, path1: str, path2: str, **kwargs: Any) -> None:
                 raise
             await makedirs(core, path2, exist_ok=True)
             return
-        with contextlib.suppress(_ReplacedError):  # what is there now is copied
-            await moving.copy(core.client, view, _unchanged(parts), target)
+        seen = list[Exception]()
+        try:
+            await moving.copy(core.client, view, _noted(parts, seen), target)
             return
+        except OUTDATED as error:
+            if error not in seen:  # the target misses something
+                raise  # else what is there now is copied
     raise ConflictError(f"{path1}: others replaced it {SNAPSHOTS_MAX} times while it was copied; nothing was written")
 
 

@@ -14,11 +14,10 @@ from rollingfs.errors import COMMITTED, FencedError, if_interrupted
 from rollingfs.format import names, transitions
 from rollingfs.format.transitions import Guard
 from rollingfs.fs.arguments import WRITE_MODES
-from rollingfs.fs.binding import Binding, Start, check_absent, find_end
-from rollingfs.fs.commit_on import NEVER, CommitOnGiven, Due, parse_commit_on
+from rollingfs.fs.binding import Binding, check_absent, find_end
 from rollingfs.fs.core import Core
 from rollingfs.fs.unclosed import CommitsByClose, is_unwinding, tell_lost, watch
-from rollingfs.fs.write_buffer import WriteBuffer
+from rollingfs.fs.write_buffer import NEVER, CommitOnGiven, WriteBuffer, parse_commit_on
 from rollingfs.segment.files.intakes import addition, replacement
 from rollingfs.segment.verbs.append import append
 from rollingfs.segment.verbs.change import release
@@ -40,13 +39,13 @@ def alone(method: Callable[Concatenate[WriteFile, P], T]) -> Callable[Concatenat
         # garbage collection may come to a thread for which the holder waits
         if file._process != os.getpid() or sys.is_finalizing() or file._is_held:
             return method(file, *args, **kwargs)
-        due = file._due
-        with due.lock:
-            due.uses += 1
+        buffer = file._buffer
+        with buffer.lock:
+            buffer.uses += 1
             try:
                 return method(file, *args, **kwargs)
             finally:
-                due.uses -= 1
+                buffer.uses -= 1
 
     return run
 
@@ -129,13 +128,14 @@ class WriteFile(CommitsByClose):
         self._is_closing = False
         if mode == "xb":
             self._bridge.run(check_absent(self._client, path))
-        start = self._bridge.run(find_end(Binding(core, path), owner)) if mode == "ab" else Start()
-        self.epoch = start.epoch
-        self._segment = start.segment
-        self._position = start.position + (start.first if absolute else 0)
-        self._is_there = start.is_there
-        self._due = Due(when, self._commit_in_time)
-        self._buffer = WriteBuffer(self._bridge, self._client.budget, path, self._due, self._new_intake())
+        found = self._bridge.run(find_end(Binding(core, path), owner)) if mode == "ab" else None
+        header = None if found is None else found.header
+        self.epoch = None if header is None or owner is None else header.epoch
+        self._segment = None if header is None else header.segment
+        self._position = 0 if found is None else found.length if absolute else found.size
+        self._is_there = found is not None
+        parts = self._new_intake(), when, self._commit_in_time
+        self._buffer = WriteBuffer(self._bridge, self._client.budget, path, *parts)
         watch(self)
 
     def _new_intake(self) -> Intake:
@@ -181,7 +181,7 @@ class WriteFile(CommitsByClose):
         with self._buffer.or_broken():
             self._buffer.add(view, is_held=self._is_held)
             self._position += len(view)
-            is_due = not self._is_held and self._due.wrote(view)
+            is_due = not self._is_held and self._buffer.wrote(view)
         if is_due:
             self.commit()
 
@@ -210,7 +210,7 @@ class WriteFile(CommitsByClose):
         if self._is_discarded:
             return
         self._check_sound()
-        self._due.restart()
+        self._buffer.restart()
         self._buffer.send()
         intake = self._buffer.intake
         assert intake is not None
@@ -313,7 +313,7 @@ class WriteFile(CommitsByClose):
         """Commit if the file was opened with ``commit_on="flush"``; else written bytes stay buffered."""
         if self.closed:
             raise ValueError(f"{self.path}: the file is closed")
-        if not self._due.when.flush or self._is_held or self._buffer.intake is None or self._is_discarded:
+        if not self._buffer.when.flush or self._is_held or self._buffer.intake is None or self._is_discarded:
             return  # `IOBase.close` calls this method too, of a file that is let go as well
         if self._buffer.is_broken and self._is_closing:
             return  # `close` has said so

@@ -8,7 +8,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 from threading import Lock
 
-from rollingfs.fs.commit_on import CommitOn
+from rollingfs.fs.write_buffer import CommitOn
 from rollingfs.runtime.values import value_class
 from rollingfs.segment.write.ingest import SMALL_BYTES_MAX
 from rollingfs.ship.lineage import LINE_FEED, Changed, Lineage, Piece

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 
 from rollingfs.errors import visible
 from rollingfs.format.crc import crc32c
-from rollingfs.fs.commit_on import CommitOn, CommitOnGiven, parse_commit_on
 from rollingfs.fs.core import core
 from rollingfs.fs.filesystem import RollingFileSystem
+from rollingfs.fs.write_buffer import CommitOn, CommitOnGiven, parse_commit_on
 from rollingfs.runtime.system import HAS_LEASES
 from rollingfs.ship.generations import Log
 from rollingfs.ship.lineage import Lineage

@@ -19,8 +19,8 @@ from rollingfs.cli import piped
 from rollingfs.cli.piped import NotWrittenError, Pipe
 from rollingfs.cli.running import Stop
 from rollingfs.errors import UnsafeBackendError
-from rollingfs.fs.commit_on import CommitOn, parse_commit_on
 from rollingfs.fs.core import core
+from rollingfs.fs.write_buffer import CommitOn, parse_commit_on
 from rollingfs.ship import sender
 from tests.support.backends import Scripted, private_memory, raises
 from tests.support.cli import failed

@@ -9,7 +9,7 @@ import pytest
 
 from rollingfs import RollingFileSystem
 from rollingfs.fs import write_file
-from rollingfs.fs.commit_on import CommitOn, parse_commit_on
+from rollingfs.fs.write_buffer import CommitOn, parse_commit_on
 from tests.support.backends import private_memory, raises
 from tests.support.forks import is_so_in_child, needs_fork
 from tests.support.schedules import eventually, held_elsewhere
@@ -118,7 +118,7 @@ def test_time_counts_from_oldest_byte_and_one_timer_runs(fs):
         file.write(b"x")
     assert threading.active_count() == before
     file.close()
-    file._due.restart()
+    file._buffer.restart()
     assert seen(fs) == b"x" * 100
 
 
@@ -159,7 +159,7 @@ def test_exception_within_fsspec_open_commits_nothing_by_its_flush(tmp_path, mon
 def test_released_file_ends_its_timer_and_commits_nothing(fs, mode):
     file = fs.open(PATH, mode, commit_on=("1h", "flush"))
     file.write("lost" if mode == "a" else b"lost")
-    timer = (file._file if mode == "a" else file)._due._timer
+    timer = (file._file if mode == "a" else file)._buffer._timer
     with pytest.warns(ResourceWarning, match="4 bytes"):
         del file
     assert seen(fs) is None
@@ -177,7 +177,7 @@ def test_forked_child_does_not_wait_for_absent_threads_locks(fs):
             file.write(b"two")
         return True
 
-    with held_elsewhere(file._due.lock):
+    with held_elsewhere(file._buffer.lock):
         assert is_so_in_child(is_refused)
     file.close()
     assert seen(fs) == b"one"

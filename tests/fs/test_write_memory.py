@@ -186,7 +186,7 @@ def test_a_text_file_that_dies_waits_for_nobody(fs):
     """Garbage collection may come to a thread for which the holder of the lock waits."""
     file = fs.open(f"{fs.top}/text", "at")
     file.write("never committed")
-    with held_elsewhere(file._file._due.lock) as holder:
+    with held_elsewhere(file._file._buffer.lock) as holder:
         with pytest.warns(ResourceWarning):
             del file
         assert holder.is_alive()
