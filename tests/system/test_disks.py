@@ -12,8 +12,11 @@ import pytest
 
 from rollingfs import RollingFileSystem
 from rollingfs.backend.local import disk, extending, system
-from rollingfs.errors import UnsafeBackendError
+from rollingfs.backend.local.backend import LocalBackend
+from rollingfs.errors import ConflictError, UnsafeBackendError
 from rollingfs.format import names
+from rollingfs.runtime.concurrency import drive
+from tests.support.backends import raises
 from tests.support.disks import DISKS, mounted
 from tests.support.nameless import is_open, keep_open_files
 from tests.support.schedules import eventually
@@ -217,18 +220,70 @@ def test_a_header_that_another_machine_replaces_is_read_again(tmp_path, monkeypa
         failed.clear()
 
 
-def test_a_removed_file_is_no_bad_descriptor(tmp_path, monkeypatch):
-    """JuiceFS answers EBADF to a read of an open file that another machine has removed."""
+@pytest.mark.parametrize("code", [errno.ESTALE, errno.EBADF])  # JuiceFS answers EBADF
+def test_plain_file_another_machine_replaces_is_seen_again(tmp_path, monkeypatch, code):
+    backend, path, real, failed = LocalBackend(), f"{tmp_path}/plain", system.read_at, list[int]()
+    token = drive(backend.stat(_written(path, b"one"))).token
 
-    def read_at(*_: int) -> bytes:
-        raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+    def read_at(descriptor: int, size: int, start: int) -> bytes:
+        if not failed:
+            os.replace(_written(f"{tmp_path}/other", b"another"), path)
+            failed.append(descriptor)
+            raise OSError(code, os.strerror(code))
+        return real(descriptor, size, start)
 
     monkeypatch.setattr(system, "read_at", read_at)
-    with open(tmp_path / "file", "wb") as file, pytest.raises(OSError, match=os.strerror(errno.ESTALE)):
-        disk.read_exactly(file.fileno(), 0, 1)
+    assert drive(backend.stat(path)).size == len(b"another")
+    assert failed.pop()
+    assert drive(backend.read(path)).data == b"another"
+    assert failed.pop()
+    with pytest.raises(ConflictError):
+        drive(backend.read_range(path, 0, 3, token))
+    assert failed.pop()
+    drive(backend.copy(path, f"{tmp_path}/copy", drive(backend.stat(path)).token))
+    assert failed
+
+
+def _written(path: str, data: bytes) -> str:
+    Path(path).write_bytes(data)
+    return path
+
+
+def test_file_that_goes_in_each_look_is_missing(tmp_path, monkeypatch):
+    path = _written(f"{tmp_path}/plain", b"one")
+    monkeypatch.setattr(system, "read_at", raises(OSError(errno.EBADF, os.strerror(errno.EBADF))))
+    with pytest.raises(FileNotFoundError):
+        drive(LocalBackend().stat(path))
+
     os.close(closed := os.dup(0))
-    with pytest.raises(OSError, match=os.strerror(errno.EBADF)):
-        disk.read_exactly(closed, 0, 1)
+    held = contextlib.nullcontext((closed, os.stat(path)))
+    with pytest.raises(OSError, match=os.strerror(errno.EBADF)):  # of a descriptor of ours, which is closed
+        disk.look(path, lambda descriptor, _: disk.read_exactly(descriptor, 0, 1), held=held)
+
+
+@pytest.mark.parametrize("verb", ["delete_if", "remove_whole", "move_whole"])
+@pytest.mark.parametrize("is_carried", [True, False])
+def test_a_removal_asks_for_its_locks_name(tmp_path, monkeypatch, verb, is_carried):
+    """P6.35: a mount may know a lock's file after another machine has put another in its place."""
+    backend, header = LocalBackend(), names.header_path(f"{tmp_path}/log")
+    token, asked = drive(backend.create(header, b"content")), []
+
+    def look_up(path: str) -> None:
+        asked.append(path)
+        if path == names.lock_path(header):
+            raise FileNotFoundError(errno.ENOENT, "injected", path)
+
+    monkeypatch.setattr(extending, "is_local", lambda _: False)
+    monkeypatch.setattr(system, "look_up", look_up)
+    if not is_carried:
+        monkeypatch.setattr(system, "PLACE", 0)
+    args = (header, token, *([f"{tmp_path}/moved$header"] if verb == "move_whole" else []))
+    if verb == "delete_if":
+        assert not drive(backend.delete_if(*args))
+    else:
+        assert drive(getattr(backend, verb)([args])) == [False]
+    assert asked == [header, names.lock_path(header)]
+    assert os.path.exists(header)
 
 
 def test_a_chunk_that_another_machine_removes_is_found_elsewhere(tmp_path, monkeypatch):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import logging
 import os
 import stat
@@ -67,49 +66,43 @@ class LocalBackend(Backend):
     # -- reading -------------------------------------------------------------------------------------------
 
     async def read(self, path: str) -> Blob:
-        try:
-            return _blob(path)
-        except OSError as error:
-            if error.errno != errno.ESTALE:  # another machine has replaced the open file
-                raise
-        return _blob(path)
+        return disk.look(path, partial(looks.blob_of, path))
 
     async def read_if_changed(self, path: str, token: str) -> Blob | None:
-        try:
-            with disk.opened(path) as (descriptor, status):
-                if (found := extending.rest(descriptor, status, token)) is not None:
-                    data, now = found
-                    return Blob(data, now, looks.date_of(path, status), is_rest=True) if now != token else None
-                if extending.has_token(path, descriptor, status, token):
-                    return None
-                return looks.blob_of(path, descriptor, status)
-        except OSError as error:
-            if error.errno != errno.ESTALE:
-                raise
-        return await self.read(path)
+        def see(descriptor: int, status: os.stat_result) -> Blob | None:
+            if (found := extending.rest(descriptor, status, token)) is not None:
+                data, now = found
+                return Blob(data, now, looks.date_of(path, status), is_rest=True) if now != token else None
+            if extending.has_token(path, descriptor, status, token):
+                return None
+            return looks.blob_of(path, descriptor, status)
+
+        return disk.look(path, see)
 
     async def read_range(self, path: str, start: int, end: int, token: str | None = None) -> bytes:
-        with _there(path), looks.held_file(path, token) or disk.opened(path) as (descriptor, status):
+        def see(descriptor: int, status: os.stat_result) -> bytes:
             data = disk.read_exactly(descriptor, start, min(end, status.st_size))
             if token is not None:
                 # after the read: no two contents have one token, so all that was read has this token
                 disk.check_same_or_grown(path, descriptor, token)
             return data
 
+        return disk.look(path, see, held=looks.held_file(path, token))
+
     async def read_into(self, path: str, start: int, target: memoryview, token: str | None = None) -> int:
-        with _there(path), looks.held_file(path, token) or disk.opened(path) as (descriptor, _status):
+        def see(descriptor: int, _status: os.stat_result) -> int:
             count = disk.read_into(descriptor, start, target)
             if token is not None:
                 disk.check_same_or_grown(path, descriptor, token)
             return count
 
+        return disk.look(path, see, held=looks.held_file(path, token))
+
     def hold(self, path: str, token: str) -> object | None:
         return looks.hold_file(path, token)
 
     async def stat(self, path: str) -> FileInfo:
-        with disk.opened(path) as (descriptor, status):
-            token = extending.token_of(path, descriptor, status)
-            return FileInfo(path, status.st_size, looks.date_of(path, status), token, inode=status.st_ino or None)
+        return disk.look(path, partial(looks.stat_of, path))
 
     async def is_folder(self, path: str) -> bool:
         return os.path.isdir(path)
@@ -235,8 +228,9 @@ class LocalBackend(Backend):
         try:
             if path.endswith(names.HEADER_SUFFIX):
                 _check_conditional("delete_if", path)
-                with self._locked(path):
+                with self._locked(path) as lock:
                     extending.expect_header(path, token)
+                    extending.expect_lock(path, lock)
                     system.unlink(path)
             else:
                 extending.expect(path, token)  # then a file with another token is not moved at all
@@ -306,13 +300,16 @@ class LocalBackend(Backend):
 
         It is never a hard link: a program that opens the old name for writing would change the copy.
         """
-        with disk.opened(source) as (origin, status):
+
+        def see(origin: int, status: os.stat_result) -> None:
             if token is not None:
                 shared_errors.check_token(source, disk.token_of(origin, status), token)
             with disk.new_file(target, self.sync) as descriptor:
                 disk.copy_whole(origin, status, descriptor)
                 if token is not None:
                     extending.expect(source, token)
+
+        disk.look(source, see)
         self._flush_folder_of(target)
 
     # -- removing and folders ------------------------------------------------------------------------------
@@ -385,24 +382,6 @@ class LocalBackend(Backend):
     def _flush_folder_of(self, path: str) -> None:
         if self.sync:
             disk.flush_folder(names.parent(path))
-
-
-class _there:  # noqa: N801 - used as a function
-    """Take a stale file for a missing file: another machine has removed it, or put another in its place."""
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
-        if isinstance(error, OSError) and error.errno == errno.ESTALE:
-            raise shared_errors.no_file(self._path) from error
-
-
-def _blob(path: str) -> Blob:
-    with disk.opened(path) as (descriptor, status):
-        return looks.blob_of(path, descriptor, status)
 
 
 def _check_conditional(verb: str, path: str) -> None:

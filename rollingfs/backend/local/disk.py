@@ -9,7 +9,9 @@ import re
 import stat
 import time
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from typing import TypeVar
 
 from rollingfs.backend import shared_errors
 from rollingfs.backend.contract import Buffer
@@ -18,6 +20,8 @@ from rollingfs.backend.local.nofollow import Opened, open_file, refuse_link
 from rollingfs.backend.local.reserve import drop_alone
 from rollingfs.backend.local.system import flush as flush, is_local
 from rollingfs.errors import UNSUPPORTED
+
+T = TypeVar("T")
 
 FOLDERS_FLUSHED_MAX = 4096
 """This process remembers of this many folders that they survive a loss of power."""
@@ -38,6 +42,8 @@ RENAMED_S_MAX = 1.0
 RENAMED_PAUSE_S = 0.0005
 DENIALS_MIN = 3
 """A file that is missing so often in a row, by `open` and by `stat`, is missing."""
+LOOKS_MAX = 4
+"""Looks at a path whose file another machine removes each time while it is open."""
 
 # without O_NONBLOCK, opening a named pipe waits for its writer; for files the flag means nothing
 _READ_FLAGS = os.O_RDONLY | system.NO_WAIT
@@ -119,31 +125,51 @@ class opened(Opened):  # noqa: N801 - used as a function
                 time.sleep(RENAMED_PAUSE_S)
 
 
+Held = AbstractContextManager[tuple[int, os.stat_result]] | None
+"""A file that is open already, with its status."""
+
+
+def look(
+    path: str, see: Callable[[int, os.stat_result], T], flags: int = 0, *, held: Held = None, looks_max: int = LOOKS_MAX
+) -> T:
+    """Return what `see` finds in an open file; if another machine removes it, in the file that is there now.
+
+    Raises
+    ------
+    FileNotFoundError
+        As `opened`; or the file went during each look.
+    """
+    for _ in range(looks_max):
+        with held or opened(path, flags) as (descriptor, status):
+            try:
+                return see(descriptor, status)
+            except OSError as error:
+                if not _is_gone(descriptor, error):
+                    raise
+    raise shared_errors.no_file(path)
+
+
+def _is_gone(descriptor: int, error: OSError) -> bool:
+    """Return whether another machine has removed an open file; JuiceFS then answers EBADF."""
+    if error.errno == errno.EBADF:
+        os.get_inheritable(descriptor)  # raises EBADF if the descriptor is closed
+    return error.errno in (errno.ESTALE, errno.EBADF)
+
+
 def read_exactly(descriptor: int, start: int, end: int) -> bytes:
     """Return bytes ``[start, end)`` of an open file; fewer where the file ends before `end`."""
     if start >= end:
         return b""
-    try:
-        data = system.read_at(descriptor, end - start, start)  # threads may share the descriptor
-        if len(data) == end - start:
-            return data
-        # one read gives at most 2 GiB
-        pieces = [data]
-        count = len(data)
-        while pieces[-1] and count < end - start:
-            pieces.append(system.read_at(descriptor, end - start - count, start + count))
-            count += len(pieces[-1])
-    except OSError as error:
-        _refuse_gone(descriptor, error)
-        raise
+    data = system.read_at(descriptor, end - start, start)  # threads may share the descriptor
+    if len(data) == end - start:
+        return data
+    # one read gives at most 2 GiB
+    pieces = [data]
+    count = len(data)
+    while pieces[-1] and count < end - start:
+        pieces.append(system.read_at(descriptor, end - start - count, start + count))
+        count += len(pieces[-1])
     return b"".join(pieces)
-
-
-def _refuse_gone(descriptor: int, error: OSError) -> None:
-    """Raise ESTALE for an open file that another machine has removed, to which JuiceFS answers EBADF."""
-    if error.errno == errno.EBADF:
-        os.get_inheritable(descriptor)  # raises EBADF if the descriptor is closed
-        raise OSError(errno.ESTALE, os.strerror(errno.ESTALE)) from error
 
 
 def read_into(descriptor: int, start: int, target: memoryview) -> int:
@@ -154,11 +180,7 @@ def read_into(descriptor: int, start: int, target: memoryview) -> int:
         return len(data)
     count = 0
     while count < len(target):
-        try:
-            size = system.read_into(descriptor, [target[count:]], start + count)  # one read gives at most 2 GiB
-        except OSError as error:
-            _refuse_gone(descriptor, error)
-            raise
+        size = system.read_into(descriptor, [target[count:]], start + count)  # one read gives at most 2 GiB
         if not size:
             break
         count += size

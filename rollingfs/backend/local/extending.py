@@ -88,13 +88,16 @@ def expect(path: str, token: str, flags: int = 0) -> os.stat_result:
     ConflictError
         It has another, or is gone.
     """
+
+    def see(descriptor: int, status: os.stat_result) -> os.stat_result:
+        if not has_token(path, descriptor, status, token):
+            raise shared_errors.changed(path, token, "another")
+        return status
+
     try:
-        with disk.opened(path, flags) as (descriptor, status):
-            if not has_token(path, descriptor, status, token):
-                raise shared_errors.changed(path, token, "another")
+        return disk.look(path, see, flags)
     except FileNotFoundError:
         raise shared_errors.changed(path, token, None) from None
-    return status
 
 
 def expect_header(path: str, token: str) -> os.stat_result:
@@ -102,6 +105,18 @@ def expect_header(path: str, token: str) -> os.stat_result:
     if not _is_known(path):
         raise shared_errors.changed(path, token, "another")
     return expect(path, token, system.NO_FOLLOW)
+
+
+def expect_lock(path: str, lock: record_lock) -> None:
+    """Refuse to change a header whose lock was taken away since, as by a hand.
+
+    Raises
+    ------
+    ConflictError
+        The lock is another's, or its file is gone.
+    """
+    if not (_is_known(lock.path) and lock.is_held):
+        raise shared_errors.unlocked(path)
 
 
 def _is_known(path: str) -> bool:
@@ -196,9 +211,11 @@ def renew(path: str, data: Buffer, old: os.stat_result, sync: bool, lock: record
         if stat.S_IMODE(old.st_mode) != PRIVATE_MODE:
             system.set_mode(descriptor, stat.S_IMODE(old.st_mode))
         token = make_token(path, disk.fill(descriptor, data, old.st_mtime_ns + 1), data)
-    if not (_is_known(lock.path) and lock.is_held):
+    try:
+        expect_lock(path, lock)
+    except BaseException:
         disk.remove_if_there(temporary)
-        raise shared_errors.unlocked(path)
+        raise
     if is_local(names.parent(path)):  # elsewhere, to ask may be to list a large folder each time
         path = names.header_path(spellings.settle(names.segment_of_header(path), fresh=True))
     disk.take_name(temporary, path)

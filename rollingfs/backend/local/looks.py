@@ -9,6 +9,7 @@ import stat
 import time
 import weakref
 from collections.abc import Sequence
+from functools import partial
 
 from fsspec.implementations.local import LocalFileSystem
 
@@ -63,6 +64,12 @@ def date_of(path: str, status: os.stat_result) -> float:
     return status.st_mtime
 
 
+def stat_of(path: str, descriptor: int, status: os.stat_result) -> FileInfo:
+    """Return the facts of an open file."""
+    token = extending.token_of(path, descriptor, status)
+    return FileInfo(path, status.st_size, date_of(path, status), token, inode=status.st_ino or None)
+
+
 def blob_of(path: str, descriptor: int, status: os.stat_result) -> Blob:
     """Return the content of an open file, up to what the format allows for its name."""
     size = status.st_size if (limit := read_bytes_max(path)) is None else min(status.st_size, limit)
@@ -84,17 +91,10 @@ def _real(path: str) -> str:
     return os.path.realpath(path).replace(os.sep, "/")
 
 
-def info_of(
-    path: str, entry: os.DirEntry[str], roots: Sequence[str] = (), looks_max: int = LISTINGS_MAX
-) -> FileInfo | None:
+def info_of(path: str, entry: os.DirEntry[str], roots: Sequence[str] = ()) -> FileInfo | None:
     """Return a folder's entry, by a link's target; None for a pipe, a device, or a lost entry.
 
-    Parameters
-    ----------
-    roots
-        A link below any of these that leads out of it counts as broken.
-    looks_max
-        Looks at a file that goes while it is open.
+    A link below any of the `roots` that leads out of it counts as broken.
     """
     if roots and entry.is_symlink() and any(is_below(path, root) and leads_out(path, root) for root in roots):
         return FileInfo(path, 0, 0.0, link=Link.NOTHING)
@@ -102,16 +102,10 @@ def info_of(
     try:
         if path.endswith(names.HEADER_SUFFIX) and entry.is_file():
             # for headers only: the token, or the content, spares a later read of the header, and costs an open here
-            with contextlib.suppress(PermissionError), disk.opened(path) as (descriptor, status):
-                data = disk.read_exactly(descriptor, 0, min(status.st_size, LISTED_BYTES_MAX))
-                if len(data) == status.st_size:
-                    token = extending.make_token(path, status, data)  # not of a second read: records may come between
-                else:
-                    token = extending.token_of(path, descriptor, status)
+            with contextlib.suppress(PermissionError):
+                token, data, status = disk.look(path, partial(_seen_header, path))
         status = status or entry.stat()
     except OSError as error:
-        if error.errno == errno.ESTALE and looks_max > 1:  # another machine has replaced or removed the open file
-            return info_of(path, entry, roots, looks_max - 1)
         if error.errno not in (errno.ENOENT, errno.ELOOP, errno.ENOTDIR):
             raise
         return FileInfo(path, 0, 0.0, link=Link.NOTHING) if link else None
@@ -124,6 +118,13 @@ def info_of(
     whole = data if data is not None and len(data) == status.st_size else None
     inode = status.st_ino or None  # Windows tells it only of an open file
     return FileInfo(path, status.st_size, date_of(path, status), token, link=link, data=whole, inode=inode)
+
+
+def _seen_header(path: str, descriptor: int, status: os.stat_result) -> tuple[str, bytes, os.stat_result]:
+    data = disk.read_exactly(descriptor, 0, min(status.st_size, LISTED_BYTES_MAX))
+    if len(data) == status.st_size:
+        return extending.make_token(path, status, data), data, status  # no second read: records may come between
+    return extending.token_of(path, descriptor, status), data, status
 
 
 def is_below(path: str, root: str) -> bool:

@@ -8,7 +8,6 @@ import os
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager
 from typing import Self
 
 from rollingfs.backend.local import disk, extending, system
@@ -19,7 +18,7 @@ from rollingfs.errors import UNSUPPORTED, ConflictError
 from rollingfs.format import names
 from rollingfs.runtime.concurrency import until_s
 
-Locked = Callable[[str, Close], AbstractContextManager[object]]
+Locked = Callable[[str, Close], record_lock]
 """Holds the lock of a header, whose file is then closed by the other."""
 CLOSERS_MAX = 4
 """Threads that close files which have no name any more."""
@@ -142,19 +141,19 @@ class CarriedLock:
     def __exit__(self, *_: object) -> None:
         self._drop()
 
-    def bring(self, header: str) -> bool:
-        """Hold the lock of a header; False: no lock is held, and the usual way is open."""
+    def bring(self, header: str) -> record_lock | None:
+        """Hold the lock of a header, and return it; None: no lock is held, and the usual way is open."""
         path = names.lock_path(header)
         folder = _opened_folder(os.path.dirname(path)) if self._can_rename else None
         try:
             if folder is not None and self._comes(path, folder):
                 self._folder, folder = folder, None
-                return True
+                return self._lock
         finally:
             if folder is not None:
                 os.close(folder)
         self._drop()
-        return False
+        return None
 
     def _comes(self, path: str, folder: int) -> bool:
         if self._lock is None or self._folder is None:
@@ -205,15 +204,17 @@ def taken_alone(
     A process that waits for the lock looks for the header before it makes a lock file.
     """
     folder = names.chunks_folder(names.segment_of_header(header))
-    if lock.bring(header):
+    if (carried := lock.bring(header)) is not None:
         is_taken = False
         with contextlib.suppress(ConflictError):
             extending.expect_header(header, token)
+            extending.expect_lock(header, carried)
             is_taken = holds_only_lock(folder) and take(header)
         lock.is_over = is_taken or not os.path.lexists(header)  # another process may have taken it just now
         return is_taken
-    with contextlib.suppress(ConflictError), locked(header, closer.take):
+    with contextlib.suppress(ConflictError), locked(header, closer.take) as held:
         extending.expect_header(header, token)
+        extending.expect_lock(header, held)
         if holds_only_lock(folder) and take(header):
             unlink(names.lock_path(header))
             closer.remove(folder)

@@ -26,10 +26,13 @@ class LocalUpload(Upload):
 
     async def copy(self, part: Part) -> None:
         """Append a range of a file, within the kernel where it can copy."""
-        with disk.opened(part.path) as (source, _status):
+
+        def see(source: int, _status: os.stat_result) -> None:
             disk.copy_bytes(source, self._file.fileno(), part.start, part.end)
             if part.token is not None:
                 disk.check_same_or_grown(part.path, source, part.token)
+
+        disk.look(part.path, see, looks_max=1)  # a part of it may be copied
 
     async def finish(self) -> None:
         if self._sync:
