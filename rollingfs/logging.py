@@ -24,7 +24,7 @@ from rollingfs.errors import UNSUPPORTED, AppendOutcomeUnknown, SegmentSealedErr
 from rollingfs.fs.core import core
 from rollingfs.fs.filesystem import RollingFileSystem
 from rollingfs.policy import parse_bytes, parse_seconds
-from rollingfs.runtime import interpreter_exit, logs
+from rollingfs.runtime import interpreter, logs
 
 INTERVAL_S_DEFAULT = 1.0
 QUEUE_BYTES_DEFAULT = 8 * 2**20
@@ -145,7 +145,7 @@ class RollingHandler(logging.Handler):
         self.lost = self.unknown = self._lost_told = self._unknown_told = 0
         self._why_lost = self._why_unknown = ""
         self._close_at_end()
-        interpreter_exit.at_sigterm(self)
+        interpreter.at_sigterm(self)
 
     # -- the program's side ----------------------------------------------------------------------------------
 
@@ -276,7 +276,7 @@ class RollingHandler(logging.Handler):
         if count:
             self.lost += count
             self._why_lost = why
-            if self._is_closed and interpreter_exit.main_has_ended():
+            if self._is_closed and interpreter.main_has_ended():
                 self._tell_lost()  # nobody else will
 
     def _doubt(self, count: int, why: str) -> None:
@@ -384,8 +384,8 @@ class RollingHandler(logging.Handler):
         last registered runs first, so the handler registers again once the filesystem is in use. `logging` closes the
         handler as well, by what it registered at its import: too late. The program's functions between may log.
         """
-        interpreter_exit.at_end(self)
-        interpreter_exit.at_last(self._at_end)
+        interpreter.at_end(self)
+        interpreter.at_last(self._at_end)
 
 
 def _is_final(error: Exception) -> bool:

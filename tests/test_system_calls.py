@@ -27,7 +27,6 @@ EXCEPTIONS = {
     "backend/local/record_lock.py": {"select.poll"},  # where `system.notifier` gives a library
     "cli/output.py": {"select.poll"},  # after a look whether it is there
     "cli/top.py": {"os.getpgrp", "os.tcgetpgrp"},  # after the import of termios, which Windows has not
-    "runtime/clock.py": {"time.clock_gettime"},  # after a look for its clock
     "spark/source/places.py": {"os.getuid"},  # where files have owners
 }
 

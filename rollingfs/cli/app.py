@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from rollingfs.cli import change, doctor, read, run as run_command, serve, show, streams, top, upkeep
+from rollingfs.cli import change, doctor, run as run_command, serve, show, streams, top, upkeep
 from rollingfs.cli.command import Groups, add_commands
 
 EPILOG = (
@@ -44,7 +44,7 @@ def _common(
 
 
 add_commands(app, "Look at segments", show.ls, show.info, show.map_, top.top)
-add_commands(app, "Read", read.cat, read.head, read.tail)
+add_commands(app, "Read", show.cat, show.head, show.tail)
 add_commands(
     app, "Write", change.append, change.truncate, change.seal, change.concat, change.mv, change.rm, change.ship
 )

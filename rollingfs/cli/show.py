@@ -1,9 +1,11 @@
-"""Commands that list and describe paths: ``ls``, ``info``, ``map``."""
+"""Commands that list, describe and read paths: ``ls``, ``info``, ``map``, ``cat``, ``head``, ``tail``."""
 
 from __future__ import annotations
 
+import base64
+import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any, cast
 
@@ -13,7 +15,7 @@ from rich.text import Text
 
 from rollingfs.cli import exit_codes, output
 from rollingfs.cli.command import PathOf, PathsOf
-from rollingfs.cli.exit_codes import WrongUsage
+from rollingfs.cli.exit_codes import WrongUsage, value_of
 from rollingfs.cli.output import date_text
 from rollingfs.cli.session import Session
 from rollingfs.cli.stores import split
@@ -21,8 +23,10 @@ from rollingfs.cli.upkeep import policy_text
 from rollingfs.errors import visible
 from rollingfs.folders.info import Info
 from rollingfs.fs.segment_handle import SegmentHandle
-from rollingfs.show.readable import prices_of, size_text, upkeep_texts
-from rollingfs.show.segment_map import GARBAGE, Class, outline
+from rollingfs.segment.files.state import SIZES
+from rollingfs.segment.read.spot import Spot
+from rollingfs.show.readable import STEPS, prices_of, size_text, upkeep_texts
+from rollingfs.show.segment_map import AGES, GARBAGE, GONE, LISTED_RUNS_MAX, RUN, TAIL, Class, MapOutline, outline
 
 MAP_COLUMNS_MAX = 120
 MAP_MARGIN_COLUMNS = 3
@@ -159,7 +163,7 @@ def map_(session: Session, path: PathOf, file: Path | None = None) -> None:
         found = outline(chunks.snapshot, chunks, now_s=time.time(), width=columns, garbage=garbage)
         states = [one for one in place.fs.states(place.path) if one.path == segment.path]
     if file is not None:
-        from rollingfs.show.map_picture import draw
+        from rollingfs.show.segment_map import draw
 
         draw(found, file)
     if session.json:
@@ -167,8 +171,6 @@ def map_(session: Session, path: PathOf, file: Path | None = None) -> None:
     elif file is not None:
         output.say(f"{file}: the map of {segment.path}")
     else:
-        from rollingfs.cli.map_text import map_lines
-
         prices = prices_of(split(path)[0], place.path)
         texts = [upkeep_texts(one.outlook, one.cold_bytes, one.rewritten, prices) for one in states]
         output.show(*map_lines(found), *(Text(line) for lines in texts for line in lines))
@@ -176,7 +178,7 @@ def map_(session: Session, path: PathOf, file: Path | None = None) -> None:
 
 def _columns(*, is_picture: bool) -> int:
     if is_picture:
-        from rollingfs.show.map_picture import CELLS
+        from rollingfs.show.segment_map import CELLS
 
         return CELLS
     return max(1, min(output.screen().width - MAP_MARGIN_COLUMNS, MAP_COLUMNS_MAX))
@@ -206,3 +208,165 @@ def _as_object(segment: SegmentHandle, garbage: Class, file: Path | None) -> dic
         "garbage": {"files": garbage.count, "bytes": garbage.bytes},
         "output": None if file is None else str(file),
     }
+
+
+AGE_STYLES = ("bright_green", "green", "cyan", "blue", "magenta")
+"""The youngest first."""
+MARKS = {
+    **{GONE: ("·", "bright_black"), TAIL: ("░", "yellow"), GARBAGE: ("▒", "red"), RUN: ("→", "")},
+    **{label: (STEPS[-1], style) for (_, label), style in zip(AGES, AGE_STYLES, strict=True)},
+    **{label: (step, "") for (_, label), step in zip(SIZES, STEPS[:: len(STEPS) // 4] + STEPS[-1], strict=True)},
+}
+"""The letter and the style of each kind of part; the letter of a chunk shows its size."""
+
+
+def map_lines(found: MapOutline, runs_max: int = LISTED_RUNS_MAX) -> list[Text]:
+    """Return the picture of a segment, line by line."""
+    bar, largest = Text("["), max((cell.size for cell in found.cells), default=0)
+    for cell in found.cells:
+        mark, style = MARKS[cell.kind]
+        bar.append(STEPS[(len(STEPS) - 1) * cell.size // largest] if cell.size else mark, style)
+    lines = [Text(f"{visible(found.path.rpartition('/')[2])}: {found.title}"), bar.append("]")]
+    if found.garbage.count:
+        cells = min(len(found.cells) or 1, max(1, len(found.cells) * found.garbage.bytes // max(1, found.length)))
+        mark, style = MARKS[GARBAGE]
+        lines.append(Text(" ").append(mark * cells, style))
+    return lines + [Text("  ").append(*MARKS[kind]).append(f" {text}") for kind, text in found.legend(runs_max)]
+
+
+PIECE_BYTES = 4 * 1024 * 1024
+PEEK_BYTES = 64 * 1024
+"""Size of a read that looks for lines."""
+LINES_DEFAULT = 10
+
+Lines = Annotated[int | None, typer.Option("-n", "--lines", min=0, help="How many lines (by default 10).")]
+Bytes = Annotated[int | None, typer.Option("-c", "--bytes", min=0, help="How many bytes, rather than lines.")]
+
+
+def _put(session: Session, name: str, offset: int, data: bytes, **more: str) -> None:
+    """Write a piece of a segment: as it is, or as a line of JSON."""
+    if session.json:
+        text = base64.b64encode(data).decode("ascii")
+        output.write_json({"name": name, "offset": offset, "size": len(data), **more, "base64": text})
+    else:
+        output.write(data)
+
+
+def cat(session: Session, path: PathsOf) -> None:
+    """Write the retained bytes of segments to standard output.
+
+    With --json: a line for each piece, with its segment offset and its bytes in base64.
+    """
+    for text, place in session.each(path):
+        if session.json:
+            segment = place.fs.segment(place.path)
+            for offset, data in _pieces(segment, segment.start, segment.length, PIECE_BYTES):
+                _put(session, segment.path, offset, data)
+            continue
+        with (
+            place.fs.open(place.path, "rb") as file,
+            session.progress(text, file.size, of_bytes=True, shown=not sys.stdout.isatty()) as advance,
+        ):
+            while data := file.read(PIECE_BYTES):
+                output.write(data)
+                advance.relative_update(len(data))
+
+
+def head(session: Session, path: PathOf, lines: Lines = None, bytes_: Bytes = None) -> None:
+    """Write the first retained lines, or bytes, to standard output.
+
+    With --json: as cat.
+    """
+    _check_one(lines, bytes_)
+    place = session.place(path)
+    segment = place.fs.segment(place.path)
+    if bytes_ is not None:
+        end = min(segment.length, segment.start + bytes_)
+        for offset, data in _pieces(segment, segment.start, end, PIECE_BYTES):
+            _put(session, segment.path, offset, data)
+        return
+    left = LINES_DEFAULT if lines is None else lines
+    for offset, data in _pieces(segment, segment.start, segment.length if left else segment.start, PEEK_BYTES):
+        end = _end_of_line(data, left)
+        _put(session, segment.path, offset, data[:end])
+        left -= data.count(b"\n", 0, end)
+        if left == 0:
+            return
+
+
+def tail(
+    session: Session,
+    path: PathOf,
+    lines: Lines = None,
+    bytes_: Bytes = None,
+    offset: str | None = None,
+    follow: bool = False,
+    retry: bool = False,
+) -> None:
+    """Write the last lines, or bytes, to standard output.
+
+    With --json: as cat, and `next` is what --offset takes to go on in this very segment.
+
+    Parameters
+    ----------
+    follow : -f
+        Go on as the segment grows, until its seal.
+    retry : -F
+        As -f; and when another segment or file has the name, go on with that, from its start.
+    offset : OFFSET
+        Begin at this segment offset.
+    """
+    _check_one(lines, bytes_, offset)
+    place = session.place(path)
+    segment = place.fs.segment(place.path)
+    start: int | str
+    if offset is not None:
+        start = str(value_of("--offset", offset, Spot.of))
+    elif bytes_ is not None:
+        start = max(segment.start, segment.length - bytes_)
+    else:
+        start = last_lines(segment, LINES_DEFAULT if lines is None else lines)
+    pieces = segment.tail(start, follow=follow or retry, retry=retry)
+    pieces.pause = output.wait
+    for data in pieces:
+        assert pieces.position is not None
+        _put(session, segment.path, pieces.position - len(data), data, next=str(pieces.spot))
+        output.flush()
+
+
+def last_lines(segment: SegmentHandle, count: int) -> int:
+    """Return the segment offset at which the last `count` lines begin."""
+    position = segment.length
+    if count == 0:
+        return position
+    while position > segment.start:
+        first = max(segment.start, position - PEEK_BYTES)
+        data = segment.read(first, position)
+        # a line feed at the very end ends the last line and begins none
+        index = len(data) - 1 if position == segment.length else len(data)
+        while (index := data.rfind(b"\n", 0, index)) >= 0:
+            count -= 1
+            if count == 0:
+                return first + index + 1
+        position = first
+    return segment.start
+
+
+def _pieces(segment: SegmentHandle, start: int, end: int, size: int) -> Iterator[tuple[int, bytes]]:
+    for offset in range(start, end, size):
+        yield offset, segment.read(offset, min(offset + size, end))
+
+
+def _end_of_line(data: bytes, count: int) -> int:
+    """Return the end of this many lines; the end of the data if it has fewer."""
+    end = 0
+    for _ in range(count):
+        end = data.find(b"\n", end) + 1
+        if end == 0:
+            return len(data)
+    return end
+
+
+def _check_one(*given: object) -> None:
+    if sum(one is not None for one in given) > 1:
+        raise WrongUsage("--lines, --bytes and --offset each say where to begin: give only one of them")

@@ -13,7 +13,7 @@ from itertools import accumulate
 
 from rollingfs.format.header import OFFSET_MAX, Header
 from rollingfs.format.tokens import read_json
-from rollingfs.runtime.gc_pause import collected_later
+from rollingfs.runtime.interpreter import collected_later
 from rollingfs.runtime.values import value_class
 
 VERSION = 1

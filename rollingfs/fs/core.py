@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from opentelemetry.metrics import Meter
 
     from rollingfs.fs.append_via import Via
-    from rollingfs.show.telemetry import Attributes
+    from rollingfs.show.metrics import Attributes
     from rollingfs.stream.ledger import Ledgers
 
 
@@ -245,7 +245,7 @@ def observe(fs: AbstractFileSystem, meter: Meter | None = None, attributes: Attr
     ImportError
         OpenTelemetry is not installed: ``pip install 'rollingfs[otel]'``.
     """
-    from rollingfs.show.telemetry import export
+    from rollingfs.show.metrics import export
 
     below = core(fs)
     export(below.client.meters, meter, {"target": below.target} if attributes is None else attributes)

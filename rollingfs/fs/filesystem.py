@@ -38,7 +38,7 @@ from rollingfs.fs.sync_async import both, in_order, name_for_users
 from rollingfs.fs.target import Configured, check_default, make_policy, open_target, take_store_options, with_tiers
 from rollingfs.policy import OffloadPolicy, RollingPolicy
 from rollingfs.runtime.bridge import Bridge
-from rollingfs.runtime.clock import Clock
+from rollingfs.runtime.system import Clock
 from rollingfs.segment.at import COMMIT_TIMEOUT_S, HEADER_CACHE_S, At
 from rollingfs.segment.write.budget import WRITE_MEMORY_BYTES_DEFAULT
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Generic, Protocol, TypeVar
 
 from rollingfs.errors import AppendInterrupted, AppendOutcomeUnknown, CorruptHeaderError, RollingError, interrupted
-from rollingfs.runtime import interpreter_exit, logs
+from rollingfs.runtime import interpreter, logs
 from rollingfs.runtime.concurrency import be_lasting, drive
 
 T = TypeVar("T")
@@ -56,7 +56,7 @@ class Bridge:
         self._process = os.getpid()
         self._fork_locks: dict[int, threading.Lock] = {}
         """By process: a child may be forked while a thread of its parent, itself a child, has a lock."""
-        interpreter_exit.at_end(self)
+        interpreter.at_end(self)
 
     def run(self, coroutine: Coroutine[Any, Any, T], *, commits: str | None = None, waits: bool = True) -> T:
         """Run a coroutine to its end, blocking the calling thread.
@@ -106,7 +106,7 @@ class Bridge:
             loop.call_soon_threadsafe(call.cancel)
             raise
         finally:
-            interpreter_exit.settle()
+            interpreter.settle()
 
     def start(self, coroutine: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
         """Begin a coroutine and do not wait for it, from any thread or loop; for async backends only."""
@@ -139,7 +139,7 @@ class Bridge:
         RuntimeError
             It is.
         """
-        if interpreter_exit.is_over():
+        if interpreter.is_over():
             raise RuntimeError(_IS_OVER)
 
     def after_fork(self) -> None:
@@ -164,7 +164,7 @@ class Bridge:
         """Keep calls on the backend's loop working though executors are closed."""
         loop = self._loop() if self.is_async and self._process == os.getpid() else None
         if loop is not None and not loop.is_closed():
-            interpreter_exit.without_executors(loop)
+            interpreter.without_executors(loop)
 
     def _loop(self) -> asyncio.AbstractEventLoop | None:
         loop: asyncio.AbstractEventLoop | None = getattr(self.backend, "loop", None)
@@ -183,12 +183,12 @@ class Bridge:
 
     def _open_loop(self, coroutine: Coroutine[Any, Any, Any]) -> asyncio.AbstractEventLoop:
         loop = self._loop()
-        why = _IS_OVER if interpreter_exit.is_over() else _IS_ASYNC if loop is None or loop.is_closed() else ""
+        why = _IS_OVER if interpreter.is_over() else _IS_ASYNC if loop is None or loop.is_closed() else ""
         if loop is None or why:
             coroutine.close()
             raise RuntimeError(why)
-        if interpreter_exit.main_has_ended():  # the loop may be newer than that
-            interpreter_exit.without_executors(loop)
+        if interpreter.main_has_ended():  # the loop may be newer than that
+            interpreter.without_executors(loop)
         return loop
 
 

@@ -1,4 +1,4 @@
-"""Facts and calls of the operating system for every package, except the calls of a disk: `backend/local/system.py`.
+"""Facts, calls and clocks of the operating system, except the calls of a disk: `backend/local/system.py`.
 
 No other module asks for the platform, for ``/proc``, or for an attribute of `os` (`tests/test_system_calls.py`).
 """
@@ -11,8 +11,12 @@ import os
 import signal
 import socket
 import sys
+import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+
+from rollingfs.runtime.values import value_class
 
 HANDLES_SIGTERM = HAS_OWNERS = os.name == "posix"
 HAS_LEASES = sys.platform == "linux"
@@ -117,3 +121,34 @@ def first_data(descriptor: int) -> int:
         It has no data.
     """
     return os.lseek(descriptor, 0, os.SEEK_DATA) if hasattr(os, "SEEK_DATA") else 0
+
+
+Clock = Callable[[], float]
+"""A function like `time.time`: seconds since 1970."""
+
+
+boot_s = partial(time.clock_gettime, time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic
+"""Seconds since boot, with the time asleep where the system counts it."""
+
+
+@value_class
+class Moment:
+    """An instant by two clocks: a wall clock may jump back, a boot clock may stop while a laptop sleeps."""
+
+    wall_s: float
+    boot_s: float
+
+    @staticmethod
+    def now(clock: Clock = time.time) -> Moment:
+        return Moment(clock(), boot_s())
+
+    def age_s(self, clock: Clock = time.time) -> float:
+        """Return seconds since this moment, by the clock that gives more."""
+        return max(clock() - self.wall_s, boot_s() - self.boot_s)
+
+    def set_back_s(self, clock: Clock = time.time) -> float:
+        """Return the seconds by which the wall clock was set back since.
+
+        On a local disk, that is the store's clock, too.
+        """
+        return max(boot_s() - self.boot_s - (clock() - self.wall_s), 0.0)

@@ -8,9 +8,9 @@ from rollingfs.backend.contract import Backend
 from rollingfs.backend.metered import MeteredBackend
 from rollingfs.backend.verdicts import Verdicts
 from rollingfs.policy import OffloadPolicy, RollingPolicy
-from rollingfs.runtime.clock import Clock
 from rollingfs.runtime.concurrency import AsyncRuntime, Runtime, SyncRuntime
 from rollingfs.runtime.meters import Meters
+from rollingfs.runtime.system import Clock
 from rollingfs.runtime.values import value_class
 from rollingfs.segment.commit.commits import Commits
 from rollingfs.segment.commit.header_cache import Headers

@@ -1,4 +1,4 @@
-"""The application: routes, who may use them, and errors as problems."""
+"""The application: routes, who may use them, errors as problems, and the page of a path."""
 
 from __future__ import annotations
 
@@ -7,27 +7,36 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mappin
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from functools import partial
+from html import escape
 from pathlib import Path
-from urllib.parse import unquote
+from time import time
+from typing import Any
+from urllib.parse import quote, unquote
 
+from jinja2 import Environment, FileSystemLoader
+from markupsafe import Markup
 from starlette.applications import Starlette
 from starlette.convertors import Convertor, register_url_convertor
 from starlette.datastructures import Headers, QueryParams
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import FileResponse, PlainTextResponse, Response
+from starlette.responses import FileResponse, HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
+from rollingfs.errors import visible
 from rollingfs.fs.filesystem import RollingFileSystem
-from rollingfs.server import page, segment_routes, stream_routes  # noqa: F401 - the latter two define operations
+from rollingfs.segment.read.spot import Spot
+from rollingfs.server import segment_routes, stream_routes  # noqa: F401 - the latter two define operations
 from rollingfs.server.access import Tokens, check_browser
-from rollingfs.server.operations import OPERATIONS, Call, RestOperation, document, small_body
-from rollingfs.server.problems import Json, problem
+from rollingfs.server.operations import OPERATIONS, Call, RestOperation, document, query_of, small_body
+from rollingfs.server.problems import Json, headers_of, problem, status_of, text_of
 from rollingfs.server.process import Limited, Limits
 from rollingfs.server.served_store import ServedStore
 from rollingfs.server.tails import Watches
 from rollingfs.server.webhdfs import PREFIX, handle, remote_exception
+from rollingfs.show.notebook import segment_html
+from rollingfs.show.readable import size_text
 
 READY_S = 5.0
 CONDITIONS = ("If-Match", "If-None-Match", "If-Unmodified-Since")
@@ -66,8 +75,8 @@ class Gateway:
             ),
             Route(f"{PREFIX}{{path:path}}", hdfs, methods=("GET", "PUT", "POST", "DELETE")),
             Route("/oauth2/token", self.grant, methods=["POST"]),
-            Route("/", self.guarded(partial(page.page, self.store), page.failed)),
-            Route("/docs", self.guarded(page.docs, page.failed)),
+            Route("/", self.guarded(partial(page, self.store), failed_page)),
+            Route("/docs", self.guarded(docs_page, failed_page)),
             *(Route(f"/{name}", FileResponse(Path(__file__).with_name(name))) for name in ("page.css", "page.js")),
             Route("/healthz", PlainTextResponse("ok\n")),
             Route("/readyz", self.ready),
@@ -144,7 +153,7 @@ class Gateway:
         """Return the counts of the filesystem and of the server, for Prometheus."""
         request.state.access.check("", writes=False)
         counts = {"metrics": self.store.fs.metrics(), "running": self.limited.running}
-        return PlainTextResponse(page.TEMPLATES.get_template("metrics.txt").render(counts))
+        return PlainTextResponse(TEMPLATES.get_template("metrics.txt").render(counts))
 
     async def openapi(self, request: Request) -> Response:
         """Return the OpenAPI document."""
@@ -184,3 +193,59 @@ def make_app(
         The names by which browsers may call a server without tokens; empty for any.
     """
     return Gateway(fs, root, Tokens(tokens), limits or Limits(), hosts).limited
+
+
+# -- the page of a path, for people --------------------------------------------------------------------------
+
+LAST_BYTES = 8 * 1024
+POLICY = "default-src 'none'; style-src 'self' 'unsafe-inline'; script-src 'self'; connect-src 'self'; base-uri 'none'"
+PROTECTION = {"Content-Security-Policy": POLICY, "Referrer-Policy": "no-referrer", "X-Frame-Options": "DENY"}
+TEMPLATES = Environment(loader=FileSystemLoader(Path(__file__).parent), autoescape=True)
+TEMPLATES.finalize = lambda value: value if isinstance(value, Markup) else visible(str(value))
+TEMPLATES.filters["size"] = size_text
+TEMPLATES.filters["quoted"] = partial(quote, errors="surrogateescape")
+
+
+def _html(title: str, status: int = 200, headers: Any = None, **shown: Any) -> HTMLResponse:
+    text = TEMPLATES.get_template("page.html").render(title=title, **shown)
+    return HTMLResponse(text, status, {**(headers or {}), **PROTECTION})
+
+
+async def page(store: ServedStore, request: Request) -> HTMLResponse:
+    """Return the page of a path."""
+    path = query_of(request).get("path", request.state.access.prefix).strip("/")
+    request.state.access.check(path, writes=False)
+    place = store.place(path)
+    info = {"type": "directory"} if not path else await store.fs._info(place)
+    found = await (_folder(store, place) if info["type"] == "directory" else _segment(store, place))
+    parts = path.split("/") if path else []
+    steps = [(part, "/".join(parts[: at + 1])) for at, part in enumerate(parts)]
+    return _html(path or "rollingfs", steps=steps, path=path, **found)
+
+
+def failed_page(error: Exception, root: str, *, changes: bool = False) -> HTMLResponse:
+    """Return a page with an error."""
+    return _html("rollingfs", status_of(error), headers_of(error), error=text_of(error, root))
+
+
+async def docs_page(request: Request) -> HTMLResponse:
+    """Return all operations."""
+    return _html("operations", operations=OPERATIONS)
+
+
+async def _folder(store: ServedStore, place: str) -> dict[str, Any]:
+    entries = await store.listed(place)
+    found: dict[str, Any] = store.shown({"entries": entries, **(await store.retention(place) if entries else {})})
+    return found
+
+
+async def _segment(store: ServedStore, place: str) -> dict[str, Any]:
+    view = await store.look(place)
+    first = max(view.start, view.length - LAST_BYTES)
+    data = b"".join([piece async for piece in store.pieces(view, first, view.length)])
+    skipped = data.find(b"\n") + 1 if first > view.start else 0
+    whole = len(data) if view.sealed else data.rfind(b"\n") + 1
+    text = data[skipped:whole].decode(errors="replace").removesuffix("\n")
+    facts = segment_html(view, time()).replace(escape(place), escape(store.name(place)))
+    spot = Spot.at(view, first + whole, data[:whole])
+    return {"view": view, "map": facts, "lines": text.split("\n") if whole > skipped else [], "spot": spot}

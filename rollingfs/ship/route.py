@@ -12,8 +12,7 @@ from rollingfs.fs.write_buffer import CommitOn
 from rollingfs.runtime.values import value_class
 from rollingfs.segment.write.ingest import SMALL_BYTES_MAX
 from rollingfs.ship.lineage import LINE_FEED, Changed, Lineage, Piece
-from rollingfs.ship.sender import Sender, Stopped
-from rollingfs.ship.shipped import Shipped
+from rollingfs.ship.sender import Sender, Shipped, Stopped
 
 
 @value_class

@@ -23,9 +23,8 @@ from rollingfs.runtime.system import HAS_LEASES
 from rollingfs.ship.generations import Log
 from rollingfs.ship.lineage import Lineage
 from rollingfs.ship.route import Lag, Route, RoutedLog
-from rollingfs.ship.sender import Sender, Series, Stopped
-from rollingfs.ship.shipped import Shipped
-from rollingfs.show.telemetry import meter_of
+from rollingfs.ship.sender import Sender, Series, Shipped, Stopped
+from rollingfs.show.metrics import meter_of
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import CallbackOptions, Meter, Observation

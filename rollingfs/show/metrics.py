@@ -1,18 +1,27 @@
-"""Counts of a filesystem, as a value that notebooks and shells show."""
+"""Counts of a filesystem, as a value that notebooks and shells show, and as instruments of OpenTelemetry.
+
+OpenTelemetry has no histogram that can be asked: the buckets of times are a counter with the attribute ``le``.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field
 from html import escape
+from itertools import accumulate
 from time import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 from rollingfs.runtime import meters
-from rollingfs.runtime.meters import Meters, Tally, bounds_ns
+from rollingfs.runtime.meters import STEP_BITS, Meters, Tally, bounds_ns
 from rollingfs.runtime.values import value_class
 from rollingfs.show.readable import count_text, size_text
+
+if TYPE_CHECKING:
+    from opentelemetry.metrics import CallbackOptions, Meter, Observation
 
 NS = 1_000_000_000
 CALLS = {"append": meters.APPEND, "overwrite": meters.OVERWRITE, "read": meters.READ, "commits": meters.COMMIT}
@@ -209,3 +218,104 @@ def _time_text(seconds: float) -> str:
     if seconds < 0.001:
         return f"{seconds * 1e6:.0f} µs"
     return f"{seconds * 1e3:.1f} ms" if seconds < 1 else f"{seconds:.2f} s"
+
+
+# -- OpenTelemetry: its readers ask when they export -------------------------------------------------------------
+
+SCOPE = "rollingfs"
+POWER_MIN, POWER_MAX = 17, 37
+"""The bounds of the exported buckets are these powers of two nanoseconds: from 131 µs to 137 s."""
+EVENTS, BUCKETS = "rollingfs.events", "rollingfs.duration.bucket"
+
+Attributes = Mapping[str, str]
+Values = Iterable[tuple[float, dict[str, str]]]
+"""Values of an instrument, each with its attributes."""
+Counted = tuple[Meters, Attributes]
+
+_sources: WeakKeyDictionary[Meter, list[Counted]] = WeakKeyDictionary()
+_lock = threading.Lock()
+_own: list[Meter] = []
+"""The meter of the global provider, once it is needed."""
+
+
+def export(counted: Meters, meter: Meter | None, attributes: Attributes) -> None:
+    """Let OpenTelemetry export what a filesystem counts, once for each meter.
+
+    Raises
+    ------
+    ImportError
+        OpenTelemetry is not installed: ``pip install 'rollingfs[otel]'``.
+    """
+    meter = meter_of(meter)
+    with _lock:
+        is_new = meter not in _sources
+        sources = _sources.setdefault(meter, [])
+        if not any(one is counted for one, _ in sources):
+            sources.append((counted, dict(attributes)))
+    if is_new:
+        _make_instruments(meter, sources)
+
+
+def meter_of(meter: Meter | None) -> Meter:
+    """Return a meter, by default a meter of the global provider.
+
+    Raises
+    ------
+    ImportError
+        OpenTelemetry is not installed.
+    """
+    try:
+        from opentelemetry.metrics import get_meter
+    except ImportError as error:
+        raise ImportError("metrics for OpenTelemetry need it: pip install 'rollingfs[otel]'") from error
+    with _lock:
+        if meter is None and not _own:
+            _own.append(get_meter(SCOPE))
+        return meter or _own[0]
+
+
+def _make_instruments(meter: Meter, sources: list[Counted]) -> None:
+    from opentelemetry.metrics import Observation
+
+    def asked(instrument: str) -> Callable[[CallbackOptions], Iterable[Observation]]:
+        return lambda options: [Observation(value, found) for value, found in _sums(sources, instrument)]
+
+    for name, (unit, what, _) in _INSTRUMENTS.items():
+        meter.create_observable_counter(name, [asked(name)], unit, what)
+
+
+def _sums(sources: Iterable[Counted], instrument: str) -> list[tuple[float, dict[str, Any]]]:
+    """Return the values of all filesystems; sum up those with the same attributes."""
+    found: dict[tuple[tuple[str, str], ...], float] = {}
+    kind, values = "event" if instrument == EVENTS else "call", _INSTRUMENTS[instrument][2]
+    for counted, attributes in list(sources):
+        for name, tally in counted.total().items():
+            if (name in NOTES.values()) != (kind == "event"):
+                continue
+            for value, more in values(tally):
+                key = tuple(sorted({**attributes, kind: name, **more}.items()))
+                found[key] = found.get(key, 0) + value
+    return [(value, dict(key)) for key, value in found.items()]
+
+
+def _calls(tally: Tally) -> Values:
+    yield tally.count - tally.refusals - tally.errors, {"outcome": "ok"}
+    yield tally.refusals, {"outcome": "refused"}
+    yield tally.errors, {"outcome": "error"}
+
+
+def _buckets(tally: Tally) -> Values:
+    sums = list(accumulate(tally.buckets))
+    for power in range(POWER_MIN, POWER_MAX + 1):
+        yield sums[((power + 1) << STEP_BITS) - 1], {"le": f"{2**power / NS:.9g}"}
+    yield sums[-1], {"le": "+Inf"}
+
+
+_INSTRUMENTS: dict[str, tuple[str, str, Callable[[Tally], Values]]] = {
+    "rollingfs.calls": ("{call}", "Calls by kind and outcome: ok, refused (a condition was not met), error", _calls),
+    "rollingfs.bytes": ("By", "Bytes that calls sent or received", lambda one: [(one.bytes, {})] if one.bytes else []),
+    "rollingfs.duration": ("s", "The sum of the times of calls", lambda one: [(one.ns / NS, {})]),
+    BUCKETS: ("{call}", "Calls that took no longer than le seconds", _buckets),
+    EVENTS: ("{event}", "Conflicts of commits, unknown outcomes", lambda one: [(one.count, {})]),
+}
+"""The unit of each instrument, its description, and its values for a kind of call."""

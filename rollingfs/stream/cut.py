@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from rollingfs.format.header import OFFSET_MAX
 from rollingfs.format.tokens import read_json
-from rollingfs.runtime.gc_pause import collected_later
+from rollingfs.runtime.interpreter import collected_later
 from rollingfs.runtime.values import value_class
 
 T = TypeVar("T")

@@ -19,7 +19,7 @@ from rollingfs.format.header import OFFSET_MAX
 from rollingfs.format.policies import Fields
 from rollingfs.format.tokens import read_json
 from rollingfs.policy import OffloadPolicy
-from rollingfs.runtime.gc_pause import collected_later
+from rollingfs.runtime.interpreter import collected_later
 from rollingfs.runtime.values import value_class
 from rollingfs.stream.cut import StreamCut
 from rollingfs.stream.retention import CUTS_KEPT_MAX, CUTS_KEPT_MIN, OFFSETS_KEPT_MAX, RetentionPolicy

@@ -12,7 +12,7 @@ from rollingfs.folders.listing import REPORT, Listings, OnError, Scan
 from rollingfs.format import merging, names
 from rollingfs.format.header import Header
 from rollingfs.format.listing_codec import Row
-from rollingfs.runtime.gc_pause import collected_later
+from rollingfs.runtime.interpreter import collected_later
 from rollingfs.runtime.values import value_class
 from rollingfs.segment.at import At
 from rollingfs.segment.read.folder_contents import Sorted, is_of_entry

@@ -15,7 +15,7 @@ from rollingfs.folders.listing import REPORT
 from rollingfs.format.header import Header, Phase
 from rollingfs.format.transitions import Guard
 from rollingfs.runtime.concurrency import backoff_s
-from rollingfs.runtime.gc_pause import collected_later
+from rollingfs.runtime.interpreter import collected_later
 from rollingfs.runtime.values import added, value_class
 from rollingfs.segment.read.revalidate import OUTDATED
 from rollingfs.segment.segment import Segment

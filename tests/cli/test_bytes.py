@@ -15,7 +15,7 @@ import pytest
 
 from rollingfs.cli import output
 from rollingfs.cli.exit_codes import ReaderGone
-from rollingfs.cli.read import PEEK_BYTES
+from rollingfs.cli.show import PEEK_BYTES
 from tests.support.cli import COMMAND, EXPECT_S_MAX, Run, done, environment, failed, running
 from tests.support.examples import slowly
 from tests.support.schedules import eventually

@@ -11,8 +11,16 @@ import zlib
 import pytest
 
 from rollingfs.errors import WholeFileError
-from rollingfs.format.joins import JoinPart, unended
-from rollingfs.format.whole_files import HEAD_BYTES, TAIL_BYTES, format_of, head_bytes, lz4_first_bytes, unjoinable
+from rollingfs.format.whole_files import (
+    HEAD_BYTES,
+    TAIL_BYTES,
+    JoinPart,
+    format_of,
+    head_bytes,
+    lz4_first_bytes,
+    unended,
+    unjoinable,
+)
 from tests.support.servers import require_module
 
 require_module("zstandard")

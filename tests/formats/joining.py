@@ -10,8 +10,7 @@ from pathlib import Path
 
 from rollingfs.errors import WholeFileError
 from rollingfs.format import file_marks, whole_files
-from rollingfs.format.joins import JoinPart, unended
-from rollingfs.format.whole_files import HEAD_BYTES, TAIL_BYTES, head_bytes
+from rollingfs.format.whole_files import HEAD_BYTES, TAIL_BYTES, JoinPart, head_bytes, unended
 from tests.formats.parts import MAKE, WAYS
 from tests.formats.readers import READERS, SUFFIX
 from tests.support.pages import table_rows, with_block

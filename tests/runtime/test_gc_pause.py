@@ -4,7 +4,7 @@ import gc
 
 import pytest
 
-from rollingfs.runtime.gc_pause import collected_later
+from rollingfs.runtime.interpreter import collected_later
 from tests.support.forks import is_so_in_child, needs_fork
 from tests.support.schedules import held_elsewhere
 

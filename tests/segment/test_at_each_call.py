@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from rollingfs.errors import CorruptChunkError, RollingError
-from rollingfs.format import erasing, names
+from rollingfs.format import drops, names
 from rollingfs.format.header import AGE_S_MAX, GRACE_S, Page
 from rollingfs.format.transitions import Guard
 from rollingfs.runtime.concurrency import drive
@@ -61,7 +61,7 @@ def tiers(world: World) -> set[str]:
 
 def is_erased(world: World) -> bool:
     """Whether each file of the segment is used whole, so that no erased byte is in it."""
-    return not erasing.to_rewrite(erasing.parts(world.chunks(A), world.header(A).start))
+    return not drops.to_rewrite(drops.parts(world.chunks(A), world.header(A).start))
 
 
 @dataclass(frozen=True)

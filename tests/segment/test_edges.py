@@ -15,10 +15,10 @@ from fsspec.implementations.memory import MemoryFileSystem
 from rollingfs import RollingFileSystem, core
 from rollingfs.backend.memory import MemoryBackend
 from rollingfs.errors import RollingError, WholeFileError
-from rollingfs.format import joins
+from rollingfs.format import whole_files
 from rollingfs.format.edges import HEAD_BYTES, TAIL_BYTES
 from rollingfs.format.header import Header, changed
-from rollingfs.format.joins import JoinPart
+from rollingfs.format.whole_files import JoinPart
 from tests.support.backends import private_memory
 from tests.system.test_traces import Tracer
 
@@ -74,7 +74,7 @@ def judged(head: bytes, tail: bytes) -> list[Any]:
             parts = [JoinPart("other", None, (0, 9), other, other)]
             parts.insert(at, JoinPart("part", None, (0, 9), head, tail))
             try:
-                found.append(joins.unended(parts, adds_line_feeds=at == 0 and other == b"abc"))
+                found.append(whole_files.unended(parts, adds_line_feeds=at == 0 and other == b"abc"))
             except WholeFileError as error:
                 found.append(str(error))
     return found
@@ -89,12 +89,12 @@ def header_of(fs: RollingFileSystem, path: str) -> Header:
 @pytest.mark.parametrize("name", [*PLAIN, *MARKED])
 def test_a_kind_joins_as_its_bytes_do(name: str) -> None:
     data = {**PLAIN, **MARKED}[name]
-    kinds = joins.kinds_of(data[:HEAD_BYTES], data[-TAIL_BYTES:])
+    kinds = whole_files.kinds_of(data[:HEAD_BYTES], data[-TAIL_BYTES:])
     assert all(kinds) == (name in PLAIN), kinds
     fs = RollingFileSystem(backend=private_memory(), inline_bytes=0)
     fs.pipe_file("/part", data)
     header = header_of(fs, "/part")
-    found = joins.noted(header)
+    found = whole_files.noted(header)
     assert (found is not None) == (name in PLAIN)
     if found is not None:
         assert judged(*found) == judged(data[:HEAD_BYTES], data[-TAIL_BYTES:])
@@ -157,7 +157,7 @@ def test_the_noted_kinds_are_true_after_every_verb(tmp_path: Path) -> None:
             with contextlib.suppress(RollingError, FileNotFoundError):  # nothing was changed
                 verbs[verb]()
             header, data = header_of(fs, path), fs.cat_file(path)
-            found = joins.noted(header)
+            found = whole_files.noted(header)
             if found is not None:
                 seen.add(verb)
                 assert judged(*found) == judged(data[:HEAD_BYTES], data[-TAIL_BYTES:]), verb
@@ -175,7 +175,7 @@ def test_an_older_release_that_keeps_the_line_voids_it(verb: str, tmp_path: Path
     fs.truncate(path, 5000) if verb == "truncate" else verbs[verb]()
     kept = changed(header_of(fs, path), edges=edges)
     assert edges is not None
-    assert (joins.noted(kept) is not None) == (verb == "append of a line")
+    assert (whole_files.noted(kept) is not None) == (verb == "append of a line")
 
 
 WRITERS: dict[str, Callable[[RollingFileSystem, str, bytes], object]] = {

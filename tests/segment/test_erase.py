@@ -8,7 +8,7 @@ from functools import partial
 import pytest
 
 from rollingfs.errors import BadOffsetError, CorruptChunkError, FencedError
-from rollingfs.format import drops, erasing, names
+from rollingfs.format import drops, names
 from rollingfs.format.header import AGE_S_MAX, GRACE_S
 from rollingfs.format.side_files import Pin, format_pin, pin_path
 from rollingfs.format.transitions import Guard
@@ -36,7 +36,7 @@ def check_erased(store: Store, cut: int, expected: bytes) -> None:
     world = client(store)
     assert world.content(A) == expected
     assert is_whole(world)
-    assert not erasing.to_rewrite(erasing.parts(world.chunks(A), world.header(A).start))
+    assert not drops.to_rewrite(drops.parts(world.chunks(A), world.header(A).start))
     assert not holding(store, DATA[: min(cut, 100)])
 
 

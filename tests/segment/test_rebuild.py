@@ -10,7 +10,7 @@ from rollingfs import RollingFileSystem
 from rollingfs.errors import CorruptChunkError, CorruptHeaderError
 from rollingfs.format import names
 from rollingfs.format.header import GRACE_S
-from rollingfs.format.object_metadata import parse_label
+from rollingfs.format.side_files import parse_label
 from rollingfs.runtime.concurrency import drive
 from rollingfs.segment.files import replace_chunks as swaps
 from rollingfs.segment.files.rebuild_evidence import AmbiguousRebuildError, Gap

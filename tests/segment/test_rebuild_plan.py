@@ -12,7 +12,7 @@ from hypothesis import given, settings, strategies as st
 from rollingfs.format import names
 from rollingfs.format.crc import crc32c
 from rollingfs.format.header import Chunk
-from rollingfs.format.object_metadata import Label, Last, parse_label
+from rollingfs.format.side_files import Label, Last, parse_label
 from rollingfs.segment.files import rebuild_evidence as known
 from rollingfs.segment.files.rebuild_evidence import (
     AmbiguousRebuildError,

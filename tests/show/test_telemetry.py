@@ -6,7 +6,7 @@ import pytest
 
 from rollingfs import RollingFileSystem, observe
 from rollingfs.runtime.meters import STEP_BITS, Tally
-from rollingfs.show import telemetry
+from rollingfs.show import metrics as shown
 from tests.support.cli import python
 from tests.support.servers import require_module
 
@@ -98,8 +98,7 @@ def test_buckets_count_calls_within_their_bound():
     tally = Tally()
     for power in (10, 18, 18, 25, 60):  # times from 2 ** (power - 1) to 2 ** power
         tally.buckets[power << STEP_BITS] += 1
-    values = telemetry._values("x", tally)
-    counts = {attributes["le"]: value for of, value, attributes in values if of == telemetry.BUCKETS}
+    counts = {attributes["le"]: value for value, attributes in shown._buckets(tally)}
     assert counts["0.000131072"] == 1  # 2 ** 17
     assert counts["0.000262144"] == 3  # 2 ** 18
     assert counts["0.016777216"] == 3  # 2 ** 24
@@ -115,7 +114,7 @@ def test_without_a_meter_the_global_one_is_taken(monkeypatch, reader):
 
     provider = MeterProvider([reader])
     monkeypatch.setattr(metrics, "get_meter", provider.get_meter)
-    monkeypatch.setattr(telemetry, "_own", [])
+    monkeypatch.setattr(shown, "_own", [])
     for _ in range(2):
         observe(filesystem())
     assert at(exported(reader)["rollingfs.bytes"], call="overwrite", target="memory") == 10

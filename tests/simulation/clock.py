@@ -6,7 +6,7 @@ import random
 from collections.abc import Iterator
 from unittest import mock
 
-from rollingfs.runtime import clock
+from rollingfs.runtime import system
 from rollingfs.segment.commit import commits
 from tests.support.simulation import EPOCH_S, VirtualLoop, virtual_time
 
@@ -36,7 +36,7 @@ class Wall:
 def simulated_time(seed: int) -> Iterator[VirtualLoop]:
     """A loop whose time is also the monotonic clock and the boot clock; chance is the same in every run."""
     with virtual_time(seed) as loop:
-        boots = (mock.patch.object(module, "boot_s", loop.time) for module in (clock, commits))
+        boots = (mock.patch.object(module, "boot_s", loop.time) for module in (system, commits))
         with contextlib.ExitStack() as stack:
             for boot in boots:
                 stack.enter_context(boot)

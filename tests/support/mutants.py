@@ -26,10 +26,20 @@ from rollingfs.format.codec import format_header, parse_file, parse_more
 from rollingfs.format.crc import crc32c
 from rollingfs.format.header import Chunk
 from rollingfs.format.listing_codec import Row, format_rows, parse_rows
-from rollingfs.format.object_metadata import CHECKSUM, INCARNATION, LAST, OFFSET, parse_label
 from rollingfs.format.parquet_footer import JoinedFile, MalformedFooterError, understood
 from rollingfs.format.policies import parse_rolling
-from rollingfs.format.side_files import Pin, format_page, format_pin, parse_page, parse_pin
+from rollingfs.format.side_files import (
+    CHECKSUM,
+    INCARNATION,
+    LAST,
+    OFFSET,
+    Pin,
+    format_page,
+    format_pin,
+    parse_label,
+    parse_page,
+    parse_pin,
+)
 from rollingfs.stream.cut import StreamCut
 from rollingfs.stream.ledger_codec import parse_ledger
 from tests.support.spark import parquet_file

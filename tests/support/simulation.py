@@ -29,7 +29,7 @@ from rollingfs.format import codec
 from rollingfs.format.header import Header
 from rollingfs.format.transitions import Guard
 from rollingfs.runtime.concurrency import backoff_s
-from rollingfs.runtime.interpreter_exit import without_executors
+from rollingfs.runtime.interpreter import without_executors
 from rollingfs.segment.at import At
 from rollingfs.segment.commit import header_cache, turns as turns_module
 from tests.support.backends import limit, private_memory

@@ -25,8 +25,8 @@ from rollingfs.format.codec import format_header
 from rollingfs.format.header import HEADER_BYTES_MAX, Chunk, Drop, Header, Merge, MergeOutcome, Phase
 from rollingfs.format.side_files import Pin, format_pin, pin_path
 from rollingfs.format.tokens import quote, seal_text
-from rollingfs.runtime.clock import Moment
 from rollingfs.runtime.concurrency import drive
+from rollingfs.runtime.system import Moment
 from rollingfs.segment.files.moves import Marked, MarkLostError, Source, frozen_headers, mark_all
 from rollingfs.stream.upkeep import Upkeep
 

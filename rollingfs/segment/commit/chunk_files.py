@@ -12,9 +12,9 @@ from rollingfs.format import names
 from rollingfs.format.crc import crc32c
 from rollingfs.format.edges import HEAD_BYTES, TAIL_BYTES, UNKNOWN, Kinds
 from rollingfs.format.header import AGE_S_MAX, OFFSET_MAX, Chunk
-from rollingfs.format.object_metadata import Label, Last
-from rollingfs.runtime.clock import Moment
+from rollingfs.format.side_files import Label, Last
 from rollingfs.runtime.meters import Steps
+from rollingfs.runtime.system import Moment
 from rollingfs.runtime.values import value_class
 from rollingfs.segment.commit.store import Store
 
@@ -177,12 +177,12 @@ async def copy_through(store: Store, source: str, target: str, start: int = 0, e
 
 
 def kinds_of(head: Buffer, tail: Buffer) -> Kinds:
-    """Return `joins.kinds_of`, whose tables are loaded for the first chunk that is long enough."""
+    """Return `whole_files.kinds_of`, whose tables are loaded for the first chunk that is long enough."""
     if len(tail) < TAIL_BYTES:
         return UNKNOWN
-    from rollingfs.format import joins
+    from rollingfs.format import whole_files
 
-    return joins.kinds_of(bytes(head), bytes(tail))
+    return whole_files.kinds_of(bytes(head), bytes(tail))
 
 
 async def checksum(backend: Backend, file: str, size: int) -> int | None:

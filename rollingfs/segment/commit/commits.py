@@ -30,8 +30,8 @@ from rollingfs.format import names, placement, records, transitions
 from rollingfs.format.codec import format_header, is_surely_short
 from rollingfs.format.header import AGE_S_MAX, FILE, Header
 from rollingfs.format.transitions import MarksFullError, MergeFoundError
-from rollingfs.runtime.clock import Moment, boot_s
 from rollingfs.runtime.meters import COMMIT, CONFLICT, UNKNOWN
+from rollingfs.runtime.system import Moment, boot_s
 from rollingfs.segment.commit.attempt import Attempt, Change, Plain, Step, acknowledged, check_time
 from rollingfs.segment.commit.index_pages import PageGoneError, names_page
 from rollingfs.segment.commit.lost_answers import LostAnswers, after_error, after_interrupt

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import Enum
 
 from rollingfs.format.header import COMMITS_MAX, Header
-from rollingfs.runtime.clock import Moment
+from rollingfs.runtime.system import Moment
 from rollingfs.runtime.values import value_class
 from rollingfs.segment.segment import Segment
 

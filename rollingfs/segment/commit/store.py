@@ -12,9 +12,9 @@ from typing import TypeVar
 from rollingfs.backend.contract import Backend
 from rollingfs.backend.probe import Abilities
 from rollingfs.backend.verdicts import Verdicts
-from rollingfs.runtime.clock import Clock
 from rollingfs.runtime.concurrency import Runtime
 from rollingfs.runtime.meters import Meters
+from rollingfs.runtime.system import Clock
 from rollingfs.runtime.values import value_class
 from rollingfs.segment.commit.header_cache import Headers
 from rollingfs.segment.commit.index_pages import Pages

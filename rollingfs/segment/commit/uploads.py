@@ -10,7 +10,7 @@ from rollingfs.errors import AppendInterrupted, AppendOutcomeUnknown
 from rollingfs.format import names
 from rollingfs.format.edges import Kinds
 from rollingfs.format.header import AGE_S_MAX, Chunk, Entry, Page
-from rollingfs.runtime.clock import Moment
+from rollingfs.runtime.system import Moment
 from rollingfs.segment.commit.chunk_files import Stored, young
 from rollingfs.segment.commit.store import Store
 

@@ -28,7 +28,7 @@ from rollingfs.format import names, transitions
 from rollingfs.format.header import Commit, Header, Origin
 from rollingfs.format.transitions import Guard
 from rollingfs.policy import RollingPolicy
-from rollingfs.runtime.clock import Moment
+from rollingfs.runtime.system import Moment
 from rollingfs.segment.at import At
 from rollingfs.segment.commit.attempt import Attempt, Step
 from rollingfs.segment.commit.chunk_files import Stored, copy_through

@@ -8,7 +8,7 @@ from functools import partial
 from rollingfs.backend.contract import FileInfo
 from rollingfs.format import transitions
 from rollingfs.format.header import Header, Phase
-from rollingfs.format.object_metadata import Last
+from rollingfs.format.side_files import Last
 from rollingfs.format.transitions import NO_GUARD, Guard
 from rollingfs.segment.at import At
 from rollingfs.segment.write.chunk_writer import ChunkWriter

@@ -8,9 +8,9 @@ from functools import partial
 from typing import TypeVar
 
 from rollingfs.errors import WholeFileError
-from rollingfs.format import joins
+from rollingfs.format import whole_files
 from rollingfs.format.edges import TAIL_BYTES
-from rollingfs.format.joins import JoinPart
+from rollingfs.format.whole_files import JoinPart
 from rollingfs.segment.at import At
 from rollingfs.segment.read.ends import file_ends
 from rollingfs.segment.read.revalidate import OUTDATED, SNAPSHOTS_MAX
@@ -92,7 +92,7 @@ class JoinLooks:
     def _unended(self, paths: Sequence[str]) -> list[str]:
         parts = [self._parts[path] for path in paths]
         if parts != self._judged[0]:
-            self._judged = parts, joins.unended(parts, adds_line_feeds=self._adds_line_feeds)
+            self._judged = parts, whole_files.unended(parts, adds_line_feeds=self._adds_line_feeds)
         return self._judged[1]
 
     async def _known(self, path: str, is_target: bool) -> None:
@@ -120,7 +120,7 @@ class JoinLooks:
         header = view.header
         if header is not None and not header.entries:
             return header.tail, header.tail[-TAIL_BYTES:]
-        if self._noted is not None and header is not None and (found := joins.noted(header)) is not None:
+        if self._noted is not None and header is not None and (found := whole_files.noted(header)) is not None:
             self._noted.add(view.path)
             return found
         return await file_ends(self._at.fetcher, view) or (b"", b"")

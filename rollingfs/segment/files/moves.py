@@ -23,8 +23,8 @@ from rollingfs.format import merging, names, placement
 from rollingfs.format.header import AGE_S_MAX, Header, Merge, MergeOutcome
 from rollingfs.format.merging import is_merging
 from rollingfs.format.side_files import Pin, format_pin, pin_path
-from rollingfs.runtime.clock import Moment
 from rollingfs.runtime.concurrency import backoff_s
+from rollingfs.runtime.system import Moment
 from rollingfs.runtime.values import value_class
 from rollingfs.segment.at import At
 from rollingfs.segment.commit.attempt import Attempt

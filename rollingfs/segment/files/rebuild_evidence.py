@@ -14,7 +14,7 @@ from fnmatch import fnmatchcase
 from rollingfs.errors import RollingError
 from rollingfs.format import names
 from rollingfs.format.header import Chunk
-from rollingfs.format.object_metadata import Label
+from rollingfs.format.side_files import Label
 from rollingfs.runtime.values import value_class
 
 

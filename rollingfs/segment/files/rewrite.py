@@ -23,10 +23,10 @@ from rollingfs.errors import CorruptChunkError, RollingError, SegmentTruncatedEr
 from rollingfs.format import names
 from rollingfs.format.crc import combined, crc32c
 from rollingfs.format.header import PIECES_MAX, Chunk, Header, Tier
-from rollingfs.format.object_metadata import Label
-from rollingfs.runtime.clock import Moment
+from rollingfs.format.side_files import Label
 from rollingfs.runtime.concurrency import Lock
 from rollingfs.runtime.meters import Steps
+from rollingfs.runtime.system import Moment
 from rollingfs.segment.at import At
 from rollingfs.segment.commit.chunk_files import Stored, TierStored
 from rollingfs.segment.commit.uploads import Uploads

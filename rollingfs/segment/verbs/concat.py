@@ -19,10 +19,10 @@ from rollingfs.format import merging, names, placement, tokens, transitions
 from rollingfs.format.arrow_stream import MalformedStreamError
 from rollingfs.format.drops import is_own, with_hints
 from rollingfs.format.header import MARKS_MAX, Header
-from rollingfs.format.joins import LINE_FEED
 from rollingfs.format.merging import ARROW_STREAM, PARQUET
 from rollingfs.format.placement import Item
 from rollingfs.format.transitions import NO_GUARD, Guard
+from rollingfs.format.whole_files import LINE_FEED
 from rollingfs.segment.at import At
 from rollingfs.segment.commit.attempt import Attempt
 from rollingfs.segment.files.adopt import adopt

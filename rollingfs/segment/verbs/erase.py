@@ -24,7 +24,7 @@ from rollingfs.errors import (
     UnknownTierError,
     if_interrupted,
 )
-from rollingfs.format import erasing, names, transitions
+from rollingfs.format import drops, names, transitions
 from rollingfs.format.drops import hinted, pages_to_truncate, with_hints
 from rollingfs.format.header import DROPS_MAX, Chunk, Header, Page, Phase
 from rollingfs.format.transitions import NO_GUARD, Guard
@@ -132,7 +132,7 @@ async def _commit(at: At, run: _Run) -> tuple[Header, Header]:
         seen = transitions.check(found.header, run.guard, run.path)
         try:
             header = await behead(at, run.path, seen, run.offset, is_erase=True)
-            parts = erasing.to_rewrite(await _parts(at, run, header))
+            parts = drops.to_rewrite(await _parts(at, run, header))
             for part in parts:
                 if part not in run.written:
                     await _write(at, run, header, part)
@@ -153,9 +153,9 @@ async def _commit_once(at: At, run: _Run) -> tuple[Header, Header]:
         cut = await behead(at, run.path, found, run.offset, is_erase=True)
         new = {part: await _new(at, run, part, attempt) for part in await _needed(at, run, cut)}
         pages = await _holding(at, run, cut, new)
-        header, swapped = erasing.rewritten(cut, pages, new, at.now_ms())
+        header, swapped = drops.rewritten(cut, pages, new, at.now_ms())
         run.gone[:], run.parts[:] = [*await _dropped(at, run, found), *swapped], new
-        header = erasing.without_lags(header)
+        header = drops.without_lags(header)
         return None if header == found else header
 
     committed = await at.commits.commit(run.path, step, uploads=[run.uploads], slow=True)
@@ -171,7 +171,7 @@ async def _dropped(at: At, run: _Run, found: Header) -> list[Chunk]:
 
 
 async def _needed(at: At, run: _Run, header: Header) -> list[Chunk]:
-    parts = erasing.to_rewrite(await _parts(at, run, header))
+    parts = drops.to_rewrite(await _parts(at, run, header))
     if any(part not in run.written for part in parts):
         raise _MapChangedError(f"{run.path}: its map has changed; nothing was erased yet")
     return parts
@@ -185,7 +185,7 @@ async def _parts(at: At, run: _Run, header: Header) -> list[Chunk]:
     """The retained chunks that are used in part, in the whole map."""
     found: list[Chunk] = []
     for entry in header.entries:
-        found += erasing.parts([entry], header.start) if isinstance(entry, Chunk) else []
+        found += drops.parts([entry], header.start) if isinstance(entry, Chunk) else []
         found += await _parts_of(at, run, entry, header.start) if isinstance(entry, Page) else []
     return found
 
@@ -193,7 +193,7 @@ async def _parts(at: At, run: _Run, header: Header) -> list[Chunk]:
 async def _parts_of(at: At, run: _Run, page: Page, cut: int) -> list[Chunk]:
     key = page, max(cut, page.start)
     if key not in run.known:
-        run.known[key] = erasing.parts(await at.pages.chunks(run.path, page), cut)
+        run.known[key] = drops.parts(await at.pages.chunks(run.path, page), cut)
     return run.known[key]
 
 
@@ -234,7 +234,7 @@ async def _finish(at: At, run: _Run, base: Header, header: Header) -> Erased:
     path = run.path
     held = {names.locate(path, chunk.file, chunk.tier) for chunk in run.gone}
     folders = await _folders(at, path, header, run.gone)
-    own = {names.locate(path, chunk.file, chunk.tier) for chunk in erasing.deletable(run.gone)}
+    own = {names.locate(path, chunk.file, chunk.tier) for chunk in drops.deletable(run.gone)}
     if own:
         await at.backend.delete(sorted(own))
     await finish_drops(at.commits, path, header)

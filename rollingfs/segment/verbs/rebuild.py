@@ -20,10 +20,9 @@ from rollingfs.backend.tiers import check_tiers, list_folder
 from rollingfs.errors import ConflictError, CorruptChunkError, CorruptHeaderError, worded
 from rollingfs.format import names, transitions
 from rollingfs.format.header import Chunk, Header
-from rollingfs.format.object_metadata import parse_label
-from rollingfs.format.side_files import parse_page, parse_pin
-from rollingfs.runtime.clock import Moment
+from rollingfs.format.side_files import parse_label, parse_page, parse_pin
 from rollingfs.runtime.meters import Progress, Steps
+from rollingfs.runtime.system import Moment
 from rollingfs.runtime.values import value_class
 from rollingfs.segment.at import At
 from rollingfs.segment.commit.attempt import Attempt

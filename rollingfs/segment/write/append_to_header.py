@@ -12,8 +12,8 @@ from rollingfs.format import placement, transitions
 from rollingfs.format.drops import pages_to_truncate
 from rollingfs.format.edges import UNKNOWN, Edges, Kinds
 from rollingfs.format.header import Chunk, Entry, Header, changed
-from rollingfs.format.object_metadata import Last
 from rollingfs.format.placement import Item
+from rollingfs.format.side_files import Last
 from rollingfs.segment.commit.chunk_files import Stored, write_chunk, write_shared
 from rollingfs.segment.commit.drop_files import check_there
 from rollingfs.segment.commit.store import Store

@@ -12,9 +12,9 @@ from rollingfs.backend.contract import Backend, Buffer, Upload, frozen
 from rollingfs.format import names
 from rollingfs.format.crc import crc32c
 from rollingfs.format.edges import HEAD_BYTES, TAIL_BYTES
-from rollingfs.format.object_metadata import Label, Last
-from rollingfs.runtime.clock import Clock, Moment
+from rollingfs.format.side_files import Label, Last
 from rollingfs.runtime.concurrency import drive
+from rollingfs.runtime.system import Clock, Moment
 from rollingfs.segment.commit.chunk_files import Stored, kinds_of
 
 FINISHING_MAX = 8

@@ -26,7 +26,7 @@ from obstore.store import MemoryStore
 
 from rollingfs.backend.objects.obstores.forks import obstore_begins, obstore_is_lost
 from rollingfs.backend.objects.request_errors import NotByObstoreError
-from rollingfs.runtime import interpreter_exit
+from rollingfs.runtime import interpreter
 
 T = TypeVar("T")
 
@@ -98,5 +98,5 @@ def _wait() -> None:
         time.sleep(WAIT_STEP_S)
 
 
-if interpreter_exit.main_has_ended():  # a function of `atexit` sends the first request: `_end` is registered too late
-    interpreter_exit.wait_by(_wait)
+if interpreter.main_has_ended():  # a function of `atexit` sends the first request: `_end` is registered too late
+    interpreter.wait_by(_wait)

@@ -23,7 +23,7 @@ from rollingfs.backend.objects.bucket import Answer, Condition, Span, read_up_to
 from rollingfs.backend.objects.request_errors import LastingError, Refusal, UntrustedStoreError, token_of
 from rollingfs.errors import worded
 from rollingfs.format.side_files import read_bytes_max
-from rollingfs.runtime.gc_pause import collected_later
+from rollingfs.runtime.interpreter import collected_later
 
 SEND_BYTES = 256 * 1024
 TRUST_HINT = "for a store with a CA of its own, name the CA's file in client_kwargs={'verify': ...} or AWS_CA_BUNDLE"

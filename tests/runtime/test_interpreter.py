@@ -23,21 +23,21 @@ print(pq.read_table(path, filesystem=fs).num_rows)
 """
 LATE = """
 import asyncio, threading
-from rollingfs.runtime import interpreter_exit
+from rollingfs.runtime import interpreter
 loop = asyncio.new_event_loop()
 threading.Thread(target=loop.run_forever, daemon=True).start()
 
 class Caller:
     def main_ends(self):
-        interpreter_exit.without_executors(loop)
+        interpreter.without_executors(loop)
 
 caller = Caller()
-interpreter_exit.at_end(caller)
+interpreter.at_end(caller)
 
 def late():
     threading.main_thread().join()
     call = asyncio.run_coroutine_threadsafe(asyncio.to_thread(lambda: "here"), loop)
-    print(call.result(60), interpreter_exit.main_has_ended(), flush=True)
+    print(call.result(60), interpreter.main_has_ended(), flush=True)
 
 threading.Thread(target=late).start()
 """
@@ -72,7 +72,7 @@ next(reading)
 """
 FIRST_AT_EXIT = """
 import asyncio, atexit, threading, time, weakref
-from rollingfs.runtime import interpreter_exit
+from rollingfs.runtime import interpreter
 
 def first():
     from rollingfs.backend.objects.obstores.obstore_exit import watched
@@ -83,7 +83,7 @@ def first():
     threading.Timer(0.2, held.clear).start()
     del future
     assert gone() is not None
-    interpreter_exit.settle()
+    interpreter.settle()
     print(gone() is None)
 
 atexit.register(first)

@@ -1,5 +1,7 @@
 """The end of a program: what is called when its main thread ends, and how requests still get through after that.
 
+`collected_later` puts garbage collection off while a call makes many objects that stay.
+
 When the main thread ends, Python closes all executors (`concurrent.futures`). Then it waits for the other threads, and
 then it runs `atexit`. A request that opens a connection needs an executor, for the names of hosts and for certificates.
 So `at_end` calls while executors are open, and `without_executors` lets an event loop do without them from then on.
@@ -15,18 +17,20 @@ import _thread
 import asyncio
 import atexit
 import contextlib
+import gc
 import os
 import signal
 import sys
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from concurrent.futures.thread import ThreadPoolExecutor  # an import after the main thread's end would fail
+from contextlib import contextmanager
 from types import FrameType
 from typing import ParamSpec, Protocol, TypeVar
 
-from rollingfs.runtime.system import HANDLES_SIGTERM
+from rollingfs.runtime.system import HANDLES_SIGTERM, at_fork
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -153,3 +157,41 @@ def _main_ends() -> None:
 # executors; what is registered later is called earlier.
 with contextlib.suppress(RuntimeError):  # the main thread has ended before this import
     threading._register_atexit(_main_ends)  # type: ignore[attr-defined]
+
+
+# -- garbage collection: each 700 new objects make Python look through the young ones, and every few thousand through
+# all of them. A listing of 60,000 segments spent more than half of its CPU time on that, without a result.
+
+_lock = threading.Lock()
+_inside = 0
+_was_enabled = False
+
+
+def _after_fork_in_child() -> None:
+    """Turn collection on in a child, which has no other thread to do it."""
+    global _lock, _inside
+    _lock = threading.Lock()
+    if _inside and _was_enabled:
+        gc.enable()
+    _inside = 0
+
+
+at_fork(in_child=_after_fork_in_child)
+
+
+@contextmanager
+def collected_later() -> Iterator[None]:
+    """Collect no garbage in this context, in no thread: for code that takes a second at most and does not await."""
+    global _inside, _was_enabled
+    with _lock:
+        if _inside == 0:
+            _was_enabled = gc.isenabled()
+            gc.disable()
+        _inside += 1
+    try:
+        yield
+    finally:
+        with _lock:
+            _inside -= 1
+            if _inside == 0 and _was_enabled:
+                gc.enable()
