@@ -74,15 +74,13 @@ BELOW_VERBS: dict[str, dict[str, str]] = {
         "segment.files.adopt": "a pipe to a plain file asks for its attributes before the first commit",
         "segment.files.intakes": "uploads standard input before the verb that commits it",
         "segment.files.state": "a value: what `top` shows",
-        "segment.read.spot": "a value: a position as text",
         "segment.write.ingest": "uploads standard input before the verb that commits it",
     },
-    "parquet": {"segment.write.parquet_footers": "reads the footer that an append replaces, as a concat does"},
+    "parquet": {"segment.read.ends": "reads the footer that an append replaces, as a concat does"},
     "server": {
         "backend.local.looks": "a link must not lead out of the folder that is served",
         "segment.files.intakes": "uploads a body before the verb that commits it",
         "segment.read.revalidate": "reads a range by the header that was seen, while the newest is asked for",
-        "segment.read.spot": "a value: a position as text",
     },
     "ship": {"segment.write.ingest": "a limit: the largest append that takes one request"},
     "show": {
@@ -97,16 +95,15 @@ BELOW_VERBS: dict[str, dict[str, str]] = {
     },
     "stream": {
         "backend.tiers": "refuses an unknown tier before a round",
-        "segment.at": "a type",
+        "segment.at": "a type, and the folders whose memory an append loads",
         "segment.commit.index_pages": "repeats a look whose pages are gone",
         "segment.files.replace_chunks": "finds the next block of a growing segment",
         "segment.files.rewrite_plan": "pure: the next offload",
         "segment.files.state": "a value: the states below a folder",
+        "segment.read.ends": "whether old footers waste a part of a file",
         "segment.read.folder_contents": "lists the members of a stream",
         "segment.read.revalidate": "the errors of a read whose segment has changed",
         "segment.write.append_to_header": "pure: whether a tail is old",
-        "segment.write.inherited": "loads the memory of a folder as an append does",
-        "segment.write.parquet_footers": "whether old footers waste a part of a file",
     },
 }
 """What programs on top, and the packages below them, import of the core other than verbs and `Segment`."""

@@ -24,7 +24,7 @@ from rollingfs.errors import visible
 from rollingfs.folders.info import Info
 from rollingfs.fs.segment_handle import SegmentHandle
 from rollingfs.segment.files.state import SIZES
-from rollingfs.segment.read.spot import Spot
+from rollingfs.segment.segment import Spot
 from rollingfs.show.readable import STEPS, prices_of, size_text, upkeep_texts
 from rollingfs.show.segment_map import AGES, GARBAGE, GONE, LISTED_RUNS_MAX, RUN, TAIL, Class, MapOutline, outline
 

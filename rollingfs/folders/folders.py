@@ -17,10 +17,10 @@ from rollingfs.format import names
 from rollingfs.format.codec import parse_header
 from rollingfs.format.transitions import missing
 from rollingfs.segment.at import At
+from rollingfs.segment.commit.removals import take_all
 from rollingfs.segment.files.adopt import remove_plain
 from rollingfs.segment.read.folder_contents import kept_path, removed_path
 from rollingfs.segment.segment import Segment
-from rollingfs.segment.write.whole import take_all
 
 if TYPE_CHECKING:
     from rollingfs.backend.contract import Blob

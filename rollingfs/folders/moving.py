@@ -14,6 +14,7 @@ from rollingfs.folders.listing_rows import is_ours
 from rollingfs.format import names
 from rollingfs.format.transitions import exists, missing
 from rollingfs.segment.at import At
+from rollingfs.segment.commit.removals import take_all
 from rollingfs.segment.files.adopt import ADOPTIONS_MAX, remove_plain
 from rollingfs.segment.files.intakes import replacement
 from rollingfs.segment.read.folder_contents import kept_path
@@ -21,7 +22,6 @@ from rollingfs.segment.segment import Segment
 from rollingfs.segment.verbs.create import overwrite as overwrite_segment
 from rollingfs.segment.verbs.rename import rename as rename_segment
 from rollingfs.segment.write.ingest import PIECE_BYTES
-from rollingfs.segment.write.whole import take_all
 
 
 async def copy(client: At, view: Segment, parts: AsyncIterator[bytes], target: str, *, overwrite: bool = True) -> None:

@@ -14,8 +14,7 @@ from rollingfs.errors import BadOffsetError, SegmentReplacedError
 from rollingfs.fs.core import Core
 from rollingfs.segment.read.piece_checks import RUNS_MAX, PieceChecks
 from rollingfs.segment.read.revalidate import Current
-from rollingfs.segment.read.spot import Spot, begin, check_extent
-from rollingfs.segment.segment import Segment
+from rollingfs.segment.segment import Segment, Spot, begin, check_extent
 
 POLL_S_MIN = 0.05
 POLL_S_MAX = 2.0

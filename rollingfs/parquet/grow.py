@@ -32,10 +32,10 @@ from rollingfs.fs.filesystem import RollingFileSystem
 from rollingfs.fs.read_file import ReadFile
 from rollingfs.parquet import files
 from rollingfs.parquet.files import ParquetEncoder, RowsFile, as_table, empty, encoded, of_file, refused
+from rollingfs.segment.read import ends
 from rollingfs.segment.segment import Segment
 from rollingfs.segment.verbs.append import Written, append as append_segment
 from rollingfs.segment.verbs.truncate import cut_groups, renew
-from rollingfs.segment.write import parquet_footers
 
 T = TypeVar("T")
 
@@ -189,7 +189,7 @@ def footer_of(fs: RollingFileSystem, view: Segment) -> bytes:
         It is not Parquet.
     """
     try:
-        return core(fs).run(parquet_footers.footer_of(core(fs).client.fetcher, view))
+        return core(fs).run(ends.footer_of(core(fs).client.fetcher, view))
     except MalformedFooterError as error:
         raise refused(view.path, str(error)) from error
 
@@ -198,7 +198,7 @@ def _footer_to_grow(fs: RollingFileSystem, view: Segment) -> bytes:
     """Return the footer, if the whole segment is its file."""
     footer = footer_of(fs, view)
     with of_file(view.path):
-        if parquet_footers.is_last_of_several(footer, view.size):
+        if ends.is_last_of_several(footer, view.size):
             raise MalformedFooterError("it holds several whole Parquet files, and a reader finds only one of them")
     return footer
 
@@ -313,7 +313,7 @@ def _rewritten(fs: RollingFileSystem, path: str, view: Segment, options: dict[st
     old = footer_of(fs, view)
     with of_file(path):
         magics = len(MAGIC) * len(group_rows(old))  # before each row group stands one
-        if view.size <= live_bytes(old) + magics or not parquet_footers.is_one_file(old, view.size):
+        if view.size <= live_bytes(old) + magics or not ends.is_one_file(old, view.size):
             return 0
         options = {"compression": compressions(old) or "snappy", **options}
     with pq.ParquetFile(ReadFile(core(fs), path, view)) as file:
@@ -381,7 +381,7 @@ def keep_bounded(fs: RollingFileSystem, path: str, view: Segment | None, data: S
         if not data or not isinstance(data[-1], bytes) or size > REWRITTEN_BYTES_MAX:
             return
         wasted = size - live_bytes(files.footer_in(data[-1]))
-        if parquet_footers.is_much(wasted, size) and wasted >= 2 * _lost.get(path, 0):
+        if ends.is_much(wasted, size) and wasted >= 2 * _lost.get(path, 0):
             rewrite(fs, path)
             _lost.pop(path, None)
     except Exception as error:  # noqa: BLE001 - the rows are appended, which the caller must know

@@ -26,7 +26,7 @@ from starlette.types import Receive, Scope, Send
 
 from rollingfs.errors import visible
 from rollingfs.fs.filesystem import RollingFileSystem
-from rollingfs.segment.read.spot import Spot
+from rollingfs.segment.segment import Spot
 from rollingfs.server import segment_routes, stream_routes  # noqa: F401 - the latter two define operations
 from rollingfs.server.access import Tokens, check_browser
 from rollingfs.server.operations import OPERATIONS, Call, RestOperation, document, query_of, small_body

@@ -13,8 +13,7 @@ from starlette.responses import Response, StreamingResponse
 from rollingfs.errors import SegmentTruncatedError
 from rollingfs.format.append_keys import AlreadyAppended, AppendKey
 from rollingfs.policy import RollingPolicy
-from rollingfs.segment.read.spot import Spot
-from rollingfs.segment.segment import Segment
+from rollingfs.segment.segment import Segment, Spot
 from rollingfs.server.operations import (
     EVENTS,
     JSON,

@@ -15,8 +15,7 @@ from starlette.requests import ClientDisconnect, Request
 
 from rollingfs.errors import SegmentReplacedError
 from rollingfs.runtime.values import value_class
-from rollingfs.segment.read.spot import BEFORE_BYTES_MAX, Spot, begin, check_extent
-from rollingfs.segment.segment import Segment
+from rollingfs.segment.segment import BEFORE_BYTES_MAX, Segment, Spot, begin, check_extent
 from rollingfs.server.problems import problem_fields
 from rollingfs.server.served_store import ServedStore, etag
 

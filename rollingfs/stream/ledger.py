@@ -23,10 +23,9 @@ from rollingfs.format.policies import ROLLING_ATTR, Fields, format_rolling, pars
 from rollingfs.format.transitions import Guard
 from rollingfs.policy import RollingPolicy
 from rollingfs.runtime.concurrency import backoff_s
-from rollingfs.segment.at import At
+from rollingfs.segment.at import At, lineage
 from rollingfs.segment.segment import Segment
 from rollingfs.segment.verbs.create import create, overwrite
-from rollingfs.segment.write.inherited import lineage
 from rollingfs.stream.ledger_codec import LEDGER_BYTES_MAX, Ledger, format_ledger, parse_ledger
 
 if TYPE_CHECKING:

@@ -21,13 +21,13 @@ from rollingfs.policy import READERS_GRACE_S
 from rollingfs.runtime.values import value_class
 from rollingfs.segment.at import At
 from rollingfs.segment.files.rewrite_plan import Asked
+from rollingfs.segment.read.ends import is_worn
 from rollingfs.segment.segment import Segment
 from rollingfs.segment.verbs.change import change, roll
 from rollingfs.segment.verbs.collect import collect
 from rollingfs.segment.verbs.consolidate import consolidate_by_policy
 from rollingfs.segment.verbs.offload import Offloaded
 from rollingfs.segment.write.append_to_header import is_aged
-from rollingfs.segment.write.parquet_footers import is_worn
 from rollingfs.stream.ledger import Ledgers
 from rollingfs.stream.ledger_codec import Ledger
 from rollingfs.stream.offload_policy import policies_of

@@ -320,7 +320,7 @@ def test_a_claim_that_finds_a_merge_keeps_no_turn(log, racing):
 
     drive(new_fs()._client.commits.commit(log, mark))
     commits = new_fs()._client.commits
-    slot = commits.slots.of(log)
+    slot = commits.store.slots.of(log)
     attempt = commits.attempt(slot, Change(log, mark, commits.deadline_s(), slow=True))
     found = drive(commits._claim_turn(slot, attempt))
     assert found.header is not None

@@ -46,7 +46,7 @@ def site(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> Site:
         site.create()
     clock.now_s += INTERVAL_S
     monkeypatch.setattr(commits, "time", SimpleNamespace(monotonic=clock))
-    site.client.commits.slots.of(site.path).free_s = clock.now_s
+    site.client.slots.of(site.path).free_s = clock.now_s
     monkeypatch.setattr(SyncRuntime, "sleep", lambda runtime, seconds: clock.sleep(runtime, seconds))
     return site
 
@@ -65,7 +65,7 @@ def test_a_commit_waits_out_the_interval(site: Site, clock: Clock) -> None:
 @pytest.mark.parametrize(("left_s", "pause_s"), [(2 * INTERVAL_S, INTERVAL_S), (INTERVAL_S / 2, 0.0)])
 def test_a_commit_without_time_does_not_wait(site: Site, clock: Clock, left_s: float, pause_s: float) -> None:
     site.append(b"1")
-    slot = site.client.commits.slots.of(site.path)
+    slot = site.client.slots.of(site.path)
     site.run(site.client.commits.wait_for_store(slot, clock.now_s + left_s))
     assert sum(clock.slept) == pause_s
 
@@ -73,7 +73,7 @@ def test_a_commit_without_time_does_not_wait(site: Site, clock: Clock, left_s: f
 def test_appends_of_one_interval_become_one_commit(site: Site, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     site.append(b"0")
     before = site.backend.count("replace")
-    slot, all_wait = site.client.commits.slots.of(site.path), threading.Event()
+    slot, all_wait = site.client.slots.of(site.path), threading.Event()
 
     async def sleep(runtime: object, seconds: float) -> None:
         assert all_wait.wait(WAIT_S)  # the interval passes when all are in the queue

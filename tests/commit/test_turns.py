@@ -85,7 +85,7 @@ def test_segments_that_are_deleted_are_not_remembered_without_end(monkeypatch: p
         drive(create(client, f"/folder/{number}"))
         drive(append(client, f"/folder/{number}", b"x" * 30))
         drive(delete(client, f"/folder/{number}"))
-    assert len(client.commits.slots._slots) == 3
+    assert len(client.slots._slots) == 3
     drive(create(client, "/folder/9"))
     drive(create(client, "/folder/0"))
     assert drive(append(client, "/folder/0", b"again")) == 0

@@ -19,7 +19,7 @@ FEW = (
         "stream",
         "segment.verbs.concat",
         "segment.verbs.delete",
-        "write.parquet_footers",
+        "segment.read.ends",
     ),
 )
 """What only some users need."""

@@ -28,7 +28,7 @@ from rollingfs.format.parquet_footer import ended
 from rollingfs.format.thrift import BINARY, Decoder, Encoder, MalformedFooterError
 from rollingfs.fs.core import core
 from rollingfs.parquet import append, files, grow, rewrite
-from rollingfs.segment.write import parquet_footers
+from rollingfs.segment.read import ends
 from rollingfs.stream.ledger_codec import Ledger
 from rollingfs.stream.upkeep import Upkeep
 from rollingfs.stream.upkeep_report import Upkept, with_rewritten
@@ -201,7 +201,7 @@ def test_rows_that_come_before_the_footer_is_read_stay(fs, other, path, monkeypa
 
 
 def test_many_small_appends_waste_little(fs, path, monkeypatch):
-    monkeypatch.setattr(parquet_footers, "WASTED_BYTES_MIN", 4096)
+    monkeypatch.setattr(ends, "WASTED_BYTES_MIN", 4096)
     parts = []
     for nth in range(150):
         append(fs, path, {"n": range(100 * nth, 100 * nth + 100), "s": [f"row {nth}"] * 100})
@@ -279,7 +279,7 @@ def test_rows_that_are_truncated_do_not_come_back(fs, other, path, monkeypatch, 
 def test_a_lost_rewrite_is_not_repeated_with_each_append(fs, path, monkeypatch):
     late = mock.Mock(side_effect=BadOffsetError("late"))
     monkeypatch.setattr(grow, "rewrite", late)
-    monkeypatch.setattr(parquet_footers, "WASTED_BYTES_MIN", 0)
+    monkeypatch.setattr(ends, "WASTED_BYTES_MIN", 0)
     for n in range(40):
         append(fs, path, {"n": [n]})
     assert 1 <= late.call_count <= 10  # after each loss once the waste has doubled
@@ -344,7 +344,7 @@ def test_an_unwritable_column_is_refused_by_name(fs, path, column):
 
 def test_no_error_after_the_commit_fails_an_append(fs, path, monkeypatch):
     """A caller that repeats the append would have its rows twice."""
-    monkeypatch.setattr(parquet_footers, "WASTED_BYTES_MIN", 0)
+    monkeypatch.setattr(ends, "WASTED_BYTES_MIN", 0)
     for n, error in enumerate(
         (pa.ArrowNotImplementedError("no"), RuntimeError("no"), OSError("no"), MemoryError()) * 9
     ):
@@ -364,7 +364,7 @@ def test_upkeep_goes_on_after_any_error_of_a_rewrite():
 @pytest.mark.parametrize("verb", ["append", "rewrite"])
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_ctrl_c_at_any_call_reports_the_truth(verb, when, monkeypatch):
-    monkeypatch.setattr(parquet_footers, "WASTED_BYTES_MIN", 0)
+    monkeypatch.setattr(ends, "WASTED_BYTES_MIN", 0)
     if verb == "rewrite":
         monkeypatch.setattr(grow, "REWRITTEN_BYTES_MAX", 0)  # the appends leave it to the rewrite
     outcomes = set()

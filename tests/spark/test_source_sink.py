@@ -16,7 +16,7 @@ from rollingfs import RollingFileSystem, RollingPolicy, SegmentSealedError
 from rollingfs.errors import AppendOutcomeUnknown, FolderOccupiedError
 from rollingfs.format.header import ATTRS_MAX
 from rollingfs.segment.commit.chunk_files import Staged
-from rollingfs.segment.write import parquet_footers
+from rollingfs.segment.read import ends
 from rollingfs.spark.source import places, segments
 from rollingfs.spark.source.datasource import RollingDataSource
 from rollingfs.spark.source.formats.lines import CompressedError
@@ -81,7 +81,7 @@ FOOTERS = ["read_range"] * 2
     [("text", [[], ["write"]]), ("parquet", [[*FOOTERS, "write"]] * 2)],  # a chunk of tail and batch, or the tail
 )
 def test_batch_of_200_tasks_makes_one_extra_request(store, monkeypatch, format_, expected):
-    monkeypatch.setattr(parquet_footers, "WASTED_PART_MAX", 1)  # else Parquet is written anew
+    monkeypatch.setattr(ends, "WASTED_PART_MAX", 1)  # else Parquet is written anew
     sink = Sink(monkeypatch, store, format=format_)
     # another process commits; the writers of tasks need not be others
     sink.pickled = lambda one: pickle.loads(dumps(one)) if isinstance(one, RollingDataSource) else one

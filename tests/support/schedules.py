@@ -21,7 +21,7 @@ SOON_S_MAX = 120.0
 PARTS = (
     *(
         f"segment/commit/{name}"
-        for name in ("commits", "operation", "attempt", "lost_answers", "turns", "store", "uploads")
+        for name in ("commits", "operation", "attempt", "lost_answers", "turns", "store", "chunk_files")
     ),
     *("segment/write/group_commit", "segment/write/append_to_header"),
 )

@@ -94,7 +94,7 @@ def test_ctrl_c_before_anything_is_committed_leaves_nothing(site, verb, how, dat
 
 def gathered(site, *calls):
     """Calls that all wait while another append is being sent, and so become one group."""
-    queue = site.client.commits.slots.of(site.path).queue
+    queue = site.client.slots.of(site.path).queue
     started = threading.Event()
 
     def hold():

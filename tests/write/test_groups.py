@@ -48,7 +48,7 @@ class Follower(Caller):
         self.queued, self.may_go_on = threading.Event(), threading.Event()
 
     def _append(self, site, data):
-        slots = site.client.commits.slots
+        slots = site.client.slots
 
         def is_queued():
             return slots.of(site.path).queue and not slots.lock._is_owned()
@@ -175,7 +175,7 @@ def test_a_leader_that_breaks_off_doubles_no_append(site, error):
 
 
 def test_an_interrupted_follower_doubles_no_append(site):
-    slots = site.client.commits.slots
+    slots = site.client.slots
     for nth in range(1, 1000):
         mine, others = new_segment(site, nth)
         leader, may_end = sending(site, partial(site.append, mine))
@@ -193,7 +193,7 @@ def test_an_interrupted_follower_doubles_no_append(site):
 
 def test_a_leader_that_breaks_off_calls_the_next(site, monkeypatch):
     monkeypatch.setattr(group_commit, "WAKE_S_MAX", 10 * WAIT_S)  # nobody leads because time has passed
-    queue, leads, may_end = site.client.commits.slots.of(site.path).queue, threading.Event(), threading.Event()
+    queue, leads, may_end = site.client.slots.of(site.path).queue, threading.Event(), threading.Event()
 
     def break_off(*_):
         leads.set()
@@ -228,7 +228,7 @@ refused = raises(PermissionError(13, "so says the store"))
 def test_a_refusal_depends_on_the_other_append(site, guard, error, fails):
     site.append(b"first;")
     leader, may_end = sending(site, partial(site.append, b"", attrs={"x": "1"}))
-    queue = site.client.commits.slots.of(site.path).queue
+    queue = site.client.slots.of(site.path).queue
     first = started(Caller(partial(site.append, b"A", attrs={"k": "v"})))
     eventually(lambda: len(queue) == 1)
     second = started(Caller(partial(site.append, b"B", guard=guard)))

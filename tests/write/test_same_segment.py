@@ -13,7 +13,7 @@ from rollingfs.backend.contract_values import Capability
 from rollingfs.errors import CommitTimeoutError
 from rollingfs.format.header import Adopted
 from rollingfs.runtime.concurrency import drive
-from rollingfs.segment.commit.hidden_plain_file import check_passes
+from rollingfs.segment.commit.removals import check_passes
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="needs symbolic links")
 

@@ -25,7 +25,7 @@ from rollingfs.format.records import Record
 from rollingfs.policy import RollingPolicy
 from rollingfs.runtime.concurrency import drive
 from rollingfs.segment.at import At
-from rollingfs.segment.write.whole import remove_grave, take_whole
+from rollingfs.segment.commit.removals import remove_grave, take_whole
 from tests.support.places import new_fs
 from tests.support.schedules import Caller, beside
 

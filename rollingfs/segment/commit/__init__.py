@@ -3,8 +3,8 @@
 In: a path, and a step that makes the next header from the present header. Out: the commit, or an error that
 shows whether anything was written.
 
-`store` is the record of the backend, its caches (`header_cache`, `index_pages`) and the writer of chunk files
-(`chunk_files`). `commits` commits, and settles by `recovery` the merges that are in the way; `lost_answers` judges what
-is not confirmed.
+`store` is the record of the backend, its caches (`header_cache`, `index_pages`) and the slots of its writer (`turns`).
+`commits` commits, and settles by `recovery` the merges that are in the way; `lost_answers` judges what is not
+confirmed. `chunk_files` writes the files that a commit names, and `removals` deletes what is not named any more.
 Must not be here: the meaning of an operation; that is in `rollingfs.segment.write` and `rollingfs.segment.verbs`.
 """

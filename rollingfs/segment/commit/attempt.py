@@ -15,10 +15,10 @@ from rollingfs.format.codec import format_header
 from rollingfs.format.commit_lines import Acknowledged
 from rollingfs.format.header import AGE_S_MAX, COMMITS_MAX, OFFSET_MAX, RECORDS_MAX, Header
 from rollingfs.format.records import Record, Tip
+from rollingfs.segment.commit.chunk_files import NewFiles, Uploads
 from rollingfs.segment.commit.operation import NOTHING_SENT, Committed, Operation, Sent, Verdict, is_crowded
 from rollingfs.segment.commit.store import Store
 from rollingfs.segment.commit.turns import LOOKS_MAX, Turns
-from rollingfs.segment.commit.uploads import NewFiles, Uploads
 from rollingfs.segment.segment import Grown, Segment
 
 logger = logging.getLogger("rollingfs")

@@ -33,13 +33,13 @@ from rollingfs.format.transitions import MarksFullError, MergeFoundError
 from rollingfs.runtime.meters import COMMIT, CONFLICT, UNKNOWN
 from rollingfs.runtime.system import Moment, boot_s
 from rollingfs.segment.commit.attempt import Attempt, Change, Plain, Step, acknowledged, check_time
+from rollingfs.segment.commit.chunk_files import Uploads
 from rollingfs.segment.commit.index_pages import PageGoneError, names_page
 from rollingfs.segment.commit.lost_answers import LostAnswers, after_error, after_interrupt
 from rollingfs.segment.commit.operation import Committed, Operation, Sent, Verdict
 from rollingfs.segment.commit.recovery import Merges
 from rollingfs.segment.commit.store import Store
-from rollingfs.segment.commit.turns import Slot, Slots
-from rollingfs.segment.commit.uploads import Uploads
+from rollingfs.segment.commit.turns import Slot
 from rollingfs.segment.segment import Segment
 
 logger = logging.getLogger("rollingfs")
@@ -66,13 +66,8 @@ class Commits:
     def __init__(self, store: Store, timeout_s: float) -> None:
         self.store = store
         self.timeout_s = min(timeout_s, AGE_S_MAX)
-        self.slots = Slots(store.runtime)
         self.interval_s = store.backend.capability.commit_interval_s
-        self.merges = Merges(store, self.slots, self.commit)
-
-    def after_fork(self) -> None:
-        """Begin again in a child process, as a new writer without locks."""
-        self.slots.after_fork()
+        self.merges = Merges(store, self.commit)
 
     def deadline_s(self) -> float:
         """When an operation that begins now gives up, by the monotonic clock."""
@@ -109,7 +104,7 @@ class Commits:
     async def _commit(self, change: Change) -> Committed:
         while True:
             try:
-                slot = self.slots.of(change.path)
+                slot = self.store.slots.of(change.path)
                 return await slot.lock.run(partial(self._in_time, slot, change, time.monotonic()))
             except IN_THE_WAY as found:
                 await self.settle(change.path, found, change.deadline_s)
@@ -195,9 +190,9 @@ class Commits:
 
     def attempt(self, slot: Slot, change: Change, began: Moment | None = None) -> Attempt:
         """Return the state of a commit before its first request."""
-        path, writer = change.path, self.slots.writer
+        path, slots = change.path, self.store.slots
         wall_s, began_s = (began.wall_s, began.boot_s) if began else (self.store.clock(), boot_s())
-        operation = Operation(wall_s, began_s, path, writer.id, next(writer.numbers), change.deadline_s)
+        operation = Operation(wall_s, began_s, path, slots.writer, next(slots.numbers), change.deadline_s)
         attempt = Attempt(operation, self.store, slot.turns, self.timeout_s, change.uploads, change.prompt)
         attempt.has_turns = self.store.backend.capability.has_turns and not (self.store.runtime.is_async or change.slow)
         if slot.may_lose is None:
@@ -256,7 +251,7 @@ class Commits:
             found = await self._try(base, data, attempt, change.plain)
             if isinstance(found, Committed):
                 if slot.done_drops or slot.settled:
-                    self.slots.committed(slot, found.made)
+                    self.store.slots.committed(slot, found.made)
                 if self.interval_s:
                     slot.free_s = time.monotonic() + self.interval_s
                 return found
@@ -282,7 +277,7 @@ class Commits:
         change = Change(attempt.operation.path, step, attempt.operation.deadline_s)
         claim = self.attempt(slot, change, attempt.operation)
         # the judge takes a line with a higher number as unknown
-        attempt.operation = replace(attempt.operation, number=next(self.slots.writer.numbers))
+        attempt.operation = replace(attempt.operation, number=next(self.store.slots.numbers))
         try:
             await self._loop(slot, change, claim)
         except (AppendOutcomeUnknown, CommitTimeoutError) as error:

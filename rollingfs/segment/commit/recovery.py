@@ -21,11 +21,10 @@ from rollingfs.format.header import Header, MergeOutcome, Phase
 from rollingfs.format.merging import is_merging
 from rollingfs.format.side_files import Pin, parse_pin, pin_path
 from rollingfs.segment.commit.attempt import Attempt
-from rollingfs.segment.commit.hidden_plain_file import delete_shadowed, wait_for_new_date
 from rollingfs.segment.commit.index_pages import PageGoneError
 from rollingfs.segment.commit.operation import Committed
+from rollingfs.segment.commit.removals import delete_shadowed, wait_for_new_date
 from rollingfs.segment.commit.store import Store
-from rollingfs.segment.commit.turns import Slots
 from rollingfs.segment.segment import Segment
 
 logger = logging.getLogger("rollingfs")
@@ -45,9 +44,8 @@ class Merges:
         `Commits.commit`.
     """
 
-    def __init__(self, store: Store, slots: Slots, commit: Callable[..., Awaitable[Committed]]) -> None:
+    def __init__(self, store: Store, commit: Callable[..., Awaitable[Committed]]) -> None:
         self.store = store
-        self._slots = slots
         self._commit = commit
 
     # -- one source ----------------------------------------------------------------------------------------
@@ -178,7 +176,7 @@ class Merges:
         merges = [partial(self._settle, target, header.segment, mark, True) for mark in header.merges]
         aborts = [partial(self._settle, target, header.segment, mark, False) for mark in header.aborts]
         await self.store.runtime.gather([*merges, *aborts], SOURCES_AT_ONCE_MAX)
-        self._slots.remember(target, marks=[*header.merges, *header.aborts])
+        self.store.slots.remember(target, marks=[*header.merges, *header.aborts])
 
     async def _settle(self, target: str, segment: str, mark: MergeOutcome, took_place: bool) -> None:
         """Bring the source of a line to the state of the line, if its own mark names this target and incarnation.

@@ -18,6 +18,7 @@ from rollingfs.runtime.system import Clock
 from rollingfs.runtime.values import value_class
 from rollingfs.segment.commit.header_cache import Headers
 from rollingfs.segment.commit.index_pages import Pages
+from rollingfs.segment.commit.turns import Slots
 
 logger = logging.getLogger("rollingfs")
 T = TypeVar("T")
@@ -34,6 +35,7 @@ class Store:
     headers: Headers
     pages: Pages
     verdicts: Verdicts
+    slots: Slots
     meters: Meters
     clock: Clock
 
@@ -104,4 +106,5 @@ class Store:
         self.headers.after_fork()
         self.pages.after_fork()
         self.verdicts.after_fork()
+        self.slots.after_fork()
         self.meters.after_fork()

@@ -243,22 +243,6 @@ class Turns:
         return min(BACKOFF_S_MAX, pause_s * random.uniform(1, 1 + JITTER))
 
 
-class Writer:
-    """The identity of a client instance: an id, and a counter that never goes back.
-
-    A forked, unpickled or copied client takes a new id, because two writers with the same id could take each
-    other's commits for their own.
-    """
-
-    def __init__(self) -> None:
-        self.renew()
-
-    def renew(self) -> None:
-        self.id = uuid.uuid4().hex
-        self.numbers = itertools.count(1)
-        """Gives the number of each operation."""
-
-
 class Slot:
     """A segment as this client writes it: at most a single commit is in flight."""
 
@@ -289,24 +273,26 @@ class Slot:
 
 
 class Slots:
-    """The slots of a client."""
+    """The slots of a client, and its identity: an id, and a counter that never goes back.
+
+    A forked, unpickled or copied client takes a new id, because two writers with the same id could take each
+    other's commits for their own.
+    """
 
     def __init__(self, runtime: Runtime) -> None:
-        self.writer = Writer()
         self._runtime = runtime
-        self._begin()
+        self.after_fork()
 
-    def _begin(self) -> None:
+    def after_fork(self) -> None:
+        """Begin again in a child process, as another writer with free locks."""
+        self.writer = uuid.uuid4().hex
+        self.numbers = itertools.count(1)
+        """Gives the number of each operation."""
         self._slots: OrderedDict[str, Slot] = OrderedDict()
         self._in_use: weakref.WeakValueDictionary[str, Slot] = weakref.WeakValueDictionary()
         """Slots that a commit holds stay: a segment has a single slot at any time."""
         # reentrant, as all locks that are taken without a slot: garbage collection within may log, and a handler append
         self.lock = threading.RLock()
-
-    def after_fork(self) -> None:
-        """Begin again in a child process, as another writer with free locks."""
-        self.writer.renew()
-        self._begin()
 
     def of(self, path: str) -> Slot:
         """Return the slot of a segment in this client."""
@@ -315,7 +301,7 @@ class Slots:
             if slot is not None:
                 self._slots.move_to_end(path)
                 return slot
-            slot = self._in_use.get(path) or Slot(path, self._runtime.lock(path), Turns(self.writer.id))
+            slot = self._in_use.get(path) or Slot(path, self._runtime.lock(path), Turns(self.writer))
             self._slots[path] = self._in_use[path] = slot
             if len(self._slots) > SLOTS_MAX:
                 self._slots.popitem(last=False)

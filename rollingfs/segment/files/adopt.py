@@ -31,10 +31,9 @@ from rollingfs.policy import RollingPolicy
 from rollingfs.runtime.system import Moment
 from rollingfs.segment.at import At
 from rollingfs.segment.commit.attempt import Attempt, Step
-from rollingfs.segment.commit.chunk_files import Stored, copy_through
-from rollingfs.segment.commit.hidden_plain_file import delete_shadowed
+from rollingfs.segment.commit.chunk_files import Stored, Uploads, copy_through
 from rollingfs.segment.commit.operation import Committed
-from rollingfs.segment.commit.uploads import Uploads
+from rollingfs.segment.commit.removals import delete_shadowed
 from rollingfs.segment.segment import Segment, is_shadowed, modified_ms, names_file, shadow
 
 ADOPTIONS_MAX = 8

@@ -28,11 +28,10 @@ from rollingfs.runtime.system import Moment
 from rollingfs.runtime.values import value_class
 from rollingfs.segment.at import At
 from rollingfs.segment.commit.attempt import Attempt
-from rollingfs.segment.commit.hidden_plain_file import check_passes
 from rollingfs.segment.commit.index_pages import PageGoneError, successor
+from rollingfs.segment.commit.removals import check_passes, is_alone, remove_grave, remove_header
 from rollingfs.segment.files.adopt import adopt
 from rollingfs.segment.segment import Segment, shadow
-from rollingfs.segment.write.whole import is_alone, remove_grave, remove_header
 
 logger = logging.getLogger("rollingfs")
 
@@ -283,7 +282,7 @@ async def commit_target(at: At, target: str, marked: Marked, make: Make, deadlin
         bury = [partial(_bury, at, *one) for one in zip(sources, marked.headers, strict=True)]
         buried = await at.each([*bury, *forget])
     done = [mark for mark, is_buried in zip(marks, buried, strict=False) if is_buried]
-    at.commits.slots.remember(target, marks=done)
+    at.slots.remember(target, marks=done)
     return committed.made
 
 

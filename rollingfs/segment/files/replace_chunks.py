@@ -15,10 +15,9 @@ from rollingfs.format.header import LARGE_PAGE_CHUNKS, OFFSET_MAX, Chunk, Drop, 
 from rollingfs.runtime.values import value_class
 from rollingfs.segment.at import At
 from rollingfs.segment.commit.attempt import Attempt
-from rollingfs.segment.commit.chunk_files import Stored
-from rollingfs.segment.commit.drop_files import finish_drops
+from rollingfs.segment.commit.chunk_files import Stored, Uploads
 from rollingfs.segment.commit.index_pages import read_map
-from rollingfs.segment.commit.uploads import Uploads
+from rollingfs.segment.commit.removals import finish_drops
 from rollingfs.segment.files.rewrite_plan import PARTS_MAX, size_of
 from rollingfs.segment.segment import Segment
 
@@ -163,7 +162,7 @@ async def swap_chunks(
 
     committed = await at.commits.commit(path, step, uploads=[uploads])
     if done and committed.header is not None:
-        await finish_drops(at.commits, path, committed.header)
+        await finish_drops(at, path, committed.header)
     return done
 
 

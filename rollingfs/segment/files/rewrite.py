@@ -28,8 +28,7 @@ from rollingfs.runtime.concurrency import Lock
 from rollingfs.runtime.meters import Steps
 from rollingfs.runtime.system import Moment
 from rollingfs.segment.at import At
-from rollingfs.segment.commit.chunk_files import Stored, TierStored
-from rollingfs.segment.commit.uploads import Uploads
+from rollingfs.segment.commit.chunk_files import Stored, TierStored, Uploads
 from rollingfs.segment.files.copies import READ_BYTES_MAX, CopyPiece, fill, plan_pieces
 from rollingfs.segment.files.replace_chunks import Swap, clipped, is_there, swap_chunks, window
 from rollingfs.segment.files.rewrite_plan import Plan, Run, size_of

@@ -19,8 +19,8 @@ from rollingfs.format.header import Header, Phase, Tier
 from rollingfs.format.side_files import Pin, parse_pin
 from rollingfs.runtime.values import value_class
 from rollingfs.segment.at import At
-from rollingfs.segment.commit.drop_files import check_there, dropped_files
 from rollingfs.segment.commit.index_pages import PageGoneError, successor
+from rollingfs.segment.commit.removals import check_there, dropped_files
 from rollingfs.segment.files.collected import Garbage, is_old
 from rollingfs.segment.segment import Segment
 
@@ -188,7 +188,7 @@ async def survey_folder(at: At, folder: str) -> Survey:
         return Survey(segment, own, frozenset(referrers), tuple(pins), files, listing.now)
     more, uploads, now = await _in_tiers(at, folder, tiers, listing.now)
     assert own.header is not None
-    await check_there(at.headers, at.pages, segment, own.header)  # after the lists, which may have been in vain
+    await check_there(at, segment, own.header)  # after the lists, which may have been in vain
     return Survey(segment, own, frozenset(referrers), tuple(pins), (*files, *more), now, tuple(uploads))
 
 

@@ -12,7 +12,7 @@ from rollingfs.format import names, transitions
 from rollingfs.format.header import AGE_S_MAX, Header, Phase, Tier
 from rollingfs.segment.at import At
 from rollingfs.segment.commit.attempt import Attempt
-from rollingfs.segment.commit.drop_files import check_line
+from rollingfs.segment.commit.removals import check_line
 from rollingfs.segment.segment import Segment
 
 NEIGHBOURS_MAX = 128
@@ -68,7 +68,7 @@ async def _found(at: At, path: str, header: Header, tier: str) -> tuple[str, str
         if await find_mark(backend, at.runtime, tier) is None:
             await check_unused(at, path, tier)
         return await make_mark(backend, at.runtime, tier), placed(backend, path)
-    identity = await check_line(at.headers, at.pages, path, header, line)
+    identity = await check_line(at, path, header, line)
     return identity or await make_mark(backend, at.runtime, tier), placed(backend, path)
 
 

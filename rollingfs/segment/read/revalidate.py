@@ -12,8 +12,7 @@ from rollingfs.format import transitions
 from rollingfs.segment.commit.header_cache import Headers
 from rollingfs.segment.read.piece_checks import PieceChecks
 from rollingfs.segment.read.ranges import Fetcher, Request
-from rollingfs.segment.read.spot import replaced
-from rollingfs.segment.segment import Segment
+from rollingfs.segment.segment import Segment, replaced
 
 OUTDATED = (FileNotFoundError, SegmentTruncatedError)
 """The errors of a read whose snapshot is out of date."""

@@ -10,8 +10,7 @@ from rollingfs.format import names, transitions
 from rollingfs.format.transitions import NO_GUARD, Attrs, Guard
 from rollingfs.runtime.meters import APPEND
 from rollingfs.segment.at import At
-from rollingfs.segment.commit.chunk_files import Staged, Stored
-from rollingfs.segment.commit.uploads import Uploads
+from rollingfs.segment.commit.chunk_files import Staged, Stored, Uploads
 from rollingfs.segment.files.adopt import ADOPTIONS_MAX, adopt
 from rollingfs.segment.files.intakes import addition, new_intake
 from rollingfs.segment.segment import Segment

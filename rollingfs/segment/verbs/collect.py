@@ -28,9 +28,8 @@ from rollingfs.runtime.concurrency import backoff_s
 from rollingfs.runtime.values import added
 from rollingfs.segment.at import At
 from rollingfs.segment.commit.attempt import Attempt
-from rollingfs.segment.commit.drop_files import check_there, finish_drops
-from rollingfs.segment.commit.hidden_plain_file import delete_shadowed
 from rollingfs.segment.commit.index_pages import LOOKS_MAX, PageGoneError, successor
+from rollingfs.segment.commit.removals import check_there, delete_shadowed, finish_drops
 from rollingfs.segment.files.collected import DROPPED, PLAIN, TOMBSTONE, Collected, Garbage, is_old, report
 from rollingfs.segment.files.survey import Survey, dropped_infos, pending_uploads, referrer_of, survey_folder
 from rollingfs.segment.segment import Segment, is_shadowed, names_file
@@ -136,7 +135,7 @@ async def settle(at: At, path: str, *, dry_run: bool = False) -> tuple[Header | 
         return header, Collected()
     await at.headers.secure(path, loaded)
     dropped = await dropped_infos(at, path, header, at.now_ms())
-    await finish_drops(at.commits, path, header)
+    await finish_drops(at, path, header)
     if any(has_protected(drop, at.now_ms()) for drop in header.drops):
         header = await _without_done_drops(at, path) or header
     return header, report(dropped, DROPPED)
@@ -272,7 +271,7 @@ async def _clear_hints(at: At, path: str, header: Header, hints: dict[str, Drop]
     settled = header.deleted and (header.merges or header.aborts)  # a tombstone with such lines cannot be deleted
     if not done and not settled:
         return
-    at.commits.slots.remember(path, drops=done)
+    at.slots.remember(path, drops=done)
     await _without_done_drops(at, path)
 
 
@@ -326,7 +325,7 @@ async def _tombstone(at: At, path: str, grace_s: float, would_go: set[str] | Non
     tiers = [tier.alias for tier in found.tiers]
     if not can or not await _is_empty(at, folder, tiers, would_go or set()):
         return Collected()
-    await check_there(at.headers, at.pages, path, found)  # the list may have been in vain
+    await check_there(at, path, found)  # the list may have been in vain
     info = await at.backend.stat(file)
     if not has.removes_whole and not is_old(await at.backend.now(path), info.modified, grace_s):
         return Collected()

@@ -29,10 +29,10 @@ from rollingfs.segment.files.adopt import adopt
 from rollingfs.segment.files.arrow_joins import ArrowJoins
 from rollingfs.segment.files.join_looks import JoinLooks, seen
 from rollingfs.segment.files.moves import Marked, MarkLostError, frozen_headers, move
+from rollingfs.segment.read.ends import one_footer
 from rollingfs.segment.read.revalidate import OUTDATED
 from rollingfs.segment.segment import Segment
 from rollingfs.segment.write.append_to_header import grow
-from rollingfs.segment.write.parquet_footers import one_footer
 
 logger = logging.getLogger("rollingfs")
 

@@ -8,7 +8,7 @@ from rollingfs.policy import READERS_GRACE_S
 from rollingfs.runtime.meters import Progress, Steps
 from rollingfs.runtime.values import value_class
 from rollingfs.segment.at import At
-from rollingfs.segment.commit.drop_files import finish_drops
+from rollingfs.segment.commit.removals import finish_drops
 from rollingfs.segment.files.rewrite import rewrite_all
 from rollingfs.segment.files.rewrite_plan import ASKED, BY_ITSELF, Rule, joins, may_join
 
@@ -78,7 +78,7 @@ async def consolidate_by_policy(at: At, path: str, header: Header, grace_s: floa
 
 
 async def _join(at: At, path: str, header: Header, rule: Rule, grace_s: float, steps: Steps) -> Consolidated:
-    await finish_drops(at.commits, path, header)
+    await finish_drops(at, path, header)
     plan = joins(rule, {"", *at.backend.tiers})
     file_bytes = header.policy.max_bytes
     did, damaged = await rewrite_all(

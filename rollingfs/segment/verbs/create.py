@@ -12,9 +12,8 @@ from rollingfs.policy import ROLLING_FIELDS, RollingPolicy
 from rollingfs.runtime.meters import OVERWRITE
 from rollingfs.segment.at import At
 from rollingfs.segment.commit.attempt import Attempt
-from rollingfs.segment.commit.chunk_files import Stored
-from rollingfs.segment.commit.drop_files import check_there, try_drops
-from rollingfs.segment.commit.uploads import Uploads
+from rollingfs.segment.commit.chunk_files import Stored, Uploads
+from rollingfs.segment.commit.removals import check_there, try_drops
 from rollingfs.segment.files.adopt import new_header
 from rollingfs.segment.files.intakes import replacement
 from rollingfs.segment.segment import Segment
@@ -62,7 +61,7 @@ async def replace_content(
             policy = await at.inherited.policy(path)
         header = new_header(at, base.header, policy, plain)
         if base.header is not None:
-            await check_there(at.headers, at.pages, path, base.header)
+            await check_there(at, path, base.header)
             hints = await at.pages.hints(path, base.header.entries)
             header = with_hints(header, hints, at.now_ms())
         items = await as_items(data, attempt.files)
@@ -72,7 +71,7 @@ async def replace_content(
     is_large = any(isinstance(item, Stored) for item in data)
     given = [uploads] if uploads else []
     header = (await at.commits.commit(path, step, fresh=is_large, uploads=given)).made
-    await try_drops(at.commits, path, header)
+    await try_drops(at, path, header)
     return header
 
 

@@ -16,11 +16,20 @@ from rollingfs.format.transitions import NO_GUARD, Guard
 from rollingfs.runtime.values import value_class
 from rollingfs.segment.at import At
 from rollingfs.segment.commit.attempt import Attempt
-from rollingfs.segment.commit.drop_files import check_there, delete_dropped, due_files, finish_drops, mapped_files
-from rollingfs.segment.commit.hidden_plain_file import delete_shadowed, wait_for_new_date
+from rollingfs.segment.commit.removals import (
+    check_there,
+    delete_dropped,
+    delete_shadowed,
+    due_files,
+    finish_drops,
+    flush_folders,
+    mapped_files,
+    remove_grave,
+    take_whole,
+    wait_for_new_date,
+)
 from rollingfs.segment.files.adopt import remove_plain
 from rollingfs.segment.segment import Segment, shadow
-from rollingfs.segment.write.whole import flush_folders, remove_grave, take_whole
 
 logger = logging.getLogger("rollingfs")
 
@@ -116,7 +125,7 @@ async def _bury(at: At, path: str, guard: Guard, seen: Segment | None, *, is_unr
 
     async def step(base: Segment, attempt: Attempt) -> Header | None:
         found = transitions.check(base.header, guard, path)
-        await check_there(at.headers, at.pages, path, found)
+        await check_there(at, path, found)
         plain = await at.headers.plain(Segment(path)) if found.adopted else None
         known = found
         if is_unread:
@@ -132,7 +141,7 @@ async def _bury(at: At, path: str, guard: Guard, seen: Segment | None, *, is_unr
     committed = await at.commits.commit(path, step, seen=seen)
     assert committed.base is not None
     with if_interrupted(path, "committed"):
-        drops, files = await due_files(at.commits, path, committed.made)
+        drops, files = await due_files(at, path, committed.made)
     return Buried(path, committed.base, committed.made, list(dict.fromkeys([*own, *files])), drops)
 
 
@@ -154,7 +163,7 @@ async def clear_buried(at: At, buried: Sequence[Buried]) -> None:
         for one in buried:
             if one.is_gone:
                 continue
-            at.commits.slots.remember(one.path, drops=one.drops, header=one.header)
+            at.slots.remember(one.path, drops=one.drops, header=one.header)
             await delete_shadowed(at, one.path, one.header.adopted)
             if not await _hides(at, one):
                 await remove_grave(at, one.path, one.header)
@@ -198,7 +207,7 @@ async def _finish(at: At, path: str, header: Header) -> bool:
     now = await at.headers.load_durable(path)  # the interrupted client may not have flushed its tombstone
     if now.live or now.header is None:
         return False  # a plain file was adopted meanwhile: this segment is to be deleted
-    await finish_drops(at.commits, path, now.header)
+    await finish_drops(at, path, now.header)
     return True
 
 

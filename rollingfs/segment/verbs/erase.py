@@ -31,12 +31,10 @@ from rollingfs.format.transitions import NO_GUARD, Guard
 from rollingfs.runtime.meters import Steps
 from rollingfs.segment.at import At
 from rollingfs.segment.commit.attempt import Attempt
-from rollingfs.segment.commit.chunk_files import Stored
-from rollingfs.segment.commit.drop_files import finish_drops
-from rollingfs.segment.commit.hidden_plain_file import delete_shadowed
+from rollingfs.segment.commit.chunk_files import Stored, Uploads
 from rollingfs.segment.commit.index_pages import LOOKS_MAX, successor
+from rollingfs.segment.commit.removals import delete_shadowed, finish_drops
 from rollingfs.segment.commit.store import FULL
-from rollingfs.segment.commit.uploads import Uploads
 from rollingfs.segment.files.adopt import adopt
 from rollingfs.segment.files.erased import Erased, Remains, kept_versions, leftovers
 from rollingfs.segment.files.replace_chunks import is_there
@@ -237,7 +235,7 @@ async def _finish(at: At, run: _Run, base: Header, header: Header) -> Erased:
     own = {names.locate(path, chunk.file, chunk.tier) for chunk in drops.deletable(run.gone)}
     if own:
         await at.backend.delete(sorted(own))
-    await finish_drops(at.commits, path, header)
+    await finish_drops(at, path, header)
     await delete_shadowed(at, path, header.adopted)
     await _collect(at, path, folders)
     remains = await leftovers(at, path, folders, held)

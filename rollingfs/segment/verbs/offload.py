@@ -19,8 +19,8 @@ from rollingfs.policy import DELETION_LAG_S
 from rollingfs.runtime.meters import Progress, Steps
 from rollingfs.runtime.values import value_class
 from rollingfs.segment.at import At
-from rollingfs.segment.commit.drop_files import finish_drops
 from rollingfs.segment.commit.index_pages import LOOKS_MAX
+from rollingfs.segment.commit.removals import finish_drops
 from rollingfs.segment.files.replace_chunks import live
 from rollingfs.segment.files.rewrite import rewrite_all
 from rollingfs.segment.files.rewrite_plan import Asked, Chosen, is_hot, moves
@@ -124,7 +124,7 @@ async def _move(
     for _ in range(LOOKS_MAX):
         header = await live(at, path, segment) if known is None else known
         chosen.check(path, header)
-        await finish_drops(at.commits, path, header)
+        await finish_drops(at, path, header)
         steps = Steps(header.size, progress)
         call = partial(rewrite, header, steps=steps, start=chosen.start, upto=chosen.upto)
         try:

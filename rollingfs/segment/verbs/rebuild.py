@@ -26,9 +26,8 @@ from rollingfs.runtime.system import Moment
 from rollingfs.runtime.values import value_class
 from rollingfs.segment.at import At
 from rollingfs.segment.commit.attempt import Attempt
-from rollingfs.segment.commit.chunk_files import Stored, copy_file, copy_through, read_checksum
+from rollingfs.segment.commit.chunk_files import Stored, Uploads, copy_file, copy_through, read_checksum
 from rollingfs.segment.commit.index_pages import LOOKS_MAX
-from rollingfs.segment.commit.uploads import Uploads
 from rollingfs.segment.files.adopt import new_header
 from rollingfs.segment.files.rebuild_evidence import (
     AmbiguousRebuildError,

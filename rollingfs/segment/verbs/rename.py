@@ -12,10 +12,9 @@ from rollingfs.format.header import Header, Phase
 from rollingfs.format.transitions import NO_GUARD
 from rollingfs.segment.at import At
 from rollingfs.segment.commit.attempt import Attempt
-from rollingfs.segment.commit.drop_files import check_there, try_drops
+from rollingfs.segment.commit.removals import check_there, take_all, try_drops
 from rollingfs.segment.files.moves import Marked, frozen_headers, move
 from rollingfs.segment.segment import Segment, shadow
-from rollingfs.segment.write.whole import take_all
 
 
 async def rename(at: At, path: str, target: str, *, overwrite: bool = True) -> None:
@@ -47,7 +46,7 @@ async def rename(at: At, path: str, target: str, *, overwrite: bool = True) -> N
             return
     renamed = partial(_renamed, at, overwrite=overwrite)
     header = await move(at, target, [path], renamed, sealed=False)
-    await try_drops(at.commits, target, header)
+    await try_drops(at, target, header)
 
 
 async def _renamed(at: At, base: Segment, attempt: Attempt, marked: Marked, *, overwrite: bool) -> Header:
@@ -56,7 +55,7 @@ async def _renamed(at: At, base: Segment, attempt: Attempt, marked: Marked, *, o
     if not overwrite and base.live and not (there and there.phase is Phase.MERGING):
         raise transitions.exists(target)
     if base.live:  # a segment that is on its way elsewhere must get there first
-        await check_there(at.headers, at.pages, target, transitions.check(there, NO_GUARD, target))
+        await check_there(at, target, transitions.check(there, NO_GUARD, target))
     (frozen,) = await frozen_headers(at, base, marked)
     plain = None if base.live else await at.contents.room(target, base)
     if plain is not None and not overwrite:

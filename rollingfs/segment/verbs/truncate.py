@@ -26,18 +26,17 @@ from rollingfs.runtime.meters import OVERWRITE
 from rollingfs.runtime.values import value_class
 from rollingfs.segment.at import At
 from rollingfs.segment.commit.attempt import Attempt
-from rollingfs.segment.commit.drop_files import finish_drops, try_drops
+from rollingfs.segment.commit.chunk_files import Uploads
 from rollingfs.segment.commit.operation import Committed
-from rollingfs.segment.commit.uploads import Uploads
+from rollingfs.segment.commit.removals import finish_drops, try_drops
 from rollingfs.segment.files.adopt import commit_live
 from rollingfs.segment.files.arrow_joins import splits_a_stream
 from rollingfs.segment.files.intakes import addition
-from rollingfs.segment.read.ends import ends_of, file_ends
+from rollingfs.segment.read.ends import ends_of, file_ends, footer_of, is_last_of_several
 from rollingfs.segment.read.revalidate import OUTDATED
 from rollingfs.segment.segment import Segment
 from rollingfs.segment.write.append_to_header import as_items, behead, grow
 from rollingfs.segment.write.ingest import PIECE_BYTES, Data, Intake, Items
-from rollingfs.segment.write.parquet_footers import footer_of, is_last_of_several
 
 T = TypeVar("T")
 
@@ -234,7 +233,7 @@ async def cut_head(at: At, path: str, offset: int, guard: Guard = NO_GUARD) -> C
 
     committed = await at.with_room(path, partial(commit_live, at, path, step, guard))
     with if_interrupted(path, "committed"):
-        await finish_drops(at.commits, path, committed.made)
+        await finish_drops(at, path, committed.made)
     return committed
 
 
@@ -257,5 +256,5 @@ async def renew(at: At, path: str, data: Data | Intake, guard: Guard, start: int
         return (await commit_live(at, path, step, guard, [uploads])).made
 
     header = await addition(at, path, guard).commit(OVERWRITE, data, commit)
-    await try_drops(at.commits, path, header)
+    await try_drops(at, path, header)
     return header

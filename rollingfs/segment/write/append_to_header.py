@@ -14,10 +14,9 @@ from rollingfs.format.edges import UNKNOWN, Edges, Kinds
 from rollingfs.format.header import Chunk, Entry, Header, changed
 from rollingfs.format.placement import Item
 from rollingfs.format.side_files import Last
-from rollingfs.segment.commit.chunk_files import Stored, write_chunk, write_shared
-from rollingfs.segment.commit.drop_files import check_there
+from rollingfs.segment.commit.chunk_files import NewFiles, Stored, write_chunk, write_shared
+from rollingfs.segment.commit.removals import check_there
 from rollingfs.segment.commit.store import Store
-from rollingfs.segment.commit.uploads import NewFiles
 
 UPLOADS_MAX = 8
 """Maximum chunks of a commit that are written at once."""
@@ -81,7 +80,7 @@ async def behead(store: Store, path: str, header: Header, offset: int, *, is_era
     """
     if header.tiers:
         aliases = None if is_erase else await _losing(store, path, header, offset)
-        await check_there(store.headers, store.pages, path, header, aliases)
+        await check_there(store, path, header, aliases)
     pages = {page: await store.pages.chunks(path, page) for page in pages_to_truncate(header, offset)}
     return transitions.truncate(header, offset, store.now_ms(), pages, path)
 

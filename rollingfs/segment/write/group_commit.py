@@ -21,11 +21,10 @@ from rollingfs.format.transitions import Attrs, Guard
 from rollingfs.runtime.logs import keeper
 from rollingfs.runtime.values import value_class
 from rollingfs.segment.commit.attempt import Attempt, Change
-from rollingfs.segment.commit.chunk_files import Stored
+from rollingfs.segment.commit.chunk_files import Stored, Uploads
 from rollingfs.segment.commit.commits import Commits
 from rollingfs.segment.commit.operation import Committed
 from rollingfs.segment.commit.turns import Slot
-from rollingfs.segment.commit.uploads import Uploads
 from rollingfs.segment.segment import Segment
 from rollingfs.segment.write.append_to_header import as_items, grow, is_aged
 
@@ -219,9 +218,9 @@ async def append_together(commits: Commits, path: str, append: Append) -> Writte
         Its guard, or the segment's state, forbids it; it was not written.
     """
     append.deadline_s = time.monotonic() + commits.timeout_s
-    slot = commits.slots.of(path)
+    slot = commits.store.slots.of(path)
     try:
-        with commits.slots.lock:
+        with commits.store.slots.lock:
             slot.queue.append(append)
             # a thread that is in the middle of a commit is told by the slot what it must not do
             waits = slot.is_led and not (commits.store.runtime.is_async or keeper().is_holding)
@@ -247,7 +246,7 @@ async def _lead(commits: Commits, slot: Slot, append: Append) -> None:
     except transitions.MergeFoundError as found:
         await commits.settle(slot.path, found, append.deadline_s)
     finally:
-        with commits.slots.lock:
+        with commits.store.slots.lock:
             _call_next(slot)
 
 
@@ -259,7 +258,7 @@ def _leave(commits: Commits, slot: Slot, append: Append, error: BaseException) -
     BaseException
         The error itself, or an error with the outcome of the append.
     """
-    with commits.slots.lock:
+    with commits.store.slots.lock:
         if append in slot.queue:
             slot.queue.remove(append)
         is_waiting, outcome = append.is_waiting, append.outcome
@@ -298,7 +297,7 @@ async def _commit_group(commits: Commits, slot: Slot, leader: Append) -> None:
     group = Group(slot.path, leader)
     committed: Committed | None = None
     try:
-        with commits.slots.lock:
+        with commits.store.slots.lock:
             size, queue = 0, slot.queue
             while queue and len(group.members) < GROUP_APPENDS_MAX:
                 append = queue[0]
@@ -331,7 +330,7 @@ async def _commit_group(commits: Commits, slot: Slot, leader: Append) -> None:
 
 def _finish(commits: Commits, slot: Slot, group: Group, outcomes: Mapping[Append, Outcome]) -> None:
     """Publish the outcomes of a group, all at once; appends without an outcome wait again, at the front."""
-    with commits.slots.lock:
+    with commits.store.slots.lock:
         group.outcomes = outcomes
         for append in outcomes:
             if append is not group.leader:  # its thread is here
@@ -348,7 +347,7 @@ def _recover(commits: Commits, slot: Slot, append: Append) -> None:
     group = append.group
     if group is not None and group.outcomes is None:
         _finish(commits, slot, group, group.failed(unknown(slot.path, None)) if group.is_open else {})
-    with commits.slots.lock:
+    with commits.store.slots.lock:
         if append.outcome is None and append not in slot.queue:
             slot.queue.appendleft(append)
 

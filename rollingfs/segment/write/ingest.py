@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from rollingfs.backend.contract import frozen
 from rollingfs.errors import TELLING, not_committed, worded
-from rollingfs.segment.commit.chunk_files import Staged, Stored
+from rollingfs.segment.commit.chunk_files import Staged, Stored, Uploads
 from rollingfs.segment.commit.store import Store
-from rollingfs.segment.commit.uploads import Uploads
 from rollingfs.segment.write.budget import PART_BYTES, Share
 from rollingfs.segment.write.chunk_writer import ChunkWriter
 
