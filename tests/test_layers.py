@@ -191,7 +191,7 @@ def _bound(path: Path) -> Iterator[str]:
                 yield from (one.value for one in inner if isinstance(one, ast.Constant))
 
 
-VERBS_OF_THEIR_MODULES = {"spark": {"configure", "doctor", "maintain", "storage_options"}}
+VERBS_OF_THEIR_MODULES = {"spark": {"configure", "maintain"}}
 """Public functions, each of which has the name of its module, and is all that others need of it."""
 
 

@@ -6,9 +6,8 @@ in Java. Must not be here: code that writes a header; the operations of the libr
 """
 
 from rollingfs.spark.configure import configure
-from rollingfs.spark.doctor import doctor
 from rollingfs.spark.maintain import maintain
-from rollingfs.spark.storage_options import storage_options
+from rollingfs.spark.session import doctor, storage_options
 from rollingfs.spark.text_records import read_csv, read_json, stream_csv, stream_json, to_csv, to_json
 
 __all__ = [

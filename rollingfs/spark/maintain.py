@@ -32,9 +32,9 @@ from rollingfs.spark.segment_operations import (
     merged,
     said,
 )
+from rollingfs.spark.session import is_classic
 from rollingfs.spark.source import hadoop_globs, places, segments
 from rollingfs.spark.source.options import Options, parse_url
-from rollingfs.spark.storage_options import is_classic
 from rollingfs.stream.cut import StreamCut
 from rollingfs.stream.ledger import Ledgers
 from rollingfs.stream.upkeep import OFFLOAD, RETAIN

@@ -15,9 +15,8 @@ import pytest
 
 from rollingfs.spark import configure, jar, storage_options
 from rollingfs.spark.configure import S3A_SETS, gather, s3a_options
-from rollingfs.spark.hadoop import compile as compiler
 from rollingfs.spark.segment_operations import ExportFolder
-from rollingfs.spark.storage_options import NO_COUNTERPART, from_settings
+from rollingfs.spark.session import NO_COUNTERPART, from_settings
 from tests.support import spark as world
 from tests.support.cli import done
 
@@ -157,19 +156,19 @@ def test_local_spark_uses_this_python_unless_one_is_chosen(monkeypatch, options,
 
 def test_the_api_of_hadoop_is_taken_by_its_checksum(tmp_path, monkeypatch):
     def maven(command, **_):
-        (tmp_path / f"hadoop-client-api-{compiler.HADOOP_VERSION}.jar").write_bytes(b"other")
+        (tmp_path / f"hadoop-client-api-{jar.HADOOP_VERSION}.jar").write_bytes(b"other")
         return subprocess.CompletedProcess(command, 0)
 
-    monkeypatch.setattr(compiler.importlib.util, "find_spec", lambda name: None)
-    monkeypatch.setattr(compiler.shutil, "which", lambda name: None)
-    with pytest.raises(compiler.CannotCompileError, match="Maven"):
-        compiler.hadoop_api(tmp_path)
-    monkeypatch.setattr(compiler.shutil, "which", lambda name: name)
-    monkeypatch.setattr(compiler.subprocess, "run", maven)
-    with pytest.raises(compiler.CannotCompileError, match=r"checksum.*nothing was compiled"):
-        compiler.hadoop_api(tmp_path)
-    monkeypatch.setattr(compiler, "HADOOP_SHA256", hashlib.sha256(b"other").hexdigest())
-    assert compiler.hadoop_api(tmp_path).parent == tmp_path
+    monkeypatch.setattr(jar.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(jar.shutil, "which", lambda name: None)
+    with pytest.raises(jar.CannotCompileError, match="Maven"):
+        jar.hadoop_api(tmp_path)
+    monkeypatch.setattr(jar.shutil, "which", lambda name: name)
+    monkeypatch.setattr(jar.subprocess, "run", maven)
+    with pytest.raises(jar.CannotCompileError, match=r"checksum.*nothing was compiled"):
+        jar.hadoop_api(tmp_path)
+    monkeypatch.setattr(jar, "HADOOP_SHA256", hashlib.sha256(b"other").hexdigest())
+    assert jar.hadoop_api(tmp_path).parent == tmp_path
 
 
 # -- jars that are gathered, for machines that fetch nothing ---------------------------------------------------------
@@ -204,7 +203,7 @@ def test_a_spark_that_is_there_fetches_its_s3_connector(tmp_path, monkeypatch):
     monkeypatch.undo()  # of `installed`
     world.require_java()
     found = [path.name for path in gather(tmp_path)]
-    assert jar.OWN_JAR_NAME in found
+    assert jar.JAR.name in found
     assert any(f"hadoop-aws-{jar.hadoop_version()}" in name for name in found)
     assert not any("awssdk_bundle" in name for name in found)
 

@@ -14,7 +14,7 @@ import pyspark
 import pytest
 from pyspark.cloudpickle import dumps
 
-from rollingfs.spark.doctor import _python
+from rollingfs.spark.session import _python
 from tests.support.backends import raises
 
 WORKER = """

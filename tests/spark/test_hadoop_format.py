@@ -126,11 +126,11 @@ def test_java_reads_pythons_bytes_at_all_positions(tmp_path):
 
 
 def test_jar_has_same_bytes_whenever_it_is_compiled(tmp_path):
-    from rollingfs.spark.hadoop import compile as compiler
+    from rollingfs.spark import jar
 
-    first, second = compiler.build(tmp_path / "a.jar"), compiler.build(tmp_path / "b.jar")
+    first, second = jar.build(tmp_path / "a.jar"), jar.build(tmp_path / "b.jar")
     assert first.read_bytes() == second.read_bytes()
-    assert compiler.is_current(first)
+    assert jar.is_current(first)
     with zipfile.ZipFile(first) as archive:
         assert "rollingfs/hadoop/RollingFileSystem.class" in archive.namelist()
 

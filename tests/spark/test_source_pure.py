@@ -11,10 +11,10 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, strategies as st
 
-from rollingfs.spark.source import partitions
-from rollingfs.spark.source.formats import arrow_streams, lines, parquet, text
+from rollingfs.spark.source import segments
+from rollingfs.spark.source.formats import arrow_streams, lines, text, whole_files
 from rollingfs.spark.source.options import BATCH, WRITE, Location, parse_options, parse_url
-from rollingfs.spark.source.partitions import Extent, Range
+from rollingfs.spark.source.segments import Extent, Range
 from rollingfs.spark.source.stream import batch_limit, offsets
 from rollingfs.spark.source.stream.batch_limit import Run
 from rollingfs.spark.source.stream.offsets import ReadMark
@@ -136,7 +136,7 @@ def test_sizes_are_written_as_in_a_policy():
 
 @given(st.integers(0, 1000), st.integers(0, 1000), st.integers(1, 100))
 def test_ranges_cover_an_extent_without_gap_overlap_or_excess(start, size, size_max):
-    found = list(partitions.split(Extent("x", "i", start, start + size), size_max))
+    found = list(segments.split(Extent("x", "i", start, start + size), size_max))
     assert [one.start for one in found[1:]] == [one.end for one in found[:-1]]
     assert sum(one.size for one in found) == size
     assert all(0 < one.size <= size_max for one in found)
@@ -144,7 +144,7 @@ def test_ranges_cover_an_extent_without_gap_overlap_or_excess(start, size, size_
 
 def test_thousands_of_small_segments_share_tasks_in_their_order():
     ranges = [Range(Extent(f"{nth:05}", "i", 0, 100), 0, 100) for nth in range(5000)]
-    groups = partitions.gather(ranges, 32 * 1024 * 1024)
+    groups = segments.gather(ranges, 32 * 1024 * 1024)
     assert len(groups) < 50
     assert [one for group in groups for one in group] == ranges
 
@@ -208,7 +208,7 @@ def test_each_line_belongs_to_its_first_bytes_range(data, size, block, look):
         patch.setattr(lines, "LOOK_BYTES", look)
         read, extent = reader_of(data), extent_of(data)
         found = []
-        for one in partitions.split(extent, size):
+        for one in segments.split(extent, size):
             for _, held, end in lines.raw_blocks(read, extent.start, one.start, one.end, extent.end, block):
                 part = lines.normalized(held, end)
                 assert bytes(part)
@@ -235,7 +235,7 @@ def test_text_keeps_empty_lines_and_non_utf8_bytes():
 
 def test_text_is_written_line_row_and_read_back():
     rows = pa.record_batch({"value": ["a", None, "ü"]})
-    assert b"".join(text.FORMAT.encode(iter([rows, rows.slice(0, 0)]))) == "a\n\nü\n".encode()
+    assert b"".join(text.FORMATS["text"].encode(iter([rows, rows.slice(0, 0)]))) == "a\n\nü\n".encode()
 
 
 # -- Arrow streams -----------------------------------------------------------------------------------------------
@@ -321,8 +321,8 @@ def test_rows_become_one_stream_and_none_become_nothing():
 def test_row_group_belongs_to_its_first_bytes_range(size):
     data = parquet_file(pa.table({"n": list(range(200))}), row_group_size=30)
     found = []
-    for one in partitions.split(Extent("x", "i", SHIFT, SHIFT + len(data)), size):
-        found += [n for batch in parquet.batches(io.BytesIO(data), one, ["n"]) for n in batch.column(0).to_pylist()]
+    for one in segments.split(Extent("x", "i", SHIFT, SHIFT + len(data)), size):
+        found += [n for batch in whole_files.batches(io.BytesIO(data), one, ["n"]) for n in batch.column(0).to_pylist()]
     assert found == [*range(200)]
 
 

@@ -15,14 +15,13 @@ from rollingfs.errors import CorruptChunkError, CorruptHeaderError, SegmentTrunc
 from rollingfs.format import names
 from rollingfs.fs.core import core
 from rollingfs.fs.filesystem import RollingFileSystem
-from rollingfs.spark.source import folder_columns, loops, partitions, places, rows, segments
+from rollingfs.spark.source import folder_columns, loops, places, rows, segments
 from rollingfs.spark.source.boundaries import Boundaries
-from rollingfs.spark.source.formats.row_format import CORRUPT
+from rollingfs.spark.source.formats import CORRUPT
 from rollingfs.spark.source.loops import QUERY_ID
 from rollingfs.spark.source.options import BATCH, Options
-from rollingfs.spark.source.partitions import Extent, Range
 from rollingfs.spark.source.plain_errors import plainly, plainly_each
-from rollingfs.spark.source.segments import SegmentReader, prefetched
+from rollingfs.spark.source.segments import Extent, Range, SegmentReader, prefetched
 from rollingfs.spark.source.stream.offsets import EARLIEST
 
 if TYPE_CHECKING:
@@ -72,7 +71,7 @@ class RollingReader(DataSourceReader):
         self.rows.check_columns(views, places.bases(self.options))
         wanted = boundaries.extents(views)
         cut = [one for extent in wanted for one in self.rows.cut(SegmentReader(fs, views[extent.path]), extent)]
-        return [InputPartition(group) for group in partitions.gather(cut, self.options.partition_bytes)]
+        return [InputPartition(group) for group in segments.gather(cut, self.options.partition_bytes)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Return the rows of some ranges."""
@@ -97,7 +96,7 @@ class RowReader:
         self.is_batch = is_batch
         self.data_schema = rows.arrow_schema(schema)
         if options.has_metadata:
-            if not form.has_offsets:
+            if not form.grows:
                 raise ValueError(f"format {options.format!r} has no rows with offsets: includeMetadata is not for it")
             self.data_schema = rows.data_schema(self.data_schema)
         if not options.has_folder_columns:  # else a column may be one of folders: see `check_columns`
@@ -119,7 +118,11 @@ class RowReader:
     def cut(self, opened: SegmentReader, extent: Extent) -> list[Range]:
         """Return the ranges of an extent, each for a task; empty if the extent is corrupt and is skipped."""
         try:
-            ranges = list(self.form.cut(opened, extent, self.options))
+            codec = self.options.codec(extent.path)
+            if codec is not None and self.options.has_metadata:
+                what = "is compressed, so its rows have no offsets: includeMetadata is not for it"
+                raise ValueError(f"{extent.path} {what}")
+            ranges = list(self.form.cut(opened, extent, self.options.partition_bytes, codec))
             self.check_end(opened, extent, ranges[-1].end if ranges else extent.start)
             return ranges
         except CORRUPT as error:
@@ -200,7 +203,9 @@ class RowReader:
         found = (
             (opened, one, piece)
             for opened, one in self._opened(fs, ranges)
-            for piece in self._sound(one, self.form.pieces(opened, one, self.data_schema, self.options))
+            for piece in self._sound(
+                one, self.form.pieces(opened, one, self.data_schema, self.options.codec(one.extent.path))
+            )
         )
         return prefetched(fs, found) if self.form.has_lines else found
 

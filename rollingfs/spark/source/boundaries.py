@@ -14,8 +14,7 @@ from rollingfs.segment.segment import Segment
 from rollingfs.spark.source import places, segments
 from rollingfs.spark.source.formats import lines
 from rollingfs.spark.source.options import Options
-from rollingfs.spark.source.partitions import Extent
-from rollingfs.spark.source.segments import SegmentReader, extent_of
+from rollingfs.spark.source.segments import Extent, SegmentReader, extent_of
 from rollingfs.spark.source.stream.offsets import EARLIEST, LATEST, ReadMark, ReadPosition
 from rollingfs.stream.cut_finder import offset_at
 

@@ -16,10 +16,9 @@ import pyarrow.types as pt
 from rollingfs.errors import CorruptHeaderError
 from rollingfs.segment.segment import Segment
 from rollingfs.spark.source import places, rows
-from rollingfs.spark.source.formats.row_format import CORRUPT
+from rollingfs.spark.source.formats import CORRUPT
 from rollingfs.spark.source.options import Options
-from rollingfs.spark.source.partitions import Range
-from rollingfs.spark.source.segments import SegmentReader
+from rollingfs.spark.source.segments import Range, SegmentReader
 
 Values = Mapping[str, str | None]
 """The columns of a path, by name, as text; None is null."""

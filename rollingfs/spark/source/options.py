@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, fields
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rollingfs.errors import SegmentTruncatedError
 from rollingfs.policy import RollingPolicy, parse_bytes, parse_seconds
@@ -97,9 +97,6 @@ TASK_MESSAGE_BYTES = 64 * 1024
 """Maximum bytes that a task sends to the driver in its message; a task that writes more uploads them itself."""
 BATCH_MESSAGE_BYTES = 8 * 1024 * 1024
 """Maximum bytes in the messages of all tasks of a write."""
-
-if TYPE_CHECKING:
-    from rollingfs.spark.source.formats.row_format import Format
 
 _PREFIX = re.compile(r"^(rolling::|rolling\+|rolling(?=[a-z0-9]+:))")
 """What comes before the URL of a store."""
@@ -240,7 +237,7 @@ class Options:
         return self.places[0]
 
     @property
-    def form(self) -> Format:
+    def form(self) -> formats.Format:
         """Return what the format makes of bytes and rows."""
         return formats.of(self.format)
 
@@ -249,7 +246,7 @@ class Options:
 
         Raises
         ------
-        CompressedError
+        ValueError
             Its name has a compression that cannot be read.
         """
         return lines.codec_of(path, self.compression) if self.form.has_lines else None

@@ -1,4 +1,4 @@
-"""Segments as they are now: a look at them, their identity, and their bytes.
+"""Segments as they are now: a look at them, their identity, their bytes, and the ranges of bytes that tasks read.
 
 A name and a date do not identify a plain file: another file may get both. So its identity has the inode on a disk,
 which a rename and an append keep, and the token on an object store.
@@ -20,7 +20,6 @@ from rollingfs.fs.read_file import ReadFile
 from rollingfs.runtime.values import value_class
 from rollingfs.segment.read.piece_checks import RUNS_MAX, PieceChecks
 from rollingfs.segment.segment import Segment
-from rollingfs.spark.source.partitions import Extent
 
 PLAIN = "plain "
 """With this begins the identity of a plain file."""
@@ -282,3 +281,75 @@ def prefetched(fs: RollingFileSystem, items: Iterator[T]) -> Iterator[T]:
         while (item := waiting.result()) is not end:
             waiting = pool.submit(next, items, end)
             yield item  # type: ignore[misc]
+
+
+# -- ranges of tasks -----------------------------------------------------------------------------------------------
+
+OPEN_BYTES = 256 * 1024
+"""Cost of opening a segment, in bytes read. It lets thousands of small segments share a task."""
+RANGES_MAX = 1000
+"""Maximum number of ranges of a task."""
+
+
+@value_class
+class Extent:
+    """Bytes of a segment to read, by segment offsets. A record begins at the first of them."""
+
+    path: str
+    """Path on the backend."""
+    identity: str
+    """Identity of the incarnation: another segment that gets the name has other offsets."""
+    start: int
+    end: int
+
+    @property
+    def size(self) -> int:
+        """Return bytes."""
+        return self.end - self.start
+
+
+@value_class
+class Range:
+    """A part of an extent: the records whose first byte is in ``[start, end)``."""
+
+    extent: Extent
+    start: int
+    end: int
+    head: tuple[int, int] = (0, 0)
+    """Bytes of the same segment that a task must read first: the schema of an Arrow stream."""
+
+    @property
+    def size(self) -> int:
+        """Return bytes, without the head."""
+        return self.end - self.start
+
+
+def split(extent: Extent, size_max: int) -> Iterator[Range]:
+    """Cut an extent into equal ranges of at most `size_max` bytes; an empty extent gives no range."""
+    count = -(-extent.size // size_max)
+    for nth in range(count):
+        start = extent.start + extent.size * nth // count
+        yield Range(extent, start, extent.start + extent.size * (nth + 1) // count)
+
+
+def whole(extent: Extent) -> Range:
+    """Return an extent as a range."""
+    return Range(extent, extent.start, extent.end)
+
+
+def gather(ranges: Iterable[Range], size_max: int) -> list[tuple[Range, ...]]:
+    """Put neighbours together while their bytes and the cost of opening them stay below `size_max`.
+
+    They keep their order, so that rows come in the order of the segments' names and offsets.
+    """
+    groups: list[tuple[Range, ...]] = []
+    group: list[Range] = []
+    cost = 0
+    for one in ranges:
+        own = one.size + OPEN_BYTES
+        if group and (cost + own > size_max + OPEN_BYTES or len(group) == RANGES_MAX):
+            groups.append(tuple(group))
+            group, cost = [], 0
+        group.append(one)
+        cost += own
+    return [*groups, tuple(group)] if group else groups

@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from typing import ClassVar
 
 import pyarrow as pa
@@ -25,10 +25,9 @@ from rollingfs.format.arrow_stream import (
     parse,
 )
 from rollingfs.parquet.files import OutputBuffer, gathered
+from rollingfs.spark.source.formats import ARROW, Format, Located
 from rollingfs.spark.source.formats.lines import Read, ReadWindow
-from rollingfs.spark.source.formats.row_format import Format, Located, ReadOptions
-from rollingfs.spark.source.partitions import Extent, Range
-from rollingfs.spark.source.segments import SegmentReader, extent_of
+from rollingfs.spark.source.segments import Extent, Range, SegmentReader, extent_of
 
 WINDOW_BYTES = 64 * 1024
 """Size of a read in the search for messages: small messages share it; of a large message only the beginning is read."""
@@ -202,7 +201,6 @@ class Arrow(Format):
     """The rows of record batches; the offset of each row is the offset of its batch."""
 
     grows: ClassVar[bool] = True
-    has_offsets: ClassVar[bool] = True
 
     def infer(self, opened: SegmentReader) -> pa.Schema | None:
         """Return the columns of the first stream."""
@@ -210,9 +208,9 @@ class Arrow(Format):
             return pa.ipc.read_schema(pa.py_buffer(opened.read(first.start, first.end)))
         return None
 
-    def cut(self, opened: SegmentReader, extent: Extent, options: ReadOptions) -> Iterable[Range]:
+    def cut(self, opened: SegmentReader, extent: Extent, size_max: int, codec: str | None) -> Iterable[Range]:
         """Yield whole streams, or parts of a large stream."""
-        return cut(opened.read, extent, options.partition_bytes)
+        return cut(opened.read, extent, size_max)
 
     def torn(self, read: Read, extent: Extent, end: int) -> ValueError | None:
         """Return the error for a message that is cut off."""
@@ -225,14 +223,20 @@ class Arrow(Format):
         """After a whole stream."""
         return whole_end(read, extent, upto, is_last=is_last)
 
-    def pieces(self, opened: SegmentReader, one: Range, schema: pa.Schema, options: ReadOptions) -> Iterator[Located]:
+    def pieces(self, opened: SegmentReader, one: Range, schema: pa.Schema, codec: str | None) -> Iterator[Located]:
         """Return the record batches of a range."""
-        found = batches(opened.read, one)
-        if not options.has_metadata:
-            return ((batch, None) for batch in found)
         extent = replace(one.extent, start=one.start, end=one.end)
-        rows = (message for message in messages(opened.read, extent) if message.kind not in (SCHEMA, DICTIONARY, END))
-        return ((batch, partial(_starts, row, batch)) for batch, row in zip(found, rows, strict=True))
+
+        @cache
+        def places() -> list[int]:
+            found = messages(opened.read, extent)
+            return [message.start for message in found if message.kind not in (SCHEMA, DICTIONARY, END)]
+
+        def starts(nth: int, count: int) -> list[int]:
+            return [places()[nth]] * count
+
+        for nth, batch in enumerate(batches(opened.read, one)):
+            yield batch, partial(starts, nth, batch.num_rows)
 
     def nothing(self, schema: pa.Schema) -> bytes:
         """Return a stream without batches."""
@@ -245,8 +249,4 @@ class Arrow(Format):
         return encode(batches)
 
 
-def _starts(message: Message, batch: pa.RecordBatch) -> list[int]:
-    return [message.start] * batch.num_rows
-
-
-FORMAT = Arrow()
+FORMATS = {ARROW: Arrow()}

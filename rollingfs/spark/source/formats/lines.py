@@ -25,6 +25,8 @@ Read = Callable[[int, int], bytes]
 """Gives the bytes ``[start, end)``, all of them."""
 
 FEED, RETURN = b"\n", b"\r"
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+"""Byte order mark, which Spark leaves out at the begin of a segment."""
 _BREAK = re.compile(rb"\r\n|\r|\n")
 
 
@@ -51,28 +53,29 @@ class ReadWindow:
         return self._data[start - self._start : end - self._start]
 
 
-class Lines(NamedTuple):
-    """Whole lines: the bytes ``[start, end)`` of `data`, without a copy."""
+class Block(NamedTuple):
+    """Bytes of whole lines."""
 
+    position: int | None
+    """The offset of the first byte; None if the segment is compressed."""
     data: bytes
-    start: int
-    end: int
+    size: int
+    """Of the lines in the data."""
 
-    def __bytes__(self) -> bytes:
-        return self.data[self.start : self.end]
+    def lines(self) -> memoryview:
+        """Return the lines, each ended by a line feed."""
+        found = normalized(self.data, self.size)
+        return found[len(BYTE_ORDER_MARK) :] if self.position == 0 and self.data.startswith(BYTE_ORDER_MARK) else found
 
-    @property
-    def ends(self) -> bool:
-        """Return whether the last line has its line feed."""
-        return self.data[self.end - 1 : self.end] == FEED
+    def starts(self) -> list[int]:
+        """Return the offset of each line."""
+        assert self.position is not None
+        found = [self.position, *(self.position + at.end() for at in _BREAK.finditer(self.data, 0, self.size))]
+        return found if found[-1] < self.position + self.size else found[:-1]
 
 
-def raw_blocks(
-    read: Read, first: int, start: int, end: int, stop: int, block_bytes: int = BLOCK_BYTES
-) -> Iterator[tuple[int, bytes, int]]:
+def raw_blocks(read: Read, first: int, start: int, end: int, stop: int, block_bytes: int) -> Iterator[Block]:
     """Yield the lines that begin in ``[start, end)``, many to a block.
-
-    A block is its offset, its data, and the size of the lines in it.
 
     Only the last line before `stop` may lack its line feed. A line that was read in part is read again with the next
     block, because joining the parts would copy the block.
@@ -89,14 +92,15 @@ def raw_blocks(
         data = read(position, position + size)
         at = _last_break(data)
         if at:
-            yield position, data, at
+            yield Block(position, data, at)
         position += at
         size = block_bytes if at else 2 * size
     if position < end:
         window = ReadWindow(read, stop)
         data = window(position, min(end + LOOK_BYTES, stop))
         upto = begin(window, first, end, stop)
-        yield position, data if upto <= position + len(data) else read(position, upto), upto - position
+        whole = data if upto <= position + len(data) else read(position, upto)
+        yield Block(position, whole, upto - position)
 
 
 def begin(read: Read, first: int, start: int, stop: int) -> int:
@@ -144,18 +148,11 @@ def next_line_end(read: Read, start: int, end: int) -> int | None:
     return None
 
 
-def normalized(data: bytes, end: int) -> Lines:
+def normalized(data: bytes, end: int) -> memoryview:
     """Return the first `end` bytes of some data, which are whole lines, with a line feed at the end of each."""
     if data.find(RETURN, 0, end) < 0:
-        return Lines(data, 0, end)
-    data = data[:end].replace(b"\r\n", FEED).replace(RETURN, FEED)
-    return Lines(data, 0, len(data))
-
-
-def starts(data: bytes, end: int, position: int) -> list[int]:
-    """Return the offsets of the lines in the first `end` bytes of some data, which begins at offset `position`."""
-    found = [position, *(position + at.end() for at in _BREAK.finditer(data, 0, end))]
-    return found if found[-1] < position + end else found[:-1]
+        return memoryview(data)[:end]
+    return memoryview(data[:end].replace(b"\r\n", FEED).replace(RETURN, FEED))
 
 
 def _first_break(data: bytes, *, is_last: bool) -> int:
@@ -184,10 +181,6 @@ _CODECS = {"gz": "gzip", "zst": "zstd", "z": "compress", "br": "brotli"}
 _ENDINGS = frozenset({*READABLE, *_CODECS, "snappy", "deflate", "lzo", "zip", "7z"})
 
 
-class CompressedError(ValueError):
-    """A segment is compressed, or should be, and its name or the options do not fit."""
-
-
 def codec_by_name(path: str) -> str | None:
     """Return the compression by the ending of a name, or None."""
     _, dot, ending = path.rpartition("/")[2].lower().rpartition(".")
@@ -199,23 +192,23 @@ def codec_of(path: str, choice: str) -> str | None:
 
     Raises
     ------
-    CompressedError
+    ValueError
         Its name has a compression that cannot be read.
     """
     if choice != AUTO:
         return None if choice == NONE else choice
     codec = codec_by_name(path)
     if codec is not None and codec not in READABLE:
-        raise CompressedError(
+        raise ValueError(
             f"{path}: its name says that it is compressed ({codec}), which cannot be read; {', '.join(READABLE)} can. "
             "If it is plain text, give option compression=none"
         )
     return codec
 
 
-def refused_part(path: str, why: str) -> CompressedError:
+def refused_part(path: str, why: str) -> ValueError:
     """Return the error for what cannot be done to a part of a compressed segment."""
-    return CompressedError(
+    return ValueError(
         f"{path}: by its name or by option compression it is compressed, so only the whole can be read, {why}; nothing "
         "of it was read. Decompress it, or give option compression=none if it is plain text"
     )
@@ -226,25 +219,25 @@ def check_uncompressed(path: str, choice: str = AUTO) -> None:
 
     Raises
     ------
-    CompressedError
+    ValueError
         The name or the option has a compression.
     """
     codec = codec_by_name(path) if choice == AUTO else choice
     if codec not in (None, NONE):
         named, given = f"its name says that it is compressed ({codec})", f"option compression is {codec!r}"
         what = named if choice == AUTO else given
-        raise CompressedError(
+        raise ValueError(
             f"{path}: {what}, but rows are written as plain lines; nothing was written. Choose another name, or leave "
             "the option out"
         )
 
 
-def decompressed_blocks(file: ReadFile, codec: str, block_bytes: int) -> Iterator[Lines]:
-    """Yield the lines of a compressed segment, many to a block, each ended by a line feed.
+def decompressed_blocks(file: ReadFile, codec: str, block_bytes: int) -> Iterator[Block]:
+    """Yield the lines of a compressed segment, many to a block.
 
     Raises
     ------
-    CompressedError
+    ValueError
         The bytes are not of this compression, damaged, or cut off.
     """
     held = b""
@@ -252,16 +245,15 @@ def decompressed_blocks(file: ReadFile, codec: str, block_bytes: int) -> Iterato
         stream = _decompressed(file, codec) if file.size else file
         while data := stream.read(block_bytes):
             held += data
-            at = max(held.rfind(b"\n"), held.rfind(b"\r", 0, len(held) - 1)) + 1
-            if at:
-                yield normalized(held, at)
+            if at := _last_break(held):
+                yield Block(None, held, at)
                 held = held[at:]
     except (OSError, EOFError, ValueError, lzma.LZMAError) as error:
-        raise CompressedError(
+        raise ValueError(
             f"{file.path}: its bytes are not a whole {codec}: {error}. compression=none reads them as they are"
         ) from error
     if held:
-        yield normalized(held, len(held))
+        yield Block(None, held, len(held))
 
 
 def _decompressed(source: ReadFile, codec: str) -> Any:

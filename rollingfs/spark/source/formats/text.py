@@ -1,44 +1,27 @@
-"""Lines of text: cut anywhere, read as they are."""
+"""Lines of text: cut anywhere, read as they are, or as JSON by Arrow's own reader, whole blocks at once.
+
+Format ``json`` is fast and strict: a line that Arrow refuses ends the query, and the error has the place. Spark's
+parser, with its modes and all of its types, reads text: see `rollingfs.spark.text_records`.
+"""
 
 from __future__ import annotations
 
+import re
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.json as pj
+import pyarrow.types as pt
 
-from rollingfs.spark.source import partitions
-from rollingfs.spark.source.formats import lines
-from rollingfs.spark.source.formats.lines import FEED, Lines, Read
-from rollingfs.spark.source.formats.row_format import Format, Located, ReadOptions
-from rollingfs.spark.source.partitions import Extent, Range
-from rollingfs.spark.source.segments import SegmentReader, is_remote
+from rollingfs.spark.source import segments
+from rollingfs.spark.source.formats import JSON, TEXT, Format, Located, lines
+from rollingfs.spark.source.formats.lines import FEED, Block, Read
+from rollingfs.spark.source.segments import Extent, Range, SegmentReader, is_remote
 
 COLUMN = "value"
-BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-"""Byte order mark, which Spark leaves out at the begin of a segment."""
-
-
-class Block(NamedTuple):
-    """Bytes of whole lines."""
-
-    data: bytes
-    size: int
-    """Of the lines in the data."""
-    position: int | None
-    """The offset of the first byte; None if the segment is compressed."""
-
-    def lines(self) -> Lines:
-        """Return the lines, each ended by a line feed."""
-        found = lines.normalized(self.data, self.size)
-        marked = self.position == 0 and self.data.startswith(BYTE_ORDER_MARK)
-        return Lines(found.data, len(BYTE_ORDER_MARK), found.end) if marked else found
-
-    def starts(self) -> Sequence[int]:
-        """Return the offset of each line."""
-        assert self.position is not None
-        return lines.starts(self.data, self.size, self.position)
 
 
 class Text(Format):
@@ -46,7 +29,6 @@ class Text(Format):
 
     has_lines: ClassVar[bool] = True
     grows: ClassVar[bool] = True
-    has_offsets: ClassVar[bool] = True
     columns: ClassVar[pa.Schema | None] = pa.schema({COLUMN: pa.string()})
 
     def check_read(self, schema: pa.Schema) -> None:
@@ -57,15 +39,13 @@ class Text(Format):
         """Refuse all except a single column of strings."""
         _check_schema(schema, "writing text")
 
-    def cut(self, opened: SegmentReader, extent: Extent, options: ReadOptions) -> Iterable[Range]:
+    def cut(self, opened: SegmentReader, extent: Extent, size_max: int, codec: str | None) -> Iterable[Range]:
         """Yield equal ranges; a compressed segment is a single range."""
-        if options.codec(extent.path) is None:
-            return partitions.split(extent, options.partition_bytes)
-        if options.has_metadata:
-            raise ValueError(f"{extent.path} is compressed, so its rows have no offsets: includeMetadata is not for it")
+        if codec is None:
+            return segments.split(extent, size_max)
         if extent.size != opened.view.size:
             raise lines.refused_part(extent.path, f"and not bytes {extent.start} to {extent.end} of it")
-        return partitions.whole(extent)
+        return [segments.whole(extent)]
 
     def end_behind(self, read: Read, extent: Extent, upto: int, *, is_last: bool) -> int:
         """Return the offset after a line feed, or the end of a sealed segment."""
@@ -79,18 +59,12 @@ class Text(Format):
             return found
         return extent.end if is_last else extent.start
 
-    def pieces(self, opened: SegmentReader, one: Range, schema: pa.Schema, options: ReadOptions) -> Iterator[Block]:
+    def pieces(self, opened: SegmentReader, one: Range, schema: pa.Schema, codec: str | None) -> Iterator[Block]:
         """Blocks of lines that begin in a range."""
         size = lines.BLOCK_BYTES if is_remote(opened.fs) else lines.LOCAL_BLOCK_BYTES
-        codec = options.codec(one.extent.path)
         if codec is not None:
-            for block in lines.decompressed_blocks(opened.file(), codec, size):
-                yield Block(block.data, block.end, None)
-            return
-        for position, data, end in lines.raw_blocks(
-            opened.read, one.extent.start, one.start, one.end, one.extent.end, size
-        ):
-            yield Block(data, end, position)
+            return lines.decompressed_blocks(opened.file(), codec, size)
+        return lines.raw_blocks(opened.read, one.extent.start, one.start, one.end, one.extent.end, size)
 
     def rows(self, piece: Block, one: Range, schema: pa.Schema) -> Iterator[Located]:
         """Yield a row for each line."""
@@ -105,12 +79,11 @@ class Text(Format):
                 yield joined[0].as_buffer().to_pybytes() + FEED
 
 
-def to_lines(block: Lines) -> pa.Array:
+def to_lines(found: memoryview) -> pa.Array:
     """Return the lines of a block, without their ends."""
     # without decoding: bytes that are not UTF-8 pass, as in Spark's reader
-    offsets = pa.array([block.start, block.end - block.ends], pa.int32()).buffers()[1]
-    text = pa.StringArray.from_buffers(1, offsets, pa.py_buffer(block.data))
-    return pc.split_pattern(text, "\n").flatten()
+    offsets = pa.array([0, len(found) - (found[-1:] == FEED)], pa.int32()).buffers()[1]
+    return pc.split_pattern(pa.StringArray.from_buffers(1, offsets, pa.py_buffer(found)), "\n").flatten()
 
 
 def _check_schema(schema: pa.Schema, what: str) -> None:
@@ -118,4 +91,147 @@ def _check_schema(schema: pa.Schema, what: str) -> None:
         raise ValueError(f"{what} needs one column of strings, not ({', '.join(map(str, schema))})")
 
 
-FORMAT = Text()
+INSTEAD = (
+    "rollingfs.spark.stream_json(spark, url, schema), or read_json for a batch, reads it by Spark's own parser, with "
+    "all of its types, modes and options"
+)
+_KNOWN = (pt.is_boolean, pt.is_integer, pt.is_floating, pt.is_string)
+_BLANK_FIRST = re.compile(rb"[ \t]*\n")
+_ODD_FIRST = re.compile(rb"[ \t]*[^{ \t\n]")
+_ODD_BEGIN, _ODD_END = r"\n[ \t]*[^{ \t\n]", r"[^} \t\n][ \t]*\n"
+"""Lines that do not begin, or end, as an object does."""
+_SECOND = r"\}[ \t]*\{"
+"""Perhaps two objects in a line."""
+_FILLED, _BLANK = r"[^ \t]", r"\n[ \t]*\n"
+SHOWN_BYTES_MAX = 200
+"""Bytes of a refused line that its error shows."""
+
+
+class Json(Text):
+    """A row for each line, which is an object."""
+
+    columns: ClassVar[pa.Schema | None] = None
+
+    def infer(self, opened: SegmentReader) -> pa.Schema | None:
+        """Refuse: a strict read needs a schema."""
+        raise ValueError(f"format 'json' needs .schema(...) and infers nothing; {INSTEAD}")
+
+    def check_read(self, schema: pa.Schema) -> None:
+        """Refuse types that Arrow's reader lacks, or reads otherwise than Spark: dates, times, decimals, maps."""
+        for field in schema:
+            if not _is_known(field.type):
+                raise ValueError(
+                    f"column {field.name!r} is of type {field.type}, and format 'json' has only truths, whole numbers, "
+                    f"floats, strings, and structs and lists of them; {INSTEAD}"
+                )
+
+    def check_write(self, schema: pa.Schema) -> None:
+        """Refused: Spark writes JSON."""
+        raise ValueError(
+            "rows are written as JSON by Spark, and as text to the segment: rollingfs.spark.to_json(rows).write"
+            ".format('rolling'), without option format; nothing was written"
+        )
+
+    def rows(self, piece: Block, one: Range, schema: pa.Schema) -> Iterator[Located]:
+        """Yield the rows of a block; blank lines give no row.
+
+        Raises
+        ------
+        ValueError
+            Arrow refuses a line; the message has the details.
+        """
+        data = bytes(piece.lines())
+        data = data if data.endswith(FEED) else data + FEED
+        try:
+            batch = _parsed(data, schema)
+        except pa.ArrowInvalid as error:
+            raise _refused(piece, data, schema, one, error) from error
+        if batch.num_rows:
+            yield batch, lambda: _filled_starts(piece, data)
+
+
+def _is_known(kind: pa.DataType) -> bool:
+    if pt.is_struct(kind):
+        return all(_is_known(field.type) for field in kind)
+    return _is_known(kind.value_type) if pt.is_list(kind) else any(test(kind) for test in _KNOWN)
+
+
+def _parsed(data: bytes, schema: pa.Schema) -> pa.RecordBatch:
+    """Return the rows of whole lines.
+
+    Raises
+    ------
+    pyarrow.ArrowInvalid
+        A line is not a single object, not UTF-8, or has a value of another type than its column.
+    """
+    if not data.isascii():
+        try:
+            str(data, "utf-8")
+        except UnicodeDecodeError as error:
+            raise pa.ArrowInvalid("it is not UTF-8") from error
+    if data.isspace():
+        return pa.RecordBatch.from_pylist([], schema=schema)
+    _check_objects(data)
+    has_blank = _BLANK_FIRST.match(data) or _has(data, _BLANK)
+    count = len(_filled(data)) if has_blank else data.count(FEED)
+    nullable = pa.schema([field.with_nullable(True) for field in schema])
+    table = pj.read_json(
+        pa.BufferReader(pa.py_buffer(data)),
+        pj.ReadOptions(use_threads=False, block_size=len(data)),
+        pj.ParseOptions(explicit_schema=nullable, unexpected_field_behavior="ignore"),
+    )
+    if table.num_rows != count:
+        raise pa.ArrowInvalid("a line has several values, or a value has several lines")
+    [batch] = table.combine_chunks().to_batches()
+    return batch
+
+
+def _check_objects(data: bytes) -> None:
+    """Refuse lines that may be no object: with as many values as lines, each line is then an object.
+
+    A line break after ``}`` and before ``{`` is never within a value. Arrow crashes the process at some lines of null.
+    """
+    is_odd = _ODD_FIRST.match(data) or _has(data, _ODD_BEGIN) or (_has(data, _SECOND) and _has(data, _ODD_END))
+    if is_odd:
+        raise pa.ArrowInvalid("it is not one object in one line")
+
+
+def _has(data: bytes, pattern: str) -> bool:
+    """Return whether a place matches a pattern of RE2, of single bytes."""
+    offsets = pa.array([0, len(data)], pa.int32()).buffers()[1]
+    whole = pa.BinaryArray.from_buffers(pa.binary(), 1, [None, offsets, pa.py_buffer(data)])
+    found: bool = pc.match_substring_regex(whole, pattern)[0].as_py()
+    return found
+
+
+def _filled(data: bytes) -> pa.Array:
+    """Return the numbers of the lines that are not blank."""
+    return pc.indices_nonzero(pc.match_substring_regex(to_lines(memoryview(data)), _FILLED))
+
+
+def _filled_starts(piece: Block, data: bytes) -> Sequence[int]:
+    starts = piece.starts()
+    return [starts[nth] for nth in _filled(data).to_pylist()]
+
+
+def _refused(piece: Block, data: bytes, schema: pa.Schema, one: Range, error: Exception) -> ValueError:
+    """Return the error for the first line that Arrow refuses."""
+    texts = data.split(FEED)[:-1]
+
+    def is_refused(count: int) -> bool:
+        try:
+            _parsed(b"".join(text + FEED for text in texts[:count]), schema)
+        except pa.ArrowInvalid:
+            return True
+        return False
+
+    nth = bisect_left(range(len(texts)), True, lo=1, key=is_refused) - 1
+    where = "a compressed line" if piece.position is None else f"the line at offset {piece.starts()[nth]}"
+    shown = texts[nth][:SHOWN_BYTES_MAX].decode(errors="replace")
+    reason = str(error).partition(" in row ")[0]
+    return ValueError(
+        f"{one.extent.path}: {where} is refused ({reason}), and format 'json' is strict: {shown!r}. {INSTEAD}"
+    )
+
+
+FORMATS = {TEXT: Text(), JSON: Json()}

@@ -13,8 +13,8 @@ from rollingfs.fs.filesystem import RollingFileSystem
 from rollingfs.runtime.values import value_class
 from rollingfs.segment.at import At
 from rollingfs.segment.segment import Segment
-from rollingfs.spark.source.partitions import Extent
 from rollingfs.spark.source.rows import commit_times
+from rollingfs.spark.source.segments import Extent
 from rollingfs.spark.source.stream.offsets import ReadMark
 from rollingfs.spark.source.stream.record_ends import RecordEnds
 

@@ -22,8 +22,7 @@ from typing import Any
 from rollingfs.runtime.values import value_class
 from rollingfs.segment.segment import Segment
 from rollingfs.spark.source import segments
-from rollingfs.spark.source.partitions import Extent
-from rollingfs.spark.source.segments import PLAIN, PlainFile
+from rollingfs.spark.source.segments import PLAIN, Extent, PlainFile
 from rollingfs.stream.cut import CUT_FORMAT, StreamCut
 
 IDLE = "$idle"

@@ -10,8 +10,7 @@ from rollingfs.errors import SegmentTruncatedError
 from rollingfs.segment.segment import Segment
 from rollingfs.spark.source import places, segments
 from rollingfs.spark.source.batch_reader import RowReader
-from rollingfs.spark.source.formats import lines
-from rollingfs.spark.source.formats.row_format import CORRUPT
+from rollingfs.spark.source.formats import CORRUPT, lines
 from rollingfs.spark.source.options import Options
 from rollingfs.spark.source.segments import PLAIN, SegmentReader, extent_of
 from rollingfs.spark.source.stream.offsets import ReadMark

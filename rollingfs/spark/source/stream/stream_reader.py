@@ -22,13 +22,12 @@ from rollingfs.errors import CorruptHeaderError
 from rollingfs.format import names
 from rollingfs.fs.filesystem import RollingFileSystem
 from rollingfs.segment.segment import Segment
-from rollingfs.spark.source import formats, partitions, places, segments
+from rollingfs.spark.source import formats, places, segments
 from rollingfs.spark.source.batch_reader import RowReader
 from rollingfs.spark.source.boundaries import Boundaries
 from rollingfs.spark.source.options import STREAM, Options
-from rollingfs.spark.source.partitions import Extent, Range
 from rollingfs.spark.source.plain_errors import plainly
-from rollingfs.spark.source.segments import SegmentReader, each, extent_of
+from rollingfs.spark.source.segments import Extent, Range, SegmentReader, each, extent_of
 from rollingfs.spark.source.stream import offsets
 from rollingfs.spark.source.stream.batch_limit import BatchLimit
 from rollingfs.spark.source.stream.offsets import LATEST, ReadMark
@@ -306,7 +305,7 @@ class RollingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             left = self._left(extent, view, mark, is_repeated=is_repeated)
             if view is not None and left is not None:
                 cut += self.rows.cut(SegmentReader(fs, view), left)
-        return [InputPartition(group) for group in partitions.gather(cut, self.options.partition_bytes)]
+        return [InputPartition(group) for group in segments.gather(cut, self.options.partition_bytes)]
 
     def _found_again(self, wanted: Sequence[Extent]) -> list[tuple[Extent, segments.Look, ReadMark]]:
         """Return the extents of a batch with their segments, under the names that renames have given them since."""

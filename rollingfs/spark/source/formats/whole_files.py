@@ -1,18 +1,18 @@
-"""A Parquet file in a segment; a task reads the row groups that begin in its range."""
+"""Formats whose segments are read as files: Parquet, whose tasks read row groups, and bytes as they are."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from rollingfs.fs.core import core
 from rollingfs.parquet.files import ParquetEncoder
-from rollingfs.spark.source import partitions, rows
-from rollingfs.spark.source.formats.row_format import Format, Located, ReadOptions
-from rollingfs.spark.source.partitions import Extent, Range
-from rollingfs.spark.source.segments import SegmentReader
+from rollingfs.spark.source import rows, segments
+from rollingfs.spark.source.formats import BINARY, PARQUET, Format, Located
+from rollingfs.spark.source.segments import Extent, Range, SegmentReader
 
 ROWS_MAX = 64 * 1024
 """Maximum number of rows of a record batch."""
@@ -25,11 +25,11 @@ class Parquet(Format):
         """Return the columns of the file."""
         return pq.read_schema(opened.file())
 
-    def cut(self, opened: SegmentReader, extent: Extent, options: ReadOptions) -> Iterable[Range]:
+    def cut(self, opened: SegmentReader, extent: Extent, size_max: int, codec: str | None) -> Iterable[Range]:
         """Equal ranges."""
-        return partitions.split(extent, options.partition_bytes)
+        return segments.split(extent, size_max)
 
-    def pieces(self, opened: SegmentReader, one: Range, schema: pa.Schema, options: ReadOptions) -> Iterator[Located]:
+    def pieces(self, opened: SegmentReader, one: Range, schema: pa.Schema, codec: str | None) -> Iterator[Located]:
         """Return the rows of the row groups that begin in a range."""
         return ((batch, None) for batch in batches(opened.file(), one, schema.names))
 
@@ -60,4 +60,37 @@ def _begin(group: Any) -> int:
     return int(first.dictionary_page_offset or first.data_page_offset) if first else 0
 
 
-FORMAT = Parquet()
+COLUMNS = pa.schema(
+    [
+        ("path", pa.string()),
+        ("modificationTime", pa.timestamp("us", "UTC")),
+        ("length", pa.int64()),
+        ("content", pa.binary()),
+    ]
+)
+"""Columns of Spark's own format for binary files."""
+
+
+class Binary(Format):
+    """A row for each segment."""
+
+    columns: ClassVar[pa.Schema | None] = COLUMNS
+
+    def check_write(self, schema: pa.Schema) -> None:
+        """Refuse all except a single column of bytes."""
+        if len(schema) != 1 or not pa.types.is_binary(schema.field(0).type):
+            raise ValueError(f"writing binary needs one column of binary, not ({', '.join(map(str, schema))})")
+
+    def pieces(self, opened: SegmentReader, one: Range, schema: pa.Schema, codec: str | None) -> Iterator[Located]:
+        """Yield a row."""
+        path, data = f"rolling+{core(opened.fs).target}://{one.extent.path}", opened.read(one.start, one.end)
+        values = [[path], [opened.view.modified], [one.size], [data]]
+        yield pa.record_batch(list(map(pa.array, values)), names=COLUMNS.names), None
+
+    def encode(self, batches: Iterator[pa.RecordBatch]) -> Iterable[bytes]:
+        """Yield the bytes of all rows, in order."""
+        for batch in batches:
+            yield b"".join(value for value in batch.column(0).to_pylist() if value)
+
+
+FORMATS = {PARQUET: Parquet(), BINARY: Binary()}
