@@ -161,4 +161,4 @@ def test_a_part_of_a_compressed_segment_is_refused(fs, tmp_path):
     view = fs._bridge.run(fs._client.headers.view(path, fresh=True))
     options = parse_options(given(path))
     with pytest.raises(ValueError, match=r"a\.gz: .*only the whole can be read, and not bytes 0 to 10 of it"):
-        options.form.cut(SegmentReader(fs, view), extent_of(view, 0, 10), options)
+        options.form.cut(SegmentReader(fs, view), extent_of(view, 0, 10), 100, "gzip")
