@@ -16,8 +16,7 @@ from rollingfs.runtime.bridge import Bridge
 from rollingfs.stream.cut import StreamCut
 from rollingfs.stream.ledger import Ledgers
 from rollingfs.stream.ledger_codec import Ledger
-from rollingfs.stream.upkeep import Upkeep
-from rollingfs.stream.upkeep_report import Upkept
+from rollingfs.stream.upkeep import Upkeep, Upkept
 
 FOLDER = f"{BUCKET}/l9"
 IDLE = f"{BUCKET}/l9idle"

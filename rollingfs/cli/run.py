@@ -25,8 +25,7 @@ from rollingfs.policy import BLOCK_BYTES, DELETION_LAG_S, TIER_DEFAULT
 from rollingfs.segment.verbs.offload import Offloaded
 from rollingfs.show.readable import count_text
 from rollingfs.stream.blocks import OffloadStatus
-from rollingfs.stream.upkeep import OFFLOAD, STEPS, Upkeep
-from rollingfs.stream.upkeep_report import Upkept, total, with_rewritten
+from rollingfs.stream.upkeep import OFFLOAD, STEPS, Upkeep, Upkept, total, with_rewritten
 
 
 def follow_all(

@@ -25,9 +25,8 @@ from rollingfs.segment.files.rewrite import REWRITE_BYTES_MAX
 from rollingfs.segment.files.rewrite_plan import Asked
 from rollingfs.stream.blocks import POLL_S_MAX, Move, OffloadStatus, Wait
 from rollingfs.stream.follow import Followed
-from rollingfs.stream.ledger import Ledgers
+from rollingfs.stream.ledger import Ledgers, Policies
 from rollingfs.stream.ledger_codec import Ledger
-from rollingfs.stream.offload_policy import Policies
 
 logger = logging.getLogger("rollingfs")
 

@@ -20,7 +20,7 @@ from rollingfs.fs.upkeep_verbs import look_at, policies_at
 
 if TYPE_CHECKING:
     from rollingfs.segment.files.state import SegmentState
-    from rollingfs.stream.offload_policy import Policies
+    from rollingfs.stream.ledger import Policies
 
 logger = logging.getLogger("rollingfs")
 

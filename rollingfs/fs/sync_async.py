@@ -40,7 +40,7 @@ def both(  # type: ignore[misc]  # an overload takes options of any name
     commits: bool = False,
     takes: Verb[Any] | None = None,
     data: str = "data",
-    of: str = "_verbs",
+    of: str,
     path: str | None = None,
     passes: tuple[Verb[Any], ...] = (),
 ) -> tuple[Any, Any]:
@@ -49,7 +49,7 @@ def both(  # type: ignore[misc]  # an overload takes options of any name
     Parameters
     ----------
     verb
-        A coroutine function, or a coroutine method of a class of verbs.
+        A coroutine function.
     commits
         Whether the verb commits to the segment that is the `path` of its first argument: then Ctrl-C in the blocking
         method's error has the outcome of the commit.

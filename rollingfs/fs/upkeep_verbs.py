@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from rollingfs.segment.verbs.consolidate import Consolidated
     from rollingfs.segment.verbs.offload import Offloaded
     from rollingfs.segment.verbs.verify import Verified
-    from rollingfs.stream.offload_policy import Policies
+    from rollingfs.stream.ledger import Policies
 
 
 async def offload(
@@ -85,8 +85,7 @@ async def offload(
     """
     from rollingfs.segment.files.rewrite_plan import Asked, Chosen
     from rollingfs.segment.verbs.offload import offload
-    from rollingfs.stream.ledger import Ledgers
-    from rollingfs.stream.offload_policy import check_retention
+    from rollingfs.stream.ledger import Ledgers, check_retention
 
     chosen = Chosen.parse(upto, after_bytes, after_age)
     asked = Asked(tier, chosen, parse_seconds(deletion_lag), parse_bytes(block_bytes))
@@ -297,16 +296,17 @@ async def set_policy(
 
 
 async def _set_of_folder(at: Binding, change: PolicyChange) -> None:
-    from rollingfs.stream.stream_verbs import StreamVerbs  # as in `opening`: most users open no stream
+    from rollingfs.stream import stream_verbs  # as in `opening`: most users open no stream
+    from rollingfs.stream.members import Members
     from rollingfs.stream.upkeep import ROLL, Upkeep
 
-    verbs = StreamVerbs(at.client, Listings(at.client), at.path)
+    members = Members(at.client, at.path)
     if change.given or change.inherit:
-        await verbs.set_rolling(change)
+        await stream_verbs.set_rolling(members, change)
         at.client.inherited.forget()
     if change.offload is not KEEP:
         assert change.offload is None or isinstance(change.offload, OffloadPolicy)
-        await verbs.set_offload_policy(change.offload)
+        await stream_verbs.set_offload_policy(members, change.offload)
     if change.given or change.inherit:
         default = at.client.inherited.default
         upkeep = Upkeep(at.client, (ROLL,), dropped={name: getattr(default, name) for name in change.inherit})
@@ -318,8 +318,7 @@ async def _check(at: Binding, offload: Any) -> None:
     """Refuse an offload policy that does not go with the tiers, or with the retention of the folder."""
     if not isinstance(offload, OffloadPolicy):
         return
-    from rollingfs.stream.ledger import Ledgers
-    from rollingfs.stream.offload_policy import check_policy, policies_of
+    from rollingfs.stream.ledger import Ledgers, check_policy, policies_of
 
     if names.is_ledger(at.path):
         raise ValueError(f"{at.path} is the memory of a stream, which never moves; nothing was written")
@@ -348,9 +347,8 @@ async def look_at(client: At, path: str) -> Segment | None:
 
 async def policies_at(client: At, path: str, header: Header | None) -> Policies:
     """The policies of a segment, or of a folder without a header, and where each field comes from."""
-    from rollingfs.stream.ledger import Ledgers
+    from rollingfs.stream.ledger import Ledgers, policies_of
     from rollingfs.stream.ledger_codec import Ledger
-    from rollingfs.stream.offload_policy import policies_of
 
     folder = path if header is None else names.parent(path)
     ledgers = Ledgers(client)

@@ -25,8 +25,7 @@ from rollingfs.spark.source import places
 from rollingfs.spark.source.formats import lines
 from rollingfs.spark.source.options import Options
 from rollingfs.stream.ledger import Ledgers
-from rollingfs.stream.upkeep import COLLECT, OFFLOAD, STEPS, Upkeep
-from rollingfs.stream.upkeep_report import Upkept, with_rewritten
+from rollingfs.stream.upkeep import COLLECT, OFFLOAD, STEPS, Upkeep, Upkept, with_rewritten
 
 EXPORT = "export"
 UPKEEP = "upkeep"

@@ -37,6 +37,8 @@ _PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.=-]*")
 
 Column = tuple[str, str | None]
 """A segment's name, and its incarnation if the cut names it."""
+Published = tuple[StreamCut, float]
+"""A cut that a subscriber has read up to, and when the subscriber published it, in seconds since 1970."""
 
 
 @value_class
@@ -57,23 +59,6 @@ class Goal:
 
 
 @value_class
-class Trim:
-    """A trim; it is recorded before it is carried out."""
-
-    goals: Mapping[str, Goal] = field(default_factory=dict)
-    done: bool = True
-
-
-@value_class
-class Published:
-    """A cut that a subscriber has read up to."""
-
-    cut: StreamCut
-    at: float
-    """When the subscriber published it, in seconds since 1970."""
-
-
-@value_class
 class Ledger:
     """Everything that a stream remembers."""
 
@@ -81,7 +66,10 @@ class Ledger:
     cuts: tuple[StreamCut, ...] = ()
     """Oldest first."""
     subscribers: Mapping[str, Published] = field(default_factory=dict)
-    trim: Trim = Trim()
+    goals: Mapping[str, Goal] = field(default_factory=dict)
+    """Of the last trim, which is recorded before it is carried out."""
+    is_trimmed: bool = True
+    """Whether the last trim was carried out."""
     offload: OffloadPolicy | None = None
     """The offload policy of the folder."""
     rolling: Fields = field(default_factory=dict)
@@ -99,7 +87,7 @@ class Ledger:
     @property
     def columns(self) -> set[Column]:
         """Return the segments that its cuts and its goals name."""
-        goals = {(name, goal.segment) for name, goal in self.trim.goals.items()}
+        goals = {(name, goal.segment) for name, goal in self.goals.items()}
         return goals.union(*_columns(self.cuts))
 
     def trimmed(self, goals: Mapping[str, Goal], gone: Collection[Column], name: str) -> Ledger:
@@ -120,15 +108,14 @@ class Ledger:
             A goal is before the goal of an earlier trim.
         """
         for segment, goal in goals.items():
-            last = self.trim.goals.get(segment)
+            last = self.goals.get(segment)
             if last is not None and goal.is_behind(last):
                 raise BadOffsetError(
                     f"{name}: segment {segment!r} is trimmed to {last.offset} already, and the cut lies before, "
                     f"at {goal.offset}; nothing was trimmed: take a new cut"
                 )
-        last_goals = {name: goal for name, goal in self.trim.goals.items() if (name, goal.segment) not in gone}
-        merged = {**last_goals, **goals}
-        return replace(self, trim=Trim(merged, done=self.trim.done and not goals))
+        left = {name: goal for name, goal in self.goals.items() if (name, goal.segment) not in gone}
+        return replace(self, goals={**left, **goals}, is_trimmed=self.is_trimmed and not goals)
 
 
 @collected_later()
@@ -143,10 +130,10 @@ def format_ledger(ledger: Ledger) -> bytes:
         "retention": ledger.retention.as_fields() if ledger.retention else None,
         "offload": ledger.offload.as_fields() if ledger.offload else None,
         "trim": {
-            "done": ledger.trim.done,
-            "goals": {name: [goal.offset, goal.segment] for name, goal in ledger.trim.goals.items()},
+            "done": ledger.is_trimmed,
+            "goals": {name: [goal.offset, goal.segment] for name, goal in ledger.goals.items()},
         },
-        "subscribers": {name: [found.at, str(found.cut)] for name, found in ledger.subscribers.items()},
+        "subscribers": {name: [at, str(cut)] for name, (cut, at) in ledger.subscribers.items()},
         "segments": columns,
         "cuts": list(_rows(ledger.cuts, columns)),
     }
@@ -241,7 +228,8 @@ def _ledger(found: Mapping[str, Any]) -> Ledger:
         retention=None if found["retention"] is None else RetentionPolicy.from_fields(found["retention"]),
         cuts=tuple(_cuts(found["cuts"], found["segments"])),
         subscribers={who: _published(who, *published) for who, published in found["subscribers"].items()},
-        trim=_trim(found["trim"]["goals"], found["trim"]["done"]),
+        goals={name: _goal(name, *goal) for name, goal in found["trim"]["goals"].items()},
+        is_trimmed=_flag(found["trim"]["done"]),
         offload=None if found["offload"] is None else OffloadPolicy.of(found["offload"]),
     )
 
@@ -276,10 +264,10 @@ def _check_offsets(rows: Sequence[Sequence[Any]], width: int) -> None:
         raise ValueError(f"it has {len(rows)} cuts with {count} offsets, more than a stream keeps")
 
 
-def _trim(goals: Mapping[str, Sequence[Any]], done: object) -> Trim:
+def _flag(done: object) -> bool:
     if not isinstance(done, bool):
         raise ValueError(f"whether the trim is done is {done!r}")  # what counts as true could not be finished
-    return Trim({name: _goal(name, *goal) for name, goal in goals.items()}, done)
+    return done
 
 
 def _goal(name: str, offset: object, segment: Any) -> Goal:
@@ -299,7 +287,7 @@ def _published(who: str, at: object, text: str) -> Published:
         check_member_name(name)
     if not isinstance(at, int | float) or not math.isfinite(at):
         raise ValueError(f"the publication of {who!r} has no time")
-    return Published(cut, at)
+    return cut, at
 
 
 def _check_incarnation(incarnation: Any) -> None:

@@ -21,8 +21,7 @@ from rollingfs.segment.files.rewrite_plan import Asked, Chosen
 from rollingfs.segment.files.state import Outlook, SegmentState
 from rollingfs.segment.segment import Segment
 from rollingfs.stream.blocks import mover_of
-from rollingfs.stream.ledger import Ledgers
-from rollingfs.stream.offload_policy import policies_of
+from rollingfs.stream.ledger import Ledgers, policies_of
 
 
 async def states_below(

@@ -12,6 +12,7 @@ from functools import partial
 
 from rollingfs.errors import TIER_ERRORS, BadOffsetError, FencedError, SegmentTruncatedError, WholeFileError
 from rollingfs.folders.listing import REPORT
+from rollingfs.format import names
 from rollingfs.format.header import Header, Phase
 from rollingfs.format.transitions import Guard
 from rollingfs.runtime.concurrency import backoff_s
@@ -23,9 +24,8 @@ from rollingfs.segment.verbs.delete import delete
 from rollingfs.segment.verbs.truncate import Cut, commit_cut, cut_head, plan_cut
 from rollingfs.stream import retention
 from rollingfs.stream.cut import StreamCut
-from rollingfs.stream.cut_finder import take_cut
-from rollingfs.stream.ledger_codec import Column, Goal, Ledger, Trim, check_member_name
-from rollingfs.stream.members import LOOKS_MAX, Members, View
+from rollingfs.stream.ledger_codec import Column, Goal, Ledger, check_member_name
+from rollingfs.stream.members import LOOKS_MAX, Members, View, take_cut
 from rollingfs.stream.retention import Holding, RetentionPolicy
 
 logger = logging.getLogger("rollingfs")
@@ -114,20 +114,19 @@ async def finish_trim(members: Members, ledger: Ledger, *, as_bytes: bool = Fals
     OSError
         A segment could not be trimmed; the trim stays recorded, and the next run goes on with it.
     """
-    if ledger.trim.done:
+    if ledger.is_trimmed:
         return Trimmed()
     calls = [
         partial(_trim_or_report, members, members.path_of(check_member_name(name)), goal, as_bytes)
-        for name, goal in ledger.trim.goals.items()
+        for name, goal in ledger.goals.items()
     ]
     result = added(Trimmed(), *await members.listings.gather(calls))
     if result.failed:
         return result
-    done = ledger.trim
 
     def finished(found: Ledger) -> Ledger:
         # if another trim was recorded meanwhile, that one is not done
-        return replace(found, trim=Trim(done.goals)) if found.trim == done else found
+        return replace(found, is_trimmed=True) if found.goals == ledger.goals else found
 
     await members.ledgers.update(members.path, finished)
     return result
@@ -222,10 +221,6 @@ def _guard(goal: Goal, header: Header | None) -> Guard:
     return Guard(goal.segment, header.epoch if header is not None and header.owner is not None else None)
 
 
-class NoRetentionError(ValueError):
-    """The stream has no retention policy."""
-
-
 @value_class
 class Retained(Trimmed):
     """Report of a run of retention (in a dry run: of its plan)."""
@@ -240,9 +235,14 @@ class Retained(Trimmed):
 
 
 async def retain(
-    members: Members, dry_run: bool, tried: RetentionPolicy | None = None, as_bytes: bool = False
-) -> Retained:
-    """`StreamVerbs.retain`."""
+    members: Members, dry_run: bool = False, tried: RetentionPolicy | None = None, as_bytes: bool = False
+) -> Retained | None:
+    """Run retention once, as `Stream.retain` does; None if the stream has no policy."""
+    run = partial(_retain, members, dry_run, tried, as_bytes)
+    return await members.client.with_room(names.ledger_path(members.path), run)
+
+
+async def _retain(members: Members, dry_run: bool, tried: RetentionPolicy | None, as_bytes: bool) -> Retained | None:
     path, client, ledgers = members.path, members.client, members.ledgers
     ledger = await ledgers.load(path)
     if tried is not None:
@@ -251,7 +251,7 @@ async def retain(
     policy = ledger.under(above).retention
     if policy is None:
         await members.find()  # raises if there is no such folder
-        raise NoRetentionError(f"{path}: the stream has no retention policy; assign one to `retention`")
+        return None
     before = Trimmed() if dry_run else await finish_trim(members, ledger, as_bytes=as_bytes)
     columns = ledger.columns
     found = await members.find_once({name for name, _ in columns}, settles=not dry_run)
@@ -265,7 +265,7 @@ async def retain(
         failed |= uncut
     extents = _extents(found.views)
     plan = _Plan(policy, above, taken, extents, found.gone(columns), now)
-    pending = {} if ledger.trim.done else ledger.trim.goals
+    pending = {} if ledger.is_trimmed else ledger.goals
     if dry_run:
         plan = replace(plan, extents=_after(pending, plan.extents))
     goals: dict[str, Goal] = {}
@@ -350,7 +350,7 @@ class _Plan:
         policy, extents = ledger.under(self.above).retention, self.extents
         if policy is None:
             return {}
-        read = [found.cut for found in ledger.subscribers.values()]
+        read = [cut for cut, _ in ledger.subscribers.values()]
         kept = retention.Kept.of(ledger.cuts, extents, self.now)
         target = retention.choose(policy, kept, read, extents)
         ended = retention.ended(policy, kept, extents)
@@ -359,7 +359,7 @@ class _Plan:
             for name, offset in target.items()
             if offset > extents[name].start or (name in ended and offset >= extents[name].end)
         }
-        last = ledger.trim.goals
+        last = ledger.goals
         return {name: goal for name, goal in goals.items() if name not in last or not goal.is_behind(last[name])}
 
     def trimmed(self, ledger: Ledger, goals: Mapping[str, Goal], name: str) -> Ledger:

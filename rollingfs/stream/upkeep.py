@@ -8,33 +8,31 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import field, replace
 from functools import partial
+from typing import Any
 
 from rollingfs.folders.collect_tree import SEGMENTS_AT_ONCE_MAX, clear_marks, tree_at
-from rollingfs.folders.listing import Listings
 from rollingfs.format import names
 from rollingfs.format.header import GRACE_S, Chunk, Header, Phase
 from rollingfs.format.policies import Fields
 from rollingfs.format.transitions import Guard
 from rollingfs.policy import READERS_GRACE_S
-from rollingfs.runtime.values import value_class
+from rollingfs.runtime.values import added, value_class
 from rollingfs.segment.at import At
 from rollingfs.segment.files.rewrite_plan import Asked
 from rollingfs.segment.read.ends import is_worn
 from rollingfs.segment.segment import Segment
 from rollingfs.segment.verbs.change import change, roll
 from rollingfs.segment.verbs.collect import collect
-from rollingfs.segment.verbs.consolidate import consolidate_by_policy
+from rollingfs.segment.verbs.consolidate import Consolidated, consolidate_by_policy
 from rollingfs.segment.verbs.offload import Offloaded
 from rollingfs.segment.write.append_to_header import is_aged
-from rollingfs.stream.ledger import Ledgers
+from rollingfs.stream.follow import offload_by_policy
+from rollingfs.stream.ledger import Ledgers, policies_of
 from rollingfs.stream.ledger_codec import Ledger
-from rollingfs.stream.offload_policy import policies_of
-from rollingfs.stream.stream_offload import offload_by_policy
-from rollingfs.stream.stream_verbs import StreamVerbs
-from rollingfs.stream.trim import NoRetentionError
-from rollingfs.stream.upkeep_report import Upkept, failure
+from rollingfs.stream.members import Members
+from rollingfs.stream.trim import retain
 
 logger = logging.getLogger("rollingfs")
 
@@ -62,19 +60,6 @@ class Folder:
     """Whether it has, or had, the memory of a stream."""
     is_whole: bool = True
     """Whether all of its segments are meant, and so the stream."""
-
-
-@value_class
-class _Rest:
-    """A look at a segment that needed no step, and its conditions."""
-
-    token: str
-    """The token of its header."""
-    policies: tuple[object, ...]
-    """The policies of its folders."""
-    since_s: float
-    """When the look began, in seconds since 1970."""
-    until_s: float
 
 
 class Upkeep:
@@ -109,7 +94,6 @@ class Upkeep:
         is_stopped: Callable[[], bool] = lambda: False,
     ) -> None:
         self.client = client
-        self.listings = Listings(client)
         self.ledgers = Ledgers(client)
         self.steps = steps
         self.grace_s = grace_s
@@ -119,7 +103,9 @@ class Upkeep:
         self._tokens: Mapping[str, str | None] = {}
         self._seen: dict[str, int] = {}
         self._named: frozenset[str] = frozenset()
-        self._rests: dict[str, _Rest] = {}
+        self._rests: dict[str, tuple[str, tuple[object, ...], float, float]] = {}
+        """Looks at segments that needed no step: the token of the header, the policies of the folders, when the look
+        began, and until when it counts, in seconds since 1970."""
 
     async def folders(self, root: str, unlisted: dict[str, OSError]) -> list[Folder]:
         """Return the folders with segments at or below a path, sorted, or only the folder of the segment at this path.
@@ -204,11 +190,13 @@ class Upkeep:
     def _rests_now(self, path: str, ledger: Ledger | None) -> bool:
         """Return whether the last look found no step, and another is not due yet."""
         rest = self._rests.get(path)
-        if rest is None or ledger is None or rest.token != self._tokens.get(path):
+        if rest is None or ledger is None:
             return False
+        token, policies, since_s, until_s = rest
         now_s = self.client.now_ms() / 1000
         # before the look it is where a clock went back: then all that waits for a time would wait longer
-        return rest.policies == _policies(ledger) and rest.since_s <= now_s < rest.until_s
+        is_same = token == self._tokens.get(path) and policies == _policies(ledger)
+        return is_same and since_s <= now_s < until_s
 
     async def _let_rest(self, path: str, ledger: Ledger, began_s: float) -> None:
         """Note that a look has found no step. The next look does steps that become due during this look."""
@@ -227,7 +215,7 @@ class Upkeep:
         if header.deleted:
             times.append(header.modified_ms / 1000 + (GRACE_S if self.grace_s is None else self.grace_s))
         until_s = min(one for one in times if one > began_s - TIME_STEP_S)
-        self._rests[path] = _Rest(token, _policies(ledger), began_s, until_s)
+        self._rests[path] = token, _policies(ledger), began_s, until_s
 
     async def _attempt(self, verb: str, path: str, step: Callable[[], Awaitable[Upkept]]) -> Upkept:
         """Do a step to a stream or segment, unless the caller has stopped; an error is part of the result."""
@@ -290,9 +278,8 @@ class Upkeep:
         return Upkept(path, files=len(did.files), collected_bytes=did.bytes, young=did.young)
 
     async def _retain(self, path: str) -> Upkept:
-        try:
-            did = await StreamVerbs(self.client, self.listings, path).retain()
-        except NoRetentionError:  # another client has removed it, or the folder, since this one looked
+        did = await retain(Members(self.client, path))
+        if did is None:  # another client has removed the policy since this one looked
             return Upkept(path, is_stream=True)
         failed = {f"{RETAIN} {segment}": reason for segment, reason in did.failed.items()}
         return Upkept(path, is_stream=True, dropped_bytes=did.bytes, deleted=did.deleted, failed=failed)
@@ -316,3 +303,102 @@ def _due_s(header: Header, waits: Sequence[float], chunks: Sequence[Chunk]) -> l
     dates = {one.at_ms for one in chunks if not one.tier}
     dates |= {header.tail_at_ms} if header.tail else set()
     return times + [at_ms / 1000 + wait_s for at_ms in dates for wait_s in waits]
+
+
+# -- the report ---------------------------------------------------------------------------------------------------
+
+
+@value_class
+class Upkept:
+    """Work on a stream, or on a segment outside of streams."""
+
+    path: str
+    is_stream: bool = False
+    dropped_bytes: int = 0
+    """By retention."""
+    deleted: tuple[str, ...] = ()
+    """Sealed segments that retention deleted."""
+    rolled: int = 0
+    """Inline tails that became chunks, because they were older than `max_age`."""
+    consolidated: Consolidated = Consolidated()
+    appended_bytes: int = 0
+    """All that were ever appended to the segments that were consolidated."""
+    written_bytes: int = 0
+    """These, and what all consolidations of these segments have written again."""
+    offloaded: Offloaded = Offloaded()
+    has_policy: bool = False
+    """Whether an offload policy with a tier counts for a segment here."""
+    files: int = 0
+    """By collection."""
+    collected_bytes: int = 0
+    worn: tuple[str, ...] = ()
+    """Open Parquet files that old footers waste a part of, for the caller to write again: that needs Arrow."""
+    rewritten_bytes: int = 0
+    """Freed by that."""
+    young: int = 0
+    """Files that a later collection takes."""
+    failed: Mapping[str, str] = field(default_factory=dict)
+    """Why, by what failed: the operation and the path."""
+    is_cut_short: bool = False
+    """Whether the caller stopped it before all was done."""
+
+    @property
+    def is_idle(self) -> bool:
+        """Return whether there was no step, no failure and no wait."""
+        return self == Upkept(self.path, self.is_stream, has_policy=self.has_policy)
+
+    @property
+    def saved_objects(self) -> int:
+        """Objects that there are fewer by joins and blocks, and requests that a read of everything makes fewer."""
+        joined, moved = self.consolidated, self.offloaded
+        return joined.replaced - joined.written + moved.chunks - moved.files
+
+    @property
+    def write_amplification(self) -> float | None:
+        """Return the average number of writes of a byte of consolidated segments, or None."""
+        return self.written_bytes / self.appended_bytes if self.appended_bytes else None
+
+    def as_fields(self) -> dict[str, Any]:
+        """Return the work by name, for people and programs."""
+        amplification = self.write_amplification
+        return {
+            "dropped_bytes": self.dropped_bytes,
+            "deleted": self.deleted,
+            "rolled": self.rolled,
+            "joined_chunks": self.consolidated.replaced,
+            "joined_to": self.consolidated.written,
+            "joined_bytes": self.consolidated.bytes,
+            "write_amplification": None if amplification is None else round(amplification, 3),
+            "chunks": self.offloaded.chunks,
+            "moved_bytes": self.offloaded.bytes,
+            "saved_objects": self.saved_objects,
+            "files": self.files,
+            "collected_bytes": self.collected_bytes,
+            "rewritten_bytes": self.rewritten_bytes,
+            "failed": dict(self.failed),
+        }
+
+    def plus(self, *others: Upkept) -> Upkept:
+        """Return the sum of all, under the path of this report."""
+        return replace(added(self, *others), is_stream=self.is_stream)
+
+
+def with_rewritten(one: Upkept, rewrite: Callable[[str], int]) -> Upkept:
+    """Return the result after its worn Parquet files were written again; an error is part of the result."""
+    for path in one.worn:
+        try:
+            one = replace(one, rewritten_bytes=one.rewritten_bytes + rewrite(path))
+        except Exception as error:  # noqa: BLE001 - whatever it is, the next segment has nothing to do with it
+            one = one.plus(failure(path, "rewrite", path, error))
+    return one
+
+
+def failure(path: str, verb: str, what: str, error: Exception) -> Upkept:
+    """Return an operation that failed, as a result."""
+    logger.warning("%s: cannot %s it: %s", what, verb, error)
+    return Upkept(path, failed={f"{verb} {what}": str(error)})
+
+
+def total(results: Sequence[Upkept]) -> Upkept:
+    """Return all results together."""
+    return Upkept("").plus(*results)

@@ -12,7 +12,7 @@ import pytest
 from rollingfs import OffloadPolicy, RetentionPolicy, StreamCut
 from rollingfs.format.listing_codec import Row, format_rows, parse_rows
 from rollingfs.format.side_files import Pin, format_pin, parse_pin
-from rollingfs.stream.ledger_codec import Goal, Ledger, Published, Trim, format_ledger, parse_ledger
+from rollingfs.stream.ledger_codec import Goal, Ledger, format_ledger, parse_ledger
 
 FOLDER = Path(__file__).parents[1] / "fixtures" / "files"
 SEGMENT, PLAIN = "7b0c2f6e-4d11-4c53-9b0e-0d3a5f9c1e27", 'plain 1800000000 "5d41402abc4b2a76"'
@@ -36,8 +36,9 @@ FILES: dict[str, tuple[Any, Callable[[Any], bytes], Callable[[bytes], Any]]] = {
         Ledger(
             RetentionPolicy.by_size(1000, 5000),
             (CUT, LATER),
-            {"billing": Published(CUT, 1_800_000_001.0)},
-            Trim({"part-0": Goal(900, SEGMENT)}, done=False),
+            {"billing": (CUT, 1_800_000_001.0)},
+            {"part-0": Goal(900, SEGMENT)},
+            False,
             OffloadPolicy("cold", 2**30, "7d"),
         ),
         format_ledger,

@@ -30,8 +30,7 @@ from rollingfs.fs.core import core
 from rollingfs.parquet import append, files, grow, rewrite
 from rollingfs.segment.read import ends
 from rollingfs.stream.ledger_codec import Ledger
-from rollingfs.stream.upkeep import Upkeep
-from rollingfs.stream.upkeep_report import Upkept, with_rewritten
+from rollingfs.stream.upkeep import Upkeep, Upkept, with_rewritten
 from tests.support.backends import Scripted, private_memory
 from tests.support.examples import slowly
 

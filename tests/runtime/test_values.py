@@ -12,7 +12,7 @@ import pytest
 from rollingfs.runtime.values import added, value_class
 from rollingfs.segment.verbs.offload import Offloaded
 from rollingfs.stream.trim import Trimmed
-from rollingfs.stream.upkeep_report import Upkept
+from rollingfs.stream.upkeep import Upkept
 
 _standard = dataclass(frozen=True, slots=True)
 

@@ -9,7 +9,6 @@ from functools import reduce
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
-from rollingfs.folders.listing import Listings
 from rollingfs.format import names
 from rollingfs.format.header import Chunk, Header, Page, Phase
 from rollingfs.format.side_files import parse_pin
@@ -21,7 +20,6 @@ from rollingfs.segment.verbs.collect import collect
 from rollingfs.segment.verbs.rebuild import Rebuilt
 from rollingfs.stream.ledger_codec import Ledger
 from rollingfs.stream.retention import RetentionPolicy
-from rollingfs.stream.stream_verbs import StreamVerbs
 from tests.simulation.baton import Baton
 from tests.simulation.faces import filesystem_of
 from tests.simulation.history import TOKENS, Doing, Violation, running, runs_of, token_at
@@ -29,6 +27,7 @@ from tests.simulation.model import Call, Seg, by_steps
 from tests.simulation.store import Store, Unwatched
 from tests.simulation.witness import is_aside
 from tests.support.simulation import EPOCH_S
+from tests.support.small import verbs
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -217,7 +216,7 @@ async def check_settles(world: World) -> None:
     client = world.client_on(world.store, world.store.clock)
     running.set(Doing(0, Call(by_steps, "", is_step=lambda before, after: True), 0, world.history.now))
     for folder in [folder for folder in world.folders if world.ledger(folder) != Ledger()]:
-        stream = StreamVerbs(client, Listings(client), folder)
+        stream = verbs(client, folder)
         for name in await stream.subscribers():
             await stream.unsubscribe(name)
         await stream.set_offload_policy(OffloadPolicy(""))

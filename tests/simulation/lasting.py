@@ -22,10 +22,8 @@ from rollingfs.segment.verbs.change import seal
 from rollingfs.segment.verbs.offload import check_may_move
 from rollingfs.stream.blocks import POLL_S_MAX, Move
 from rollingfs.stream.follow import Followed, fixed
-from rollingfs.stream.ledger import Ledgers
-from rollingfs.stream.offload_policy import check_policy, policies_of
-from rollingfs.stream.upkeep import CONSOLIDATE, OFFLOAD, ROLL, Upkeep
-from rollingfs.stream.upkeep_report import Upkept, total
+from rollingfs.stream.ledger import Ledgers, check_policy, policies_of
+from rollingfs.stream.upkeep import CONSOLIDATE, OFFLOAD, ROLL, Upkeep, Upkept, total
 from tests.simulation.history import TOKENS, Doing, Violation, running, token_at, tokens_of
 from tests.simulation.model import Call, by_steps
 from tests.support.segment_verbs import append

@@ -55,9 +55,9 @@ def check_remembered(world: World, folder: str, before: Ledger, after: Ledger) -
         return
     policies = [after.under(above).retention for above in world.inherited(folder, doing)]
     least_s = min((one.min_age or 0.0) if one is not None else 0.0 for one in policies)
-    for name, goal in after.trim.goals.items():
+    for name, goal in after.goals.items():
         seg = world.history.state.get(f"{folder}/{name}")
-        if goal == before.trim.goals.get(name) or seg is None or goal.segment not in seg.ids:
+        if goal == before.goals.get(name) or seg is None or goal.segment not in seg.ids:
             continue
         if (age_s := _age_s(world, seg.data[: max(goal.offset - seg.start, 0)])) < least_s:
             raise Violation(f"{folder}/{name} is to lose bytes that are {age_s} s old, by {policies}: {goal}, {doing}")

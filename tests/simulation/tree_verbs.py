@@ -22,13 +22,13 @@ from rollingfs.stream.blocks import Move
 from rollingfs.stream.cut import StreamCut
 from rollingfs.stream.follow import Followed, fixed
 from rollingfs.stream.retention import RetentionPolicy
-from rollingfs.stream.stream_verbs import StreamVerbs
 from tests.simulation import checks, model, stream_checks
 from tests.simulation.draw import MOVED, TOKEN_FIRST, Draw, Op, core_of
 from tests.simulation.history import Doing
 from tests.simulation.lasting import kept
 from tests.simulation.model import Bound, Call
 from tests.simulation.witness import COPIES, LOST, REBUILT
+from tests.support.small import verbs
 
 
 class TreeVerbs(Draw):
@@ -36,11 +36,11 @@ class TreeVerbs(Draw):
 
     # -- streams -------------------------------------------------------------------------------------------------
 
-    def _stream(self, verb: Callable[[StreamVerbs], Coroutine[Any, Any, Any]], *good: str) -> tuple[str, Any]:
+    def _stream(self, verb: Callable[[Any], Coroutine[Any, Any, Any]], *good: str) -> tuple[str, Any]:
         """A verb of a stream; mostly of one of the good folders, if there are any."""
         folder = self.world.folders[0] if self.often(0.5) else self.chance.choice(self.world.folders)
         folder = self.chance.choice(good) if good and self.often(0.8) else folder
-        return folder, lambda client: verb(StreamVerbs(client, Listings(client), folder))
+        return folder, lambda client: verb(verbs(client, folder))
 
     def set_retention(self) -> Op:
         min_age = self.chance.choice((None, None, None, None, 60, 60, 60, 4000, FOREVER))
@@ -116,7 +116,7 @@ class TreeVerbs(Draw):
     def publish(self) -> Op:
         name = self._name()
 
-        async def publish(stream: StreamVerbs) -> None:
+        async def publish(stream: Any) -> None:
             cut = await stream.cut()
             read = self._bound(folder, name).read
             for path, incarnation in cut.incarnations.items():
@@ -144,9 +144,7 @@ class TreeVerbs(Draw):
         trims = self.world.trims
         for path, incarnation in cut.incarnations.items():
             trims[incarnation] = max(cut[path], trims.get(incarnation, 0))
-        op = self._retaining(
-            folder, lambda client: StreamVerbs(client, Listings(client), folder).trim(cut), BadOffsetError
-        )
+        op = self._retaining(folder, lambda client: verbs(client, folder).trim(cut), BadOffsetError)
         op = replace(op, call=replace(op.call, is_retaining=False))
         return replace(op, done=lambda did, doing: stream_checks.check_trimmed(self.world, cut, did, doing))
 

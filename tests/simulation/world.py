@@ -333,7 +333,7 @@ class World:
         for folder in self.folders:
             ledger = self.ledger(folder)
             resolved = ledger.under(self.ledger("/top")) if folder == "/top/sub" else ledger
-            if ledger.trim.done and resolved.retention is not None:
+            if ledger.is_trimmed and resolved.retention is not None:
                 found[folder] = resolved.retention
         return found
 

@@ -3,8 +3,7 @@
 import random
 
 from rollingfs import RollingPolicy
-from rollingfs.stream.upkeep import Upkeep
-from rollingfs.stream.upkeep_report import Upkept, total
+from rollingfs.stream.upkeep import Upkeep, Upkept, total
 from tests.support.life import World, pieces_of
 from tests.support.small import a_round
 

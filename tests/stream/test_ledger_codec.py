@@ -7,7 +7,7 @@ import pytest
 
 from rollingfs.errors import CorruptLedgerError
 from rollingfs.stream.cut import StreamCut
-from rollingfs.stream.ledger_codec import Goal, Ledger, Published, Trim, format_ledger, parse_ledger
+from rollingfs.stream.ledger_codec import Goal, Ledger, format_ledger, parse_ledger
 from rollingfs.stream.retention import RetentionPolicy
 
 
@@ -27,8 +27,8 @@ def test_a_ledger_is_read_as_it_was_written() -> None:
             said = {name: known[name] for name in offsets if chance.random() < 0.8}
             cuts.append(StreamCut(offsets, float(at), at, said))
         goals = {name: Goal(chance.randrange(9), chance.choice("xy")) for name in "ab"}
-        readers = {name: Published(cut, 7.0) for name, cut in zip("rs", cuts, strict=False)}
-        ledger = Ledger(RetentionPolicy.by_size(1), tuple(cuts), readers, Trim(goals, chance.random() < 0.5))
+        readers = {name: (cut, 7.0) for name, cut in zip("rs", cuts, strict=False)}
+        ledger = Ledger(RetentionPolicy.by_size(1), tuple(cuts), readers, goals, chance.random() < 0.5)
         assert parse_ledger(format_ledger(ledger), "x") == ledger
 
 

@@ -8,9 +8,9 @@ import pytest
 from rollingfs import OffloadPolicy, RetentionPolicy, RollingFileSystem, UnknownTierError
 from rollingfs.format import names
 from rollingfs.format.header import Header
+from rollingfs.stream.follow import StreamOffloaded
+from rollingfs.stream.ledger import policies_of
 from rollingfs.stream.ledger_codec import Ledger
-from rollingfs.stream.offload_policy import policies_of
-from rollingfs.stream.stream_offload import StreamOffloaded
 from tests.support.places import tiered
 
 VALUES = {

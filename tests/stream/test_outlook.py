@@ -6,8 +6,7 @@ from rollingfs import OffloadPolicy
 from rollingfs.format.header import Chunk, Header, Page
 from rollingfs.policy import RollingPolicy
 from rollingfs.segment.files.state import Outlook
-from rollingfs.stream.upkeep import Upkeep
-from rollingfs.stream.upkeep_report import total
+from rollingfs.stream.upkeep import Upkeep, total
 from tests.support.places import tiered
 from tests.support.small import a_round
 

@@ -110,7 +110,7 @@ def test_a_subscriber_joins_although_a_trim_cannot_be_finished() -> None:
     other = World(Faulty(store), SMALL, CLOCK.time)
     other.stream().subscribe("new")
     assert [*other.stream().subscribers()] == ["new"]
-    assert not drive(Ledgers(other.client).load(FOLDER)).trim.done
+    assert not drive(Ledgers(other.client).load(FOLDER)).is_trimmed
 
 
 def test_a_minimum_above_is_looked_for_again() -> None:

@@ -17,8 +17,7 @@ from rollingfs.runtime.concurrency import drive
 from rollingfs.segment.verbs.change import change
 from rollingfs.segment.verbs.consolidate import READERS_GRACE_S
 from rollingfs.segment.verbs.delete import delete
-from rollingfs.stream.upkeep import COLLECT, LOOK_AGAIN_S, Upkeep
-from rollingfs.stream.upkeep_report import Upkept, total
+from rollingfs.stream.upkeep import COLLECT, LOOK_AGAIN_S, Upkeep, Upkept, total
 from tests.support.backends import Counting, Scripted
 from tests.support.faults import CLOCK, Store, TieredStore
 from tests.support.life import World, pieces_of

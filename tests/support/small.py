@@ -1,20 +1,23 @@
 """What tests of upkeep share: a client on a store that fails by plan, a look at all checksums, a follower."""
 
+import inspect
 from collections.abc import Callable, Iterable
 from functools import partial
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from rollingfs import RollingPolicy
-from rollingfs.folders.listing import Listings
 from rollingfs.format import names, placement
 from rollingfs.runtime.concurrency import drive
+from rollingfs.segment.at import At
 from rollingfs.segment.files.rewrite_plan import Asked
+from rollingfs.stream import stream_verbs
 from rollingfs.stream.blocks import BlockRule, Move, OffloadStatus, Wait
 from rollingfs.stream.follow import Followed, fixed
-from rollingfs.stream.stream_verbs import StreamVerbs
-from rollingfs.stream.upkeep import Upkeep
-from rollingfs.stream.upkeep_report import Upkept
+from rollingfs.stream.members import Members
+from rollingfs.stream.upkeep import Upkeep, Upkept
 from tests.support.faults import CLOCK, Faulty, Store, TieredStore
 from tests.support.life import World, pieces_of
 
@@ -84,9 +87,11 @@ def shrink_pages(patch: pytest.MonkeyPatch, chunks: int = 3, loose_max: int = 4)
     patch.setattr(placement, "plan_fold", partial(placement.plan_fold, loose_max=loose_max))
 
 
-def verbs(world: World, folder: str = "/root") -> StreamVerbs:
-    """Those of the stream of a folder."""
-    return StreamVerbs(world.client, Listings(world.client), folder)
+def verbs(client: World | At, folder: str = "/root") -> Any:
+    """Those of the stream of a folder, as methods."""
+    members = Members(client if isinstance(client, At) else client.client, folder)
+    found = {name: verb for name, verb in vars(stream_verbs).items() if inspect.iscoroutinefunction(verb)}
+    return SimpleNamespace(**{name: partial(verb, members) for name, verb in found.items()}, members=members)
 
 
 def a_round(upkeep: Upkeep, root: str = "/root") -> list[Upkept]:

@@ -16,7 +16,7 @@ from rollingfs.spark.source.formats import lines
 from rollingfs.spark.source.options import Options
 from rollingfs.spark.source.segments import Extent, SegmentReader, extent_of
 from rollingfs.spark.source.stream.offsets import EARLIEST, LATEST, ReadMark, ReadPosition
-from rollingfs.stream.cut_finder import offset_at
+from rollingfs.stream.members import offset_at
 
 
 class Boundaries:
