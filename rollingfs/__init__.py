@@ -41,9 +41,9 @@ if TYPE_CHECKING:
     from rollingfs.fs.stream_handle import Stream as Stream
     from rollingfs.policy import OffloadPolicy as OffloadPolicy, RollingPolicy as RollingPolicy
     from rollingfs.segment.commit.chunk_files import Staged as Staged
-    from rollingfs.segment.files.collected import Collected as Collected
-    from rollingfs.segment.files.erased import Erased as Erased
     from rollingfs.segment.files.state import SegmentState as SegmentState
+    from rollingfs.segment.files.survey import Collected as Collected
+    from rollingfs.segment.verbs.erase import Erased as Erased
     from rollingfs.segment.verbs.export import Exported as Exported
     from rollingfs.segment.verbs.offload import Offloaded as Offloaded
     from rollingfs.segment.verbs.rebuild import Rebuilt as Rebuilt
@@ -61,8 +61,8 @@ _MODULES = {
         "fs.follower": "Follower",
         "fs.segment_handle": "Segment",
         "fs.stream_handle": "Stream",
-        "segment.files.collected": "Collected",
-        "segment.files.erased": "Erased",
+        "segment.files.survey": "Collected",
+        "segment.verbs.erase": "Erased",
         "segment.verbs.export": "Exported",
         "segment.verbs.offload": "Offloaded",
         "segment.verbs.rebuild": "Rebuilt",

@@ -21,7 +21,7 @@ from rollingfs.fs.filesystem import RollingFileSystem
 from rollingfs.parquet.files import GROUP_ROWS_MAX, as_table
 from rollingfs.parquet.grow import Settled, changed, commit, guard_of, judged, look, repeated
 from rollingfs.runtime.values import value_class
-from rollingfs.segment.files.arrow_joins import check_open_ended, schema_to_grow
+from rollingfs.segment.files.join_looks import check_open_ended, schema_to_grow
 from rollingfs.segment.segment import Segment
 
 __all__ = ["MalformedStreamError", "append"]

@@ -64,7 +64,7 @@ def test_a_room_of_segments_imports_only_higher_rooms(room: str) -> None:
 
 
 BELOW_VERBS: dict[str, dict[str, str]] = {
-    "arrow": {"segment.files.arrow_joins": "checks the schema of an append as a concat does"},
+    "arrow": {"segment.files.join_looks": "checks the schema of an append as a concat does"},
     "cli": {
         "backend.checkup": "`doctor` measures the store itself",
         "backend.local.disk": "`doctor` measures the disk itself",
@@ -97,7 +97,7 @@ BELOW_VERBS: dict[str, dict[str, str]] = {
         "backend.tiers": "refuses an unknown tier before a round",
         "segment.at": "a type, and the folders whose memory an append loads",
         "segment.commit.index_pages": "repeats a look whose pages are gone",
-        "segment.files.replace_chunks": "finds the next block of a growing segment",
+        "segment.files.rewrite_commits": "finds the next block of a growing segment",
         "segment.files.rewrite_plan": "pure: the next offload",
         "segment.files.state": "a value: the states below a folder",
         "segment.read.ends": "whether old footers waste a part of a file",

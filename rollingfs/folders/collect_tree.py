@@ -16,7 +16,7 @@ from rollingfs.folders.listing import REPORT, ROWLESS_MAX, Listings, OnError, Sc
 from rollingfs.format import names
 from rollingfs.runtime.values import added, value_class
 from rollingfs.segment.at import At
-from rollingfs.segment.files.collected import Collected
+from rollingfs.segment.files.survey import Collected
 from rollingfs.segment.read.folder_contents import removed_path
 from rollingfs.segment.verbs.collect import collect
 

@@ -15,7 +15,7 @@ from rollingfs.fs.patterns import Paths, as_list, is_one
 from rollingfs.policy import parse_seconds
 
 if TYPE_CHECKING:
-    from rollingfs.segment.files.collected import Collected
+    from rollingfs.segment.files.survey import Collected
 
 MODE = 0o777
 """The rights of a folder before the umask, as pathlib and `os.mkdir` have them."""

@@ -31,7 +31,7 @@ from rollingfs.segment.verbs.change import change as change_segment, roll as rol
 
 if TYPE_CHECKING:
     from rollingfs.format.policies import PolicyChange
-    from rollingfs.segment.files.collected import Collected
+    from rollingfs.segment.files.survey import Collected
     from rollingfs.segment.verbs.consolidate import Consolidated
     from rollingfs.segment.verbs.offload import Offloaded
     from rollingfs.segment.verbs.verify import Verified

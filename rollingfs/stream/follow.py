@@ -22,7 +22,7 @@ from rollingfs.policy import OffloadPolicy
 from rollingfs.runtime.values import added, value_class
 from rollingfs.segment.at import At
 from rollingfs.segment.commit.index_pages import read_map
-from rollingfs.segment.files.replace_chunks import window_of
+from rollingfs.segment.files.rewrite_commits import window_of
 from rollingfs.segment.files.rewrite_plan import Asked
 from rollingfs.segment.segment import Segment
 from rollingfs.segment.verbs.change import roll
@@ -264,9 +264,9 @@ class Followed:
         position = before.start if is_same and before is not None else header.start
         is_last = False
         while not is_last and hot.block_end is None:
-            found = await window_of(self._client, self.path, header, position, rule.block_bytes)
-            hot, is_last = blocks.with_chunks(hot, found.chunks, rule, header, now_ms), found.is_last
-            position = found.chunks[-1].end if found.chunks else position
+            chunks, is_last = await window_of(self._client, self.path, header, position, rule.block_bytes)
+            hot = blocks.with_chunks(hot, chunks, rule, header, now_ms)
+            position = chunks[-1].end if chunks else position
         if hot.start >= passed:  # the blocks are gone, or in the tier
             self._damage = None
         return blocks.since(hot, before)

@@ -22,7 +22,7 @@ from rollingfs.arrow import MalformedStreamError, append
 from rollingfs.errors import AppendOutcomeUnknown, SegmentSealedError
 from rollingfs.format.arrow_stream import END_MARK, SCHEMA
 from rollingfs.fs.core import core
-from rollingfs.segment.files.arrow_joins import messages_of
+from rollingfs.segment.files.join_looks import messages_of
 from tests.support.backends import private_memory
 from tests.support.faults import Fault, Faulty, Store, hurry
 

@@ -11,7 +11,7 @@ from rollingfs.format import names
 from rollingfs.format.header import GRACE_S
 from rollingfs.format.side_files import Pin, format_pin
 from rollingfs.runtime.concurrency import drive
-from rollingfs.segment.files.collected import CHUNK, DROPPED, LEFTOVER, PIN, PLAIN, PROBE, STAGED, TOMBSTONE
+from rollingfs.segment.files.survey import CHUNK, DROPPED, LEFTOVER, PIN, PLAIN, PROBE, STAGED, TOMBSTONE
 from rollingfs.segment.verbs.delete import delete
 from tests.support.backends import Scripted, Shifted, private_memory
 from tests.support.life import World

@@ -16,7 +16,7 @@ from rollingfs.format.drops import with_hints
 from rollingfs.format.header import GRACE_S, Drop, Header, Phase
 from rollingfs.format.side_files import Pin, format_pin, pin_path
 from rollingfs.runtime.concurrency import drive
-from rollingfs.segment.files.collected import is_old
+from rollingfs.segment.files.survey import is_old
 from tests.support.backends import Scripted, Shifted, private_memory
 from tests.support.life import World
 

@@ -13,9 +13,9 @@ from rollingfs.format.header import AGE_S_MAX, GRACE_S
 from rollingfs.format.side_files import Pin, format_pin, pin_path
 from rollingfs.format.transitions import Guard
 from rollingfs.runtime.concurrency import drive
-from rollingfs.segment.files.erased import HIDDEN, KEPT, PINNED, YOUNG, Erased
 from rollingfs.segment.verbs import erase as erase_module
 from rollingfs.segment.verbs.change import acquire
+from rollingfs.segment.verbs.erase import HIDDEN, KEPT, PINNED, YOUNG, Erased
 from tests.support.backends import limit
 from tests.support.faults import CLOCK, Store, TieredStore
 from tests.support.life import World, pieces_of

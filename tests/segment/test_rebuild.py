@@ -12,9 +12,8 @@ from rollingfs.format import names
 from rollingfs.format.header import GRACE_S
 from rollingfs.format.side_files import parse_label
 from rollingfs.runtime.concurrency import drive
-from rollingfs.segment.files import replace_chunks as swaps
-from rollingfs.segment.files.rebuild_evidence import AmbiguousRebuildError, Gap
-from rollingfs.segment.files.rebuild_plan import OTHER
+from rollingfs.segment.files import rewrite_commits as swaps
+from rollingfs.segment.files.rebuild_plan import OTHER, AmbiguousRebuildError, Gap
 from rollingfs.segment.verbs.rebuild import OTHERS, Rebuilt, rebuild as rebuild_segment
 from tests.support.faults import Crashed, Fault, Store, TieredStore
 from tests.support.life import World

@@ -13,8 +13,12 @@ from rollingfs.format import names
 from rollingfs.format.crc import crc32c
 from rollingfs.format.header import Chunk
 from rollingfs.format.side_files import Label, Last, parse_label
-from rollingfs.segment.files import rebuild_evidence as known
-from rollingfs.segment.files.rebuild_evidence import (
+from rollingfs.segment.files import rebuild_plan as known
+from rollingfs.segment.files.rebuild_plan import (
+    BEFORE,
+    BEYOND,
+    INSIDE,
+    SAME,
     AmbiguousRebuildError,
     By,
     ChunkFile,
@@ -22,8 +26,8 @@ from rollingfs.segment.files.rebuild_evidence import (
     FileRange,
     Gap,
     Left,
+    plan,
 )
-from rollingfs.segment.files.rebuild_plan import BEFORE, BEYOND, INSIDE, SAME, plan
 from tests.support.examples import examples
 
 S = "/stream/a"
@@ -54,15 +58,15 @@ def check(world: World) -> bool:
     pieces = [piece(at, data, f"f{index}") for index, (at, data) in enumerate(world)]
     contents = {b"".join(world[index][1] for index in chain) for chain in chains(world, 0)}
     try:
-        found = plan(Evidence(pieces), 0)
+        found, _, left = plan((pieces, [], {}), 0)
     except AmbiguousRebuildError:
         assert len(list(chains(world, 0))) > 1, "one chain alone is never refused"
         return False
     by_name = {f"f{index}": data for index, (_, data) in enumerate(world)}
-    assert contents == {b"".join(by_name[piece.file.path] for piece in found.pieces)}
-    offsets = [piece.start for piece in found.pieces]
-    assert [0, *(piece.end for piece in found.pieces)] == [*offsets, found.end]
-    named = {piece.file.path for piece in found.pieces} | {one.file for one in found.left}
+    assert contents == {b"".join(by_name[piece.file.path] for piece, _ in found)}
+    ends = [0, *(piece.end for piece, _ in found)]
+    assert ends[:-1] == [piece.start for piece, _ in found]
+    named = {piece.file.path for piece, _ in found} | {one.file for one in left}
     assert named == set(by_name), "each file is part of the plan or listed"
     return True
 
@@ -96,31 +100,31 @@ def test_pieces_of_one_content_join_despite_overlaps(data):
 def test_consolidated_chunk_equals_its_old_parts():
     parts = [piece(0, b"one"), piece(3, b"two"), piece(6, b"three")]
     whole, last = piece(0, b"onetwo", "whole"), piece(6, b"three", "again", By.PAGE)
-    found = plan(Evidence([*parts, whole, last]), 0)
-    assert [one.file.path for one in found.pieces] == ["whole", "again"]
-    assert {one.file: one.reason for one in found.left} == dict.fromkeys([p.file.path for p in parts], SAME)
+    found, _, left = plan(([*parts, whole, last], [], {}), 0)
+    assert [one.file.path for one, _ in found] == ["whole", "again"]
+    assert {one.file: one.reason for one in left} == dict.fromkeys([p.file.path for p in parts], SAME)
 
 
 @pytest.mark.parametrize("other", [b"onetwO", b"onetw", b"on"])
 def test_doubles_with_other_bytes_are_refused_with_both_names(other):
     pieces = [piece(0, b"one", "left"), piece(3, b"two"), piece(0, other, "right")]
     with pytest.raises(AmbiguousRebuildError, match=r"offset 0.*right.*left|offset 0.*left.*right"):
-        plan(Evidence(pieces), 0)
+        plan((pieces, [], {}), 0)
 
 
 def test_same_bytes_as_only_part_of_file_prove_nothing():
     whole = piece(0, b"onetwo", "whole")
     part = FileRange(0, 3, ChunkFile("part", 10, 1, 0), By.PAGE, 2)
     with pytest.raises(AmbiguousRebuildError):
-        plan(Evidence([whole, part]), 0)
+        plan(([whole, part], [], {}), 0)
 
 
 def test_gap_ends_the_plan_and_other_files_are_listed():
     pieces = [piece(0, b"old"), piece(3, b"one"), piece(4, b"n", "inside"), piece(9, b"far"), piece(20, b"end")]
-    found = plan(Evidence(pieces), 3)
-    assert (found.start, found.end) == (3, 6)
-    assert found.gaps == (Gap(6, 9), Gap(12, 20))
-    assert [(one.reason, one.start) for one in found.left] == [(BEFORE, 0), (INSIDE, 4), (BEYOND, 9), (BEYOND, 20)]
+    found, gaps, left = plan((pieces, [], {}), 3)
+    assert [(piece.start, piece.end) for piece, _ in found] == [(3, 6)]
+    assert gaps == [Gap(6, 9), Gap(12, 20)]
+    assert [(one.reason, one.start) for one in left] == [(BEFORE, 0), (INSIDE, 4), (BEYOND, 9), (BEYOND, 20)]
 
 
 # -- evidence ----------------------------------------------------------------------------------------------------
@@ -148,29 +152,29 @@ def listed(*files: ChunkFile, name: str = "index-0-a") -> Listed:
 
 def test_page_places_chunks_without_their_own_offset():
     first, staged, raced = chunk_file(b"one", 7), chunk_file(b"two", None), chunk_file(b"x", 3)
-    found = evidence(first, staged, raced, pages=[listed(first, staged, raced, name="index-50-a")])
-    assert [(p.start, p.by) for p in found.pieces] == [(50, By.PAGE), (53, By.PAGE), (56, By.PAGE)]
+    pieces, _, _ = evidence(first, staged, raced, pages=[listed(first, staged, raced, name="index-50-a")])
+    assert [(p.start, p.by) for p in pieces] == [(50, By.PAGE), (53, By.PAGE), (56, By.PAGE)]
 
 
 @pytest.mark.parametrize("name", ["index-7-a", "index-5f3a9c21e0b4"])
 def test_page_without_offset_or_with_later_chunk_places_nothing(name):
     first, second = chunk_file(b"one", 7), chunk_file(b"two", 99)
-    found = evidence(first, second, pages=[listed(first, second, name=name)])
-    assert [(p.start, p.by) for p in found.pieces] == [(7, By.NAME), (99, By.NAME)]
-    assert found.left == [Left(f"{S}$chunks/{name}", known.DISAGREES)]
+    pieces, left, _ = evidence(first, second, pages=[listed(first, second, name=name)])
+    assert [(p.start, p.by) for p in pieces] == [(7, By.NAME), (99, By.NAME)]
+    assert left == [Left(f"{S}$chunks/{name}", known.DISAGREES)]
 
 
 def test_conflicting_pages_are_refused_until_one_is_left():
     moved, after = chunk_file(b"two", 3), chunk_file(b"three", 6)
     lost, won = listed(moved, after, name="index-3-lost"), listed(moved, name="index-5-won")
-    found = plan(evidence(moved, after, pages=[lost, won]), 3)
-    assert found.placed[0].rivals == (lost[0], won[0])
+    found, _, _ = plan(evidence(moved, after, pages=[lost, won]), 3)
+    assert found[0][1] == (lost[0], won[0])
     with pytest.raises(AmbiguousRebuildError, match=r"index-3-lost and .*index-5-won put .* at different offsets"):
-        found.check()
-    rest = plan(evidence(moved, after, pages=[lost, won], leave_out=["index-3-lost"]), 5)
-    assert [(one.start, one.file) for one in rest.placed] == [(5, moved.path)]
-    rest.check()
-    assert Left(lost[0], known.LEFT_OUT) in rest.left
+        known.check(found)
+    rest, _, left = plan(evidence(moved, after, pages=[lost, won], leave_out=["index-3-lost"]), 5)
+    assert [(one.start, one.file) for one, _ in rest] == [(5, moved)]
+    known.check(rest)
+    assert Left(lost[0], known.LEFT_OUT) in left
 
 
 def test_damaged_missing_and_excluded_files_have_reasons():
@@ -178,12 +182,12 @@ def test_damaged_missing_and_excluded_files_have_reasons():
     gone = chunk_file(b"four", 11)
     page = listed(good, bad, out, gone)
     spoiled = ChunkFile(bad.path, 3, 5, 0)
-    found = evidence(good, spoiled, out, pages=[page], leave_out=[out.path.rpartition("/")[2]])
-    assert [piece.file for piece in found.pieces] == [good]
-    reasons = {one.file: one.reason for one in found.left}
+    pieces, left, _ = evidence(good, spoiled, out, pages=[page], leave_out=[out.path.rpartition("/")[2]])
+    assert [piece.file for piece in pieces] == [good]
+    reasons = {one.file: one.reason for one in left}
     assert reasons == {bad.path: known.DAMAGED, out.path: known.LEFT_OUT, gone.path: known.MISSING}
     torn = chunk_file(b"one", 0, Label(X, 0, 5))
-    assert evidence(torn).left == [Left(torn.path, known.DAMAGED, 0)]
+    assert evidence(torn)[1] == [Left(torn.path, known.DAMAGED, 0)]
 
 
 @pytest.mark.parametrize(

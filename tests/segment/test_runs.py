@@ -10,7 +10,7 @@ from hypothesis import given, settings, strategies as st
 
 from rollingfs import RollingPolicy
 from rollingfs.format.header import Chunk, Header, Merge, Phase
-from rollingfs.segment.files.rewrite_plan import BY_ITSELF, may_join, plan, size_of
+from rollingfs.segment.files.rewrite_plan import may_join, plan, size_of
 from tests.support.examples import examples
 
 KIB, MIB = 1024, 1024 * 1024
@@ -33,7 +33,7 @@ class Life:
 
     def keep(self, *, sealed: bool = False) -> int:
         """A round of upkeep; returns the number of runs that it joins."""
-        _, runs = plan(self.chunks, self.max_bytes, is_last=True, sealed=sealed, rule=BY_ITSELF)
+        _, runs = plan(self.chunks, self.max_bytes, is_last=True, sealed=sealed, by_itself=True)
         for run in runs:
             first = self.chunks.index(run[0])
             last = first + len(run)
@@ -109,7 +109,7 @@ def test_large_chunks_and_those_in_tiers_part_neighbours():
         life.add(20 * MIB if number == 30 else MIB)
     assert life.keep() == 0
     life.chunks = [replace(chunk, length=MIB, size=MIB, tier="cold" if chunk.start else "") for chunk in life.chunks]
-    assert plan(life.chunks, 64 * MIB, is_last=True, sealed=True, rule=BY_ITSELF)[1] == []
+    assert plan(life.chunks, 64 * MIB, is_last=True, sealed=True, by_itself=True)[1] == []
 
 
 def test_header_alone_says_that_there_is_nothing_to_join():

@@ -15,8 +15,8 @@ from rollingfs.format.side_files import parse_pin
 from rollingfs.policy import OffloadPolicy, RollingPolicy
 from rollingfs.runtime.meters import REQUEST
 from rollingfs.segment.at import lineage
-from rollingfs.segment.files.erased import Erased
 from rollingfs.segment.verbs.collect import collect
+from rollingfs.segment.verbs.erase import Erased
 from rollingfs.segment.verbs.rebuild import Rebuilt
 from rollingfs.stream.ledger_codec import Ledger
 from rollingfs.stream.retention import RetentionPolicy

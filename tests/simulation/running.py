@@ -7,7 +7,6 @@ import logging
 import random
 import time
 from collections.abc import Callable, Coroutine, Iterator
-from dataclasses import replace
 from typing import Any
 from unittest import mock
 
@@ -16,8 +15,7 @@ import pytest
 from rollingfs.backend import memory
 from rollingfs.folders import collect_tree, listing
 from rollingfs.segment.commit import header_cache
-from rollingfs.segment.files import replace_chunks as swaps, rewrite_plan as runs
-from rollingfs.segment.verbs import consolidate
+from rollingfs.segment.files import rewrite_commits as swaps, rewrite_plan as runs
 from rollingfs.segment.write import ingest
 from tests.simulation import baton
 from tests.simulation.clock import simulated_time
@@ -76,8 +74,7 @@ def world_time(
             shrink_pages(patch)
             patch.setattr(swaps, "DROP_LINES_MAX", 1)
         if has_few_joins:
-            for module in (consolidate, runs):
-                patch.setattr(module, "BY_ITSELF", replace(runs.BY_ITSELF, count_min=4))
+            patch.setattr(runs, "NEIGHBOURS_MIN", 4)
         if has_rows:
             patch.setattr(listing, "UNSEEN_MIN", 0)
             patch.setattr(listing, "ROWLESS_MAX", 0)

@@ -32,7 +32,7 @@ from rollingfs.format.header import AGE_S_MAX, GRACE_S, Header
 from rollingfs.policy import OffloadPolicy, RollingPolicy
 from rollingfs.segment.at import At
 from rollingfs.segment.commit.chunk_files import Staged
-from rollingfs.segment.files.erased import Erased
+from rollingfs.segment.verbs.erase import Erased
 from rollingfs.stream.cut import StreamCut
 from rollingfs.stream.ledger_codec import Ledger
 from rollingfs.stream.retention import RetentionPolicy

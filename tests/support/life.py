@@ -15,9 +15,8 @@ from rollingfs.runtime.bridge import Bridge
 from rollingfs.runtime.concurrency import drive
 from rollingfs.segment.at import At
 from rollingfs.segment.commit.chunk_files import Staged
-from rollingfs.segment.files.collected import Collected
-from rollingfs.segment.files.erased import Erased
 from rollingfs.segment.files.rewrite_plan import Asked, Chosen
+from rollingfs.segment.files.survey import Collected
 from rollingfs.segment.verbs.append import stage
 from rollingfs.segment.verbs.change import seal
 from rollingfs.segment.verbs.collect import collect
@@ -25,7 +24,7 @@ from rollingfs.segment.verbs.concat import concat
 from rollingfs.segment.verbs.consolidate import Consolidated, consolidate
 from rollingfs.segment.verbs.create import create, overwrite
 from rollingfs.segment.verbs.delete import delete
-from rollingfs.segment.verbs.erase import erase
+from rollingfs.segment.verbs.erase import Erased, erase
 from rollingfs.segment.verbs.offload import Offloaded, offload, onload
 from rollingfs.segment.verbs.rename import rename
 from rollingfs.segment.verbs.truncate import truncate

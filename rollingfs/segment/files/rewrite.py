@@ -22,6 +22,7 @@ from rollingfs.backend.tiers import can_copy
 from rollingfs.errors import CorruptChunkError, RollingError, SegmentTruncatedError, StagedExpiredError
 from rollingfs.format import names
 from rollingfs.format.crc import combined, crc32c
+from rollingfs.format.drops import clipped
 from rollingfs.format.header import PIECES_MAX, Chunk, Header, Tier
 from rollingfs.format.side_files import Label
 from rollingfs.runtime.concurrency import Lock
@@ -30,9 +31,8 @@ from rollingfs.runtime.system import Moment
 from rollingfs.segment.at import At
 from rollingfs.segment.commit.chunk_files import Stored, TierStored, Uploads
 from rollingfs.segment.files.copies import READ_BYTES_MAX, CopyPiece, fill, plan_pieces
-from rollingfs.segment.files.replace_chunks import Swap, clipped, is_there, swap_chunks, window
+from rollingfs.segment.files.rewrite_commits import Swap, failing, is_there, swap_chunks, window, young_line
 from rollingfs.segment.files.rewrite_plan import Plan, Run, size_of
-from rollingfs.segment.files.tier_lines import failing, young_line
 from rollingfs.segment.read.piece_checks import PieceChecks
 from rollingfs.segment.read.read_job import too_short
 from rollingfs.segment.segment import Segment
@@ -105,17 +105,17 @@ async def rewrite_all(
     chunks = files = size = by_server = 0
     damaged: list[CorruptChunkError] = []
     while not is_last:
-        found = await window(at, path, segment, position, max(BATCH_BYTES, 2 * file_bytes), known)
-        header, end = found.header, found.chunks[-1].end if found.chunks else position
-        is_last = found.is_last or (upto is not None and end >= upto)
-        position, runs = plan(header, found.chunks, at.now_ms(), is_last)
+        header, found, is_last = await window(at, path, segment, position, max(BATCH_BYTES, 2 * file_bytes), known)
+        end = found[-1].end if found else position
+        is_last = is_last or (upto is not None and end >= upto)
+        position, runs = plan(header, found, at.now_ms(), is_last)
         waiting = iter(runs)
         while batch := list(islice(waiting, FILES_MAX)):
             swaps, bad = await _rewrite(at, Segment(path, header), batch, swap, steps)
             damaged += bad
-            for did in swaps:
-                chunks, files, size = chunks + len(did.run), files + 1, size + did.stored.size
-                by_server += _server_bytes(at, path, did.run, did.stored.file)
+            for run, stored in swaps:
+                chunks, files, size = chunks + len(run), files + 1, size + stored.size
+                by_server += _server_bytes(at, path, run, stored.file)
         known = None if runs else header
         steps.reach(position - first)
     steps.reach(steps.total)
@@ -154,7 +154,7 @@ async def _rewrite_once(at: At, view: Segment, runs: Sequence[Run], swap: Commit
         await uploads.discard()
         raise
     damaged = [one for one in results if isinstance(one, CorruptChunkError)]
-    swaps = [one for one in results if isinstance(one, Swap)]
+    swaps = [one for one in results if isinstance(one, tuple)]
     if not swaps:
         await uploads.discard()
         return [], damaged
@@ -176,7 +176,7 @@ async def _run(
 
     Returns
     -------
-    Swap, CorruptChunkError or None
+    Swap or CorruptChunkError or None
         The swap; or the damage due to which the run stays; None if the run is no longer part of the segment.
     """
     path, header = view.path, view.header
@@ -196,7 +196,7 @@ async def _run(
         aliases = {chunk.tier for chunk in run}
         await check_marks(at.backend, at.runtime, [one for one in header.tiers if one.alias in aliases], path)
         return CorruptChunkError(f"{path}: a chunk that its header names is missing: {error}")
-    return Swap(run, stored)
+    return run, stored
 
 
 def new_file(at: At, path: str, run: Sequence[Chunk], line: Tier | None) -> Stored:

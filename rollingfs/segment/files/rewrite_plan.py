@@ -27,6 +27,10 @@ RUN_BYTES_MAX = 1024**4
 """Maximum bytes of a run. S3 takes objects of up to 5 TiB, in parts of at most 5 GiB, so a run has few parts."""
 GAIN_MIN = 1.25
 """A run has at least this many times the bytes of its largest chunk. So a byte is copied few times."""
+SMALL_SHARE = 1 / 4
+"""Upkeep leaves chunks of at least this share of ``max_bytes`` as they are."""
+NEIGHBOURS_MIN = 32
+"""Upkeep leaves fewer small neighbours than this as they are."""
 LAYER = 8
 """A chunk of layer n has at least ``max_bytes / LAYER**n`` bytes, and fewer than a chunk of layer n - 1."""
 
@@ -37,42 +41,12 @@ Plan = Callable[[Header, Sequence[Chunk], int, bool], tuple[int, list[Run]]]
 rewrite, and the offset from which to plan on. Upkeep carries plans out, and a picture shows them."""
 
 
-@value_class
-class Rule:
-    """The chunks of a segment that are joined while it grows. A sealed segment joins all chunks that fit a chunk.
-
-    Parameters
-    ----------
-    small_share
-        Chunks of at least this share of `max_bytes` stay as they are.
-    count_min
-        Fewer neighbours than this stay as they are.
-    by_layers
-        Chunks that do not fill `max_bytes` yet are joined only to a chunk that stays small, and that has a higher layer
-        than all its parts have.
-    mixes
-        Whether chunks of different stores are joined.
-    """
-
-    small_share: float
-    count_min: int
-    by_layers: bool
-    mixes: bool
-
-
-ASKED = Rule(math.inf, 2, by_layers=False, mixes=True)
-"""A consolidation that a user asks for is done now."""
-BY_ITSELF = Rule(1 / 4, 32, by_layers=True, mixes=False)
-"""The policy of upkeep. A byte is rewritten at most ceil(log8(max_bytes / size of its first chunk)) + 1 times: once for
-each layer that its chunk has above itself, and once after the seal of the segment."""
-
-
-def joins(rule: Rule, stores: Collection[str]) -> Plan:
+def joins(stores: Collection[str], *, by_itself: bool) -> Plan:
     """Return the plan of a consolidation; the parameters are as of `plan`."""
 
     def made(header: Header, chunks: Sequence[Chunk], now_ms: int, is_last: bool) -> tuple[int, list[Run]]:
         max_bytes, sealed = header.policy.max_bytes, header.sealed
-        end, found = plan(chunks, max_bytes, is_last=is_last, sealed=sealed, rule=rule, stores=stores)
+        end, found = plan(chunks, max_bytes, is_last=is_last, sealed=sealed, by_itself=by_itself, stores=stores)
         return end, [(run, _store(run)) for run in found]
 
     return made
@@ -88,7 +62,7 @@ def _store(run: Sequence[Chunk]) -> str:
 
 def may_join(header: Header) -> bool:
     """Return whether upkeep may find chunks to join, by the header without its index pages."""
-    count_min = 2 if header.sealed else BY_ITSELF.count_min
+    count_min = 2 if header.sealed else NEIGHBOURS_MIN
     return header.policy.consolidate and header.phase is not Phase.MERGING and header.chunk_count >= count_min
 
 
@@ -103,7 +77,7 @@ def plan(
     *,
     is_last: bool,
     sealed: bool,
-    rule: Rule = ASKED,
+    by_itself: bool = False,
     stores: Collection[str] = ("",),
 ) -> tuple[int, list[tuple[Chunk, ...]]]:
     """Return the runs to join, each into a chunk, and the offset from which to plan on.
@@ -119,22 +93,27 @@ def plan(
         Whether the chunks are the last; else the last run is left to the next plan, which sees more of it.
     sealed
         Whether the segment will not grow; then all chunks that fit are joined.
+    by_itself
+        Whether upkeep joins them. It joins small chunks of one store, if there are many, and those that do not fill
+        `max_bytes` yet only to a chunk that stays small, and that has a higher layer than all its parts have. So a byte
+        is rewritten at most ceil(log8(max_bytes / size of its first chunk)) + 1 times: once for each layer that its
+        chunk has above itself, and once after the seal. Otherwise a user asks, and all is joined now.
     stores
         The tiers that this client knows ("" is the hot store); chunks in others stay as they are.
     """
     groups: list[tuple[Chunk, ...]] = []
     runs: list[list[tuple[Chunk, ...]]] = []
-    small_bytes = math.inf if sealed else max_bytes * rule.small_share
-    for stretch in _stretches(chunks, small_bytes, stores, mixes=rule.mixes):
+    small_bytes = max_bytes * SMALL_SHARE if by_itself and not sealed else math.inf
+    for stretch in _stretches(chunks, small_bytes, stores, mixes=not by_itself):
         *full, last = found = list(_groups(stretch, min(max_bytes, RUN_BYTES_MAX)))
         groups += found
         if sealed:
             runs += [[group] for group in found]
-        elif len(stretch) < rule.count_min:
+        elif by_itself and len(stretch) < NEIGHBOURS_MIN:
             runs += [[] for _ in found]
         else:
             runs += [_worthy(group, _gains) for group in full]
-            is_worth = partial(_rises, max_bytes) if rule.by_layers else _gains
+            is_worth = partial(_rises, max_bytes) if by_itself else _gains
             small = _groups(last, min(max_bytes, small_bytes - 1))
             runs.append([run for group in small for run in _worthy(group, is_worth)])
     if not is_last and len(groups) > 1:

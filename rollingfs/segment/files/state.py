@@ -7,7 +7,7 @@ from dataclasses import astuple, replace
 
 from rollingfs.format.header import Chunk, Entry, Header, Phase
 from rollingfs.runtime.values import value_class
-from rollingfs.segment.files.rewrite_plan import BY_ITSELF, Chosen, Plan, Run, joins, may_join, size_of
+from rollingfs.segment.files.rewrite_plan import Chosen, Plan, Run, joins, may_join, size_of
 
 SIZES = (
     (64 << 10, "< 64 KiB"),
@@ -74,7 +74,7 @@ class Outlook:
         if mover is not None and header.phase is not Phase.MERGING:
             moved = mover(header, chunks, now_ms, True)[1]
         if may_join(header):
-            joined = joins(BY_ITSELF, stores)(header, _after(chunks, moved), now_ms, True)[1]
+            joined = joins(stores, by_itself=True)(header, _after(chunks, moved), now_ms, True)[1]
         return Outlook(tuple(sizes), *_sums(joined), *_sums(moved))
 
 

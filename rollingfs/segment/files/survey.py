@@ -1,11 +1,11 @@
-"""Reads a chunk folder and the headers that refer to it; `Survey.garbage` decides which files may go."""
+"""Reads a chunk folder and the headers that refer to it, decides which files may go, and names the reason for each."""
 
 from __future__ import annotations
 
 import contextlib
 import logging
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from functools import partial
 
@@ -21,15 +21,92 @@ from rollingfs.runtime.values import value_class
 from rollingfs.segment.at import At
 from rollingfs.segment.commit.index_pages import PageGoneError, successor
 from rollingfs.segment.commit.removals import check_there, dropped_files
-from rollingfs.segment.files.collected import Garbage, is_old
 from rollingfs.segment.segment import Segment
 
 logger = logging.getLogger("rollingfs")
 
+CHUNK = "unreferenced chunk"
+STAGED = "staged chunk that nobody committed"
+PAGE = "unreferenced index page"
+LEFTOVER = "leftover of a write that was broken off"
+PROBE = "leftover of a probe of the store"
+PIN = "stale pin"
+DROPPED = "dropped"
+PLAIN = "plain file that its segment shadows"
+TOMBSTONE = "tombstone"
+UPLOAD = "unfinished upload"
+
+_BY_PREFIX = {
+    names.STAGED_PREFIX: STAGED,
+    names.INDEX_PREFIX: PAGE,
+    names.TEMPORARY_PREFIX: LEFTOVER,
+    names.PROBE_PREFIX: PROBE,
+    names.PIN_PREFIX: PIN,
+}
 _OURS = re.compile(
     rf"[0-9]{{{names.OFFSET_DIGITS}}}-.+|({names.INDEX_PREFIX}|{names.STAGED_PREFIX}|{names.PROBE_PREFIX}"
     rf"|{names.TEMPORARY_PREFIX}).+"
 )
+
+
+def why(path: str) -> str:
+    """The reason for which an unreferenced file in a chunk folder is garbage."""
+    name = path.rpartition("/")[2]
+    return next((reason for prefix, reason in _BY_PREFIX.items() if name.startswith(prefix)), CHUNK)
+
+
+def is_old(now: float, since: float, grace_s: float) -> bool:
+    """Whether something of the time `since` is as old as the grace, by the clock of the store (seconds since 1970).
+
+    A date ahead of that clock counts as young. S3 gives its time (the `Date` of an answer) in whole seconds, so a file
+    that was just written may have such a date.
+    """
+    return max(0.0, now - since) >= grace_s
+
+
+@value_class
+class Collected:
+    """The files that a collection deleted (in a dry run: would delete)."""
+
+    files: tuple[str, ...] = ()
+    """Paths on the backend: chunks, pages, pins, plain files that were adopted, tombstones, unfinished uploads."""
+    bytes: int = 0
+    """Their sizes, together; unfinished uploads count as 0."""
+    young: int = 0
+    """Unreferenced files that are younger than the grace."""
+    folders: tuple[str, ...] = ()
+    """Chunk folders that were looked at."""
+    reasons: Mapping[str, str] = field(default_factory=dict)
+    """For each of the files, why it goes: ``"unreferenced chunk"``, ``"dropped"``, ``"stale pin"``, ..."""
+
+
+Garbage = tuple[Sequence[FileInfo], Sequence[PendingUpload], int]
+"""Of a chunk folder: the files that may go, on a disk also the folders that a probe of the store left; the unfinished
+uploads that may go; and the number of further files and uploads that are only too young."""
+
+
+def garbage(loose: Sequence[FileInfo], uploads: Sequence[PendingUpload], grace_s: float, now: float) -> Garbage:
+    """Return the loose files and the unfinished uploads that are older than the grace.
+
+    `now` is the store's own clock, seconds since 1970.
+    """
+    old = [info for info in loose if is_old(now, info.modified, grace_s)]
+    abandoned = [upload for upload in uploads if is_old(now, upload.began, grace_s)]
+    return old, abandoned, len(loose) - len(old) + len(uploads) - len(abandoned)
+
+
+def collected(folder: str, found: Garbage) -> Collected:
+    """Return garbage as the result of a collection of its folder."""
+    files, uploads, young = found
+    reasons = {info.path: why(info.path) for info in files} | {upload.path: UPLOAD for upload in uploads}
+    return Collected(tuple(reasons), sum(info.size for info in files), young, (folder,), reasons)
+
+
+def report(files: Iterable[FileInfo], reason: str) -> Collected:
+    """Files that all go for the same reason, as the result of a collection."""
+    several = tuple(files)
+    paths = tuple(info.path for info in several)
+    return Collected(paths, sum(info.size for info in several), reasons=dict.fromkeys(paths, reason))
 
 
 @value_class
@@ -130,17 +207,6 @@ class Survey:
         """Files that no header refers to, however young, and pins that are discharged."""
         blocked, named = self.blocked_until(), self.named
         return [info for info in self.files if info.path not in named and info.modified > blocked] + self.discharged()
-
-    def garbage(self, grace_s: float, now: float, uploads: Sequence[PendingUpload] = ()) -> Garbage:
-        """The loose files and the unfinished uploads that are older than the grace.
-
-        `now` is the store's own clock, seconds since 1970.
-        """
-        uploads = (*uploads, *self.tier_uploads)
-        loose = self.loose()
-        old = tuple(info for info in loose if is_old(now, info.modified, grace_s))
-        abandoned = tuple(upload for upload in uploads if is_old(now, upload.began, grace_s))
-        return Garbage(old, abandoned, len(loose) - len(old) + len(uploads) - len(abandoned))
 
     def blocked_until(self) -> float:
         """The date (seconds since 1970) up to which files may be named by a pinned target that cannot be found."""

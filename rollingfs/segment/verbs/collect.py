@@ -30,8 +30,22 @@ from rollingfs.segment.at import At
 from rollingfs.segment.commit.attempt import Attempt
 from rollingfs.segment.commit.index_pages import LOOKS_MAX, PageGoneError, successor
 from rollingfs.segment.commit.removals import check_there, delete_shadowed, finish_drops
-from rollingfs.segment.files.collected import DROPPED, PLAIN, TOMBSTONE, Collected, Garbage, is_old, report
-from rollingfs.segment.files.survey import Survey, dropped_infos, pending_uploads, referrer_of, survey_folder
+from rollingfs.segment.files.survey import (
+    DROPPED,
+    PLAIN,
+    TOMBSTONE,
+    Collected,
+    Garbage,
+    Survey,
+    collected,
+    dropped_infos,
+    garbage,
+    is_old,
+    pending_uploads,
+    referrer_of,
+    report,
+    survey_folder,
+)
 from rollingfs.segment.segment import Segment, is_shadowed, names_file
 
 logger = logging.getLogger("rollingfs")
@@ -161,30 +175,29 @@ async def _folder(at: At, folder: str, grace_s: float, dry_run: bool) -> Collect
         try:
             survey = await survey_folder(at, folder)
             dropped = await _to_drop(at, survey) if dry_run else []
-            garbage = survey.garbage(grace_s, await _now(at, folder, survey, uploads), uploads)
+            loose, waiting = survey.loose(), (*uploads, *survey.tier_uploads)
+            now = survey.now
+            if now is None:  # the listing does not have it
+                now = await at.backend.now(folder) if loose or waiting else 0.0
+            found = garbage(loose, waiting, grace_s, now)
             if dry_run:
-                return added(garbage.without(dropped).report(folder), report(dropped, DROPPED))
-            if not garbage:
-                return garbage.report(folder)
+                gone = {info.path for info in dropped}
+                files = [info for info in found[0] if info.path not in gone]
+                return added(collected(folder, (files, *found[1:])), report(dropped, DROPPED))
+            if not (found[0] or found[1]):
+                return collected(folder, found)
             agrees = survey.agrees_with(await survey_folder(at, folder))
         except FileNotFoundError:
             if not await at.backend.is_folder(folder):
                 return await _uploads_alone(at, uploads, folder, grace_s, dry_run)
             continue  # a page went with the header that named it, or another collection took a pin
-        if agrees and await _renew(at, folder, survey, garbage):
-            await _delete(at, garbage)
-            return garbage.report(folder)
+        if agrees and await _renew(at, folder, survey, {info.path for info in found[0]}):
+            await _delete(at, found)
+            return collected(folder, found)
         await at.runtime.sleep(backoff_s(count))
     raise ConflictError(
         f"{folder}: the segments that refer to it changed {LOOKS_MAX} times; nothing was deleted, try again"
     )
-
-
-async def _now(at: At, folder: str, survey: Survey, uploads: Sequence[PendingUpload]) -> float:
-    """The store's clock at a look; asked for only if the listing does not have it and an age is to be judged."""
-    if survey.now is not None or not (uploads or survey.tier_uploads or survey.loose()):
-        return survey.now or 0.0
-    return await at.backend.now(folder)
 
 
 async def _uploads_alone(
@@ -193,12 +206,10 @@ async def _uploads_alone(
     """Collect the unfinished uploads of a folder without files, which an object store does not list."""
     if not uploads:
         return Collected()
-    now = await at.backend.now(folder)
-    old = tuple(upload for upload in uploads if is_old(now, upload.began, grace_s))
-    garbage = Garbage((), old, len(uploads) - len(old))
+    found = garbage((), uploads, grace_s, await at.backend.now(folder))
     if not dry_run:
-        await _delete(at, garbage)
-    return garbage.report(folder)
+        await _delete(at, found)
+    return collected(folder, found)
 
 
 async def _to_drop(at: At, survey: Survey) -> list[FileInfo]:
@@ -209,11 +220,10 @@ async def _to_drop(at: At, survey: Survey) -> list[FileInfo]:
     return await dropped_infos(at, survey.segment, header, at.now_ms())
 
 
-async def _renew(at: At, folder: str, survey: Survey, garbage: Garbage) -> bool:
+async def _renew(at: At, folder: str, survey: Survey, files: Set[str]) -> bool:
     """Commit a new version of the folder's own header; False if it has changed, or refers to the garbage."""
     segment = names.segment_of_folder(folder)
     before = replace(survey.itself, files=frozenset())
-    files = {info.path for info in garbage.files}
     agrees = False
 
     async def step(base: Segment, attempt: Attempt) -> Header | None:
@@ -233,18 +243,21 @@ async def _renew(at: At, folder: str, survey: Survey, garbage: Garbage) -> bool:
     return agrees
 
 
-async def _delete(at: At, garbage: Garbage) -> None:
-    """Chunks first, then pages and pins: what names others goes last."""
-    files = [info.path for info in garbage.files if not info.is_folder]
-    last = [file for file in files if _is_last(file)]
-    first = [file for file in files if not _is_last(file)]
-    for group in (first, last):
-        if group:
-            await at.backend.delete(group)
-    for info in garbage.files:
+async def _delete(at: At, found: Garbage) -> None:
+    """Delete chunks first, then pages and pins: what names others goes last."""
+    infos, uploads, _ = found
+    first: list[str] = []
+    last: list[str] = []
+    for info in infos:
+        if not info.is_folder:
+            is_last = info.path.rpartition("/")[2].startswith((names.INDEX_PREFIX, names.PIN_PREFIX))
+            (last if is_last else first).append(info.path)
+    for group in filter(None, (first, last)):
+        await at.backend.delete(group)
+    for info in infos:
         if info.is_folder:
             await _remove_folder(at, info.path)
-    for upload in garbage.uploads:
+    for upload in uploads:
         await at.backend.abort_upload(upload)
 
 
@@ -323,7 +336,8 @@ async def _tombstone(at: At, path: str, grace_s: float, would_go: set[str] | Non
     can = has.can_delete_if if would_go is not None else (await at.abilities(path)).delete_if
     check_aliases(at.backend, found.tiers, path)
     tiers = [tier.alias for tier in found.tiers]
-    if not can or not await _is_empty(at, folder, tiers, would_go or set()):
+    there = [info.path for info in await list_folder(at.backend, folder, ["", *tiers])] if can else []
+    if not can or any(not one.endswith(f"/{names.LOCK_NAME}") and one not in (would_go or ()) for one in there):
         return Collected()
     await check_there(at, path, found)  # the list may have been in vain
     info = await at.backend.stat(file)
@@ -344,12 +358,3 @@ async def _remove_empty(at: At, folder: str) -> None:
         await at.backend.remove_folder(folder)
     except OSError as error:
         logger.debug("%s stays: %s", folder, error)  # gone, or somebody begins a segment of this name
-
-
-async def _is_empty(at: At, folder: str, tiers: Sequence[str], but: Set[str]) -> bool:
-    entries = await list_folder(at.backend, folder, ["", *tiers])
-    return all(info.path.rpartition("/")[2] == names.LOCK_NAME or info.path in but for info in entries)
-
-
-def _is_last(file: str) -> bool:
-    return file.rpartition("/")[2].startswith((names.INDEX_PREFIX, names.PIN_PREFIX))

@@ -26,8 +26,7 @@ from rollingfs.format.whole_files import LINE_FEED
 from rollingfs.segment.at import At
 from rollingfs.segment.commit.attempt import Attempt
 from rollingfs.segment.files.adopt import adopt
-from rollingfs.segment.files.arrow_joins import ArrowJoins
-from rollingfs.segment.files.join_looks import JoinLooks, seen
+from rollingfs.segment.files.join_looks import ArrowJoins, JoinLooks, seen
 from rollingfs.segment.files.moves import Marked, MarkLostError, frozen_headers, move
 from rollingfs.segment.read.ends import one_footer
 from rollingfs.segment.read.revalidate import OUTDATED

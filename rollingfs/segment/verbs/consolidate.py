@@ -10,7 +10,7 @@ from rollingfs.runtime.values import value_class
 from rollingfs.segment.at import At
 from rollingfs.segment.commit.removals import finish_drops
 from rollingfs.segment.files.rewrite import rewrite_all
-from rollingfs.segment.files.rewrite_plan import ASKED, BY_ITSELF, Rule, joins, may_join
+from rollingfs.segment.files.rewrite_plan import joins, may_join
 
 
 @value_class
@@ -61,7 +61,7 @@ async def consolidate(
     if segment is None and not loaded.live and await at.headers.plain(loaded) is not None:
         return Consolidated()
     header = transitions.live(loaded.header, path, segment)
-    return await _join(at, path, header, ASKED, grace_s, Steps(header.size, progress))
+    return await _join(at, path, header, grace_s, Steps(header.size, progress), by_itself=False)
 
 
 async def consolidate_by_policy(at: At, path: str, header: Header, grace_s: float = READERS_GRACE_S) -> Consolidated:
@@ -74,12 +74,12 @@ async def consolidate_by_policy(at: At, path: str, header: Header, grace_s: floa
     """
     if not may_join(header):
         return Consolidated()
-    return await _join(at, path, header, BY_ITSELF, grace_s, Steps(header.size, None))
+    return await _join(at, path, header, grace_s, Steps(header.size, None), by_itself=True)
 
 
-async def _join(at: At, path: str, header: Header, rule: Rule, grace_s: float, steps: Steps) -> Consolidated:
+async def _join(at: At, path: str, header: Header, grace_s: float, steps: Steps, *, by_itself: bool) -> Consolidated:
     await finish_drops(at, path, header)
-    plan = joins(rule, {"", *at.backend.tiers})
+    plan = joins({"", *at.backend.tiers}, by_itself=by_itself)
     file_bytes = header.policy.max_bytes
     did, damaged = await rewrite_all(
         at, path, header, plan=plan, file_bytes=file_bytes, steps=steps, lag_s=grace_s, counts=True

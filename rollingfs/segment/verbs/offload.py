@@ -21,8 +21,8 @@ from rollingfs.runtime.values import value_class
 from rollingfs.segment.at import At
 from rollingfs.segment.commit.index_pages import LOOKS_MAX
 from rollingfs.segment.commit.removals import finish_drops
-from rollingfs.segment.files.replace_chunks import live
 from rollingfs.segment.files.rewrite import rewrite_all
+from rollingfs.segment.files.rewrite_commits import live
 from rollingfs.segment.files.rewrite_plan import Asked, Chosen, is_hot, moves
 
 

@@ -29,19 +29,22 @@ from rollingfs.segment.commit.attempt import Attempt
 from rollingfs.segment.commit.chunk_files import Stored, Uploads, copy_file, copy_through, read_checksum
 from rollingfs.segment.commit.index_pages import LOOKS_MAX
 from rollingfs.segment.files.adopt import new_header
-from rollingfs.segment.files.rebuild_evidence import (
+from rollingfs.segment.files.rebuild_plan import (
     AmbiguousRebuildError,
     By,
     ChunkFile,
     FileRange,
     Gap,
     Left,
+    Placed,
+    Plan,
+    check,
     gather,
     is_named,
+    plan,
 )
-from rollingfs.segment.files.rebuild_plan import Placed, Plan, plan
+from rollingfs.segment.files.rewrite_commits import check_unused
 from rollingfs.segment.files.survey import referrer_of
-from rollingfs.segment.files.tier_lines import check_unused
 from rollingfs.segment.segment import Segment
 
 logger = logging.getLogger("rollingfs")
@@ -134,30 +137,36 @@ async def rebuild(
     if path == to:
         raise ValueError(f"{path}: give the new segment another name: nothing of the old one is touched")
     await _check_lost(at, path)
-    await _check_free(at, to)
-    found = await _plan(at, path, start, leave_out, incarnations, progress)
+    base = await at.headers.load(to)
+    if base.live or await at.contents.room(to, base) is not None:
+        raise transitions.exists(to)
+    chain, gaps, left = await _plan(at, path, start, leave_out, incarnations, progress)
     absent = await _absent(at, path)  # after the lists, which may have been in vain
     await _check_lost(at, path)  # it may have come back, or others have begun another segment, before the listing
-    if not found.pieces:
-        starts = sorted({left.start for left in found.left if left.start is not None})
+    if not chain:
+        starts = sorted({one.start for one in left if one.start is not None})
         hint = f"; chunks begin at {', '.join(map(str, starts[:5]))}" if starts else ""
         raise FileNotFoundError(2, f"No chunk begins at offset {start}{hint}; nothing was made", path)
+    pieces = [piece for piece, _ in chain]
     if not dry_run:
-        found.check()
-        await _make(at, to, found)
+        check(chain)
+        await _make(at, to, pieces)
+    by = dict.fromkeys(By, 0)
+    for piece in pieces:
+        by[piece.by] += piece.length
     return Rebuilt(
         start,
-        found.end,
-        len(found.pieces),
-        found.bytes_by(By.PAGE),
-        found.bytes_by(By.LABEL),
-        found.bytes_by(By.NAME),
-        found.gaps,
-        found.left,
-        pieces=found.placed,
-        by_later=found.bytes_by(By.LATER),
-        lost=(*CANNOT_RETURN, *absent),
-        is_dry_run=dry_run,
+        pieces[-1].end,
+        len(pieces),
+        by[By.PAGE],
+        by[By.LABEL],
+        by[By.NAME],
+        tuple(gaps),
+        tuple(left),
+        by[By.LATER],
+        tuple(Placed(one.start, one.end, one.file.path, one.by.name.lower(), rivals) for one, rivals in chain),
+        (*CANNOT_RETURN, *absent),
+        dry_run,
     )
 
 
@@ -183,12 +192,6 @@ async def _check_lost(at: At, path: str) -> None:
         raise FileExistsError(17, "The segment has a header that can be read; nothing was made", path)
 
 
-async def _check_free(at: At, to: str) -> None:
-    base = await at.headers.load(to)
-    if base.live or await at.contents.room(to, base) is not None:
-        raise transitions.exists(to)
-
-
 # -- what is there ---------------------------------------------------------------------------------------
 
 
@@ -202,7 +205,7 @@ async def _plan(
     away = named - infos.keys() - others.keys()
     check_tiers(at.backend, away)
     _check_known(path, {*away, *(info.path for info in listed)}, leave_out)
-    wanted = [info for info in infos.values() if _is_chunk(info)]
+    wanted = [info for info in infos.values() if _is_chunk(info.path.rpartition("/")[2])]
     _check_keys(path, [info.path for info in wanted], leave_out)
     for file in sorted(away):
         with contextlib.suppress(FileNotFoundError):  # the plan lists it as missing
@@ -210,10 +213,9 @@ async def _plan(
     steps = Steps(sum(info.size for info in wanted), progress)
     calls = [partial(_file, at, info, steps) for info in wanted]
     files = await at.runtime.gather(calls, FILES_AT_ONCE_MAX)
-    evidence = gather(path, {file.path: file for file in files if file is not None}, pages, leave_out)
-    evidence.left += [Left(file, f"{OTHERS}{who}") for file, who in sorted(others.items())]
-    evidence.left += unreadable
-    return plan(evidence, start, incarnations)
+    known, left, places = gather(path, {file.path: file for file in files if file is not None}, pages, leave_out)
+    left = [*left, *(Left(file, f"{OTHERS}{who}") for file, who in sorted(others.items())), *unreadable]
+    return plan((known, left, places), start, incarnations)
 
 
 async def _look(at: At, path: str) -> tuple[list[FileInfo], dict[str, str]]:
@@ -275,11 +277,11 @@ async def _file(at: At, info: FileInfo, steps: Steps) -> ChunkFile | None:
 # -- the new segment -------------------------------------------------------------------------------------
 
 
-async def _make(at: At, to: str, found: Plan) -> None:
+async def _make(at: At, to: str, pieces: Sequence[FileRange]) -> None:
     await at.abilities(to)
     uploads = Uploads(at, to)
     stored: dict[FileRange, Stored] = {}
-    calls = [partial(_copied, at, to, piece, uploads, stored) for piece in found.pieces]
+    calls = [partial(_copied, at, to, piece, uploads, stored) for piece in pieces]
     try:
         await at.runtime.gather(calls, FILES_AT_ONCE_MAX)
     except FileNotFoundError as error:
@@ -288,19 +290,16 @@ async def _make(at: At, to: str, found: Plan) -> None:
     except BaseException:
         await uploads.discard()
         raise
-    await uploads.settle(_commit(at, to, found, [stored[piece] for piece in found.pieces], uploads))
 
-
-async def _commit(at: At, to: str, found: Plan, stored: Sequence[Stored], uploads: Uploads) -> None:
     async def step(base: Segment, attempt: Attempt) -> Header | None:
         if base.live or await at.contents.room(to, base) is not None:
             raise transitions.exists(to)
         header = new_header(at, base.header, await at.inherited.policy(to))
-        young = [await attempt.files.young(one) for one in stored]
-        entries = tuple(one.chunk(to, piece.start) for one, piece in zip(young, found.pieces, strict=True))
-        return replace(header, start=found.start, entries=entries)
+        young = [await attempt.files.young(stored[piece]) for piece in pieces]
+        entries = tuple(one.chunk(to, piece.start) for one, piece in zip(young, pieces, strict=True))
+        return replace(header, start=pieces[0].start, entries=entries)
 
-    await at.commits.commit(to, step, fresh=True, uploads=[uploads])
+    await uploads.settle(at.commits.commit(to, step, fresh=True, uploads=[uploads]))
 
 
 async def _copied(at: At, to: str, piece: FileRange, uploads: Uploads, stored: dict[FileRange, Stored]) -> None:
@@ -364,6 +363,5 @@ def _check_keys(path: str, files: Iterable[str], leave_out: Collection[str]) -> 
             )
 
 
-def _is_chunk(info: FileInfo) -> bool:
-    name = info.path.rpartition("/")[2]
-    return not info.is_folder and (names.offset_of(name) is not None or names.is_staged(name))
+def _is_chunk(name: str) -> bool:
+    return names.offset_of(name) is not None or names.is_staged(name)

@@ -30,8 +30,8 @@ from rollingfs.segment.commit.chunk_files import Uploads
 from rollingfs.segment.commit.operation import Committed
 from rollingfs.segment.commit.removals import finish_drops, try_drops
 from rollingfs.segment.files.adopt import commit_live
-from rollingfs.segment.files.arrow_joins import splits_a_stream
 from rollingfs.segment.files.intakes import addition
+from rollingfs.segment.files.join_looks import splits_a_stream
 from rollingfs.segment.read.ends import ends_of, file_ends, footer_of, is_last_of_several
 from rollingfs.segment.read.revalidate import OUTDATED
 from rollingfs.segment.segment import Segment

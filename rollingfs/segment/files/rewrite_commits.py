@@ -1,4 +1,4 @@
-"""Swaps: chunks of a map give way to other files with the same bytes, in a single commit.
+"""The commits of a rewrite: the line of a tier, before the first file in it; and the swap of chunks for new files.
 
 A swap takes place on condition that exactly its chunks are still there. The old files are dropped, and stay for a while
 for readers of older snapshots.
@@ -6,40 +6,147 @@ for readers of older snapshots.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import contextlib
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
+from rollingfs.backend.tier_marks import find_mark, make_mark, missing, placed
+from rollingfs.errors import CorruptHeaderError, NoBucketError, RollingError, TierFailedError
 from rollingfs.format import merging, names, placement, transitions
-from rollingfs.format.drops import is_deletable, is_own, merge_drops
-from rollingfs.format.header import LARGE_PAGE_CHUNKS, OFFSET_MAX, Chunk, Drop, Entry, Header, Page, Phase, Tier
-from rollingfs.runtime.values import value_class
+from rollingfs.format.drops import clipped, is_deletable, is_own, merge_drops
+from rollingfs.format.header import (
+    AGE_S_MAX,
+    LARGE_PAGE_CHUNKS,
+    OFFSET_MAX,
+    Chunk,
+    Drop,
+    Entry,
+    Header,
+    Page,
+    Phase,
+    Tier,
+)
 from rollingfs.segment.at import At
 from rollingfs.segment.commit.attempt import Attempt
 from rollingfs.segment.commit.chunk_files import Stored, Uploads
 from rollingfs.segment.commit.index_pages import read_map
-from rollingfs.segment.commit.removals import finish_drops
+from rollingfs.segment.commit.removals import check_line, finish_drops
 from rollingfs.segment.files.rewrite_plan import PARTS_MAX, size_of
 from rollingfs.segment.segment import Segment
 
+NEIGHBOURS_MAX = 128
+"""Maximum headers of a folder that are read before the mark of a tier is made: their lines show an earlier use."""
 DROP_LINES_MAX = 16
 """More old chunks than this are listed in an index page of their own, which a single line drops."""
+Swap = tuple[tuple[Chunk, ...], Stored]
+"""A run of chunks, and the file that has its bytes and no others."""
+Window = tuple[Header, Sequence[Chunk], bool]
+"""A header, a part of its map that is enough for a commit, and whether the part is the last."""
 
 
-@value_class
-class Swap:
-    """A run of chunks, and the file that has its bytes and no others."""
-
-    run: tuple[Chunk, ...]
-    stored: Stored
+# -- tiers -----------------------------------------------------------------------------------------------
 
 
-@value_class
-class Window:
-    """A part of a segment's map: enough for a commit."""
+async def young_line(at: At, path: str, header: Header, tier: str) -> Tier:
+    """The line of a tier in the header of a segment; it is committed if it is missing, old, or of an older release.
 
-    header: Header
-    chunks: Sequence[Chunk]
-    is_last: bool
+    Raises
+    ------
+    FileNotFoundError
+        The segment is gone, or has another incarnation than `header`.
+    MissingTierError
+        The tier is not there, though it was in use before, or it keeps the segment's files under another path.
+    TierFailedError
+        The tier's store failed.
+    """
+    now_ms = at.now_ms()
+    with failing(path, tier):
+        identity, place = await _found(at, path, header, tier)
+
+    def is_good(line: Tier | None) -> bool:
+        is_young = line is not None and 0 <= now_ms - line.at_ms <= AGE_S_MAX * 1000
+        return line is not None and is_young and (line.id, line.path) == (identity, place)
+
+    line = header.tier(tier)
+    if line is not None and is_good(line):
+        return line
+    new = Tier(tier, line.key if line is not None else names.new_tier_key(), now_ms, identity, place)
+
+    async def step(base: Segment, attempt: Attempt) -> Header | None:
+        nonlocal new
+        found = transitions.live(base.header, path, header.segment)
+        if found.phase is Phase.MERGING:
+            raise transitions.MergeFoundError(path, found)
+        there = found.tier(tier)
+        if there is not None:  # another offload may have made it, with another key
+            new = there if is_good(there) else replace(new, key=there.key)
+        if new is there:
+            return None
+        others = tuple(one for one in found.tiers if one.alias != tier)
+        return replace(found, tiers=(*others, new))
+
+    await at.commits.commit(path, step)
+    return new
+
+
+async def _found(at: At, path: str, header: Header, tier: str) -> tuple[str, str]:
+    """The id of a tier that is there, and the path by which it keeps the segment's files."""
+    backend, line = at.backend, header.tier(tier)
+    if line is None:
+        if await find_mark(backend, at.runtime, tier) is None:
+            await check_unused(at, path, tier)
+        return await make_mark(backend, at.runtime, tier), placed(backend, path)
+    identity = await check_line(at, path, header, line)
+    return identity or await make_mark(backend, at.runtime, tier), placed(backend, path)
+
+
+async def check_unused(at: At, path: str, tier: str) -> None:
+    """Refuse to take a root without a mark for a tier that is used for the first time, if another segment has a line.
+
+    Raises
+    ------
+    MissingTierError
+        The tier was in use before, so its disk is not mounted, or its bucket was emptied.
+    """
+    try:
+        entries = (await at.backend.list(names.parent(path))).entries
+    except FileNotFoundError:  # in memory, the root is no folder
+        return
+    headers = [info.path for info in entries if info.path.endswith(names.HEADER_SUFFIX) and not info.is_folder]
+    for file in headers[:NEIGHBOURS_MAX]:
+        segment = names.segment_of_header(file)
+        try:
+            found = (await at.headers.load(segment)).header if names.parent(segment) != segment else None
+        except CorruptHeaderError:
+            continue
+        if found is not None and (line := found.tier(tier)) is not None:
+            if await find_mark(at.backend, at.runtime, tier) is not None:
+                return  # another client has made the mark, and then this line, since the first look
+            raise missing(at.backend, tier, path, line.id)
+
+
+@contextlib.contextmanager
+def failing(path: str, tier: str, source: str = "") -> Iterator[None]:
+    """Say of an error of a store which segment and which tier it is about, and what became of the bytes.
+
+    Raises
+    ------
+    TierFailedError
+        A store did not do what it was asked to. Errors that name a tier already, and missing files, pass.
+    """
+    try:
+        yield
+    except OSError as error:
+        if isinstance(error, RollingError | FileNotFoundError) and not isinstance(error, NoBucketError):
+            raise
+        what = f"{source} could not be moved" if source else "nothing could be moved"
+        raise TierFailedError(
+            f"{path}: the tier {tier!r} failed, so {what}; what was not moved stays where it was, nothing is lost: "
+            f"repeat the call when the store answers. It said: {error}"
+        ) from error
+
+
+# -- chunks ----------------------------------------------------------------------------------------------
 
 
 async def window(at: At, path: str, segment: str, position: int, bytes_max: int, known: Header | None = None) -> Window:
@@ -61,7 +168,8 @@ async def window(at: At, path: str, segment: str, position: int, bytes_max: int,
     """
 
     async def read(loaded: Segment) -> Window:
-        return await window_of(at, path, transitions.live(loaded.header, path, segment), position, bytes_max)
+        header = transitions.live(loaded.header, path, segment)
+        return header, *await window_of(at, path, header, position, bytes_max)
 
     loaded = await at.headers.load(path) if known is None else Segment(path, known)
     return await read_map(at.headers, path, read, loaded)
@@ -72,8 +180,8 @@ async def live(at: At, path: str, segment: str | None) -> Header:
     return transitions.live((await at.headers.load(path)).header, path, segment)
 
 
-async def window_of(at: At, path: str, header: Header, position: int, bytes_max: int) -> Window:
-    """The same in a header that was loaded.
+async def window_of(at: At, path: str, header: Header, position: int, bytes_max: int) -> tuple[Sequence[Chunk], bool]:
+    """Return the same of a header that was loaded.
 
     Raises
     ------
@@ -85,11 +193,11 @@ async def window_of(at: At, path: str, header: Header, position: int, bytes_max:
     size = 0
     for entry in placement.overlapping(header.entries, start, header.tail_start):
         if size >= bytes_max or len(found) >= 2 * PARTS_MAX:
-            return Window(header, found, is_last=False)
+            return found, False
         chunks = [chunk for chunk in await at.pages.unfold(path, [entry]) if chunk.end > start]
         found += chunks
         size += size_of(chunks)
-    return Window(header, found, is_last=True)
+    return found, True
 
 
 async def is_there(at: At, path: str, segment: str, run: Sequence[Chunk]) -> bool:
@@ -104,13 +212,6 @@ async def is_there(at: At, path: str, segment: str, run: Sequence[Chunk]) -> boo
         return all((chunk.tier, chunk.file) in files for chunk in run)
 
     return await read_map(at.headers, path, read, await at.headers.load(path))
-
-
-def clipped(chunk: Chunk, start: int) -> Chunk:
-    """The part of a chunk from an offset on."""
-    part = placement.clip(chunk, start, chunk.end)
-    assert isinstance(part, Chunk)
-    return part
 
 
 async def swap_chunks(
@@ -155,7 +256,7 @@ async def swap_chunks(
         now_ms = at.now_ms()
         model = Drop("", now_ms, after_ms=now_ms + round(lag_s * 1000) if lag_s else 0)
         drops = await _drops(gone, pages, attempt, model, lasting=protects and model.after_ms > 0)
-        new_bytes = sum(swap.stored.size for swap in done) if counts else 0
+        new_bytes = sum(stored.size for _, stored in done) if counts else 0
         rewritten = min(found.rewritten + new_bytes, OFFSET_MAX)
         changed = replace(found, entries=swapped, drops=merge_drops(found.drops, drops), rewritten=rewritten)
         return merging.with_tiers(changed, tiers)
@@ -170,23 +271,24 @@ async def _swapped(
     at: At, path: str, header: Header, swaps: Sequence[Swap], attempt: Attempt, done: list[Swap]
 ) -> tuple[tuple[Entry, ...], list[Chunk], list[Page]]:
     """Return the entries in which the runs that are still there are swapped, and the chunks and pages that go."""
-    first, last = min(swap.run[0].start for swap in swaps), max(swap.run[-1].end for swap in swaps)
+    swaps = sorted(swaps, key=lambda swap: swap[0][0].start)
+    first, last = swaps[0][0][0].start, swaps[-1][0][-1].end
     old = placement.overlapping(header.entries, first, min(last, header.tail_start))
     chunks = [c for c in await at.pages.unfold(path, old) if c.end > header.start]
     index = {chunk.end: position for position, chunk in enumerate(chunks)}
     gone: list[Chunk] = []
     kept: list[Entry] = []
     position = 0
-    for swap in sorted(swaps, key=lambda swap: swap.run[0].start):
-        end = index.get(swap.run[-1].end, -1) + 1
-        begin = end - len(swap.run)
-        if begin < position or not _is_same(chunks[begin:end], swap.run, is_first=begin == 0):
+    for run, stored in swaps:
+        end = index.get(run[-1].end, -1) + 1
+        begin = end - len(run)
+        if begin < position or not _is_same(chunks[begin:end], run, is_first=begin == 0):
             continue
-        stored = await attempt.files.young(swap.stored)
-        kept += [*chunks[position:begin], stored.chunk(path, swap.run[0].start)]
+        young = await attempt.files.young(stored)
+        kept += [*chunks[position:begin], young.chunk(path, run[0].start)]
         gone += chunks[begin:end]
         position = end
-        done.append(swap)
+        done.append((run, stored))
     if not old or not done:
         return header.entries, [], []
     place = header.entries.index(old[0])
