@@ -29,6 +29,7 @@ SLOW = {
     f"{INCREMENTS}[processes]": pytest.mark.slow,
     "test_among_racing_writers_exactly_one_wins": pytest.mark.slow,
 }
+PAGES = "test_listing_and_deleting_are_complete_past_a_page"
 DELETE_IF = ("test_delete_if_deletes_only_what_has_the_token", "test_plain_file_delete_if_leaves_later_writes")
 
 
@@ -120,7 +121,7 @@ class OnS3(OnObjects):
 
 
 class TestOnSeaweed(OnS3):
-    MARKS = SLOW | {RACE: pytest.mark.slow}  # SeaweedFS answers a race after seconds
+    MARKS = SLOW | {RACE: pytest.mark.slow, PAGES: pytest.mark.slow}  # SeaweedFS answers a race after seconds
     fixture = "seaweed"
 
 
@@ -147,7 +148,7 @@ class TestOnMinioThroughS3fs(TestOnMinio):
 
 
 class OnCloud(OnObjects):
-    MARKS = SLOW | {"test_listing_and_deleting_are_complete_past_a_page": pytest.mark.slow}
+    MARKS = SLOW | {PAGES: pytest.mark.slow}
 
 
 @pytest.mark.clouds

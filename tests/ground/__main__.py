@@ -8,9 +8,10 @@ import pytest
 
 from tests.ground.disks import measured_disk
 from tests.ground.measure import SOAK_S, measured, survived
-from tests.ground.page import record_disk, recorded, results, write_page
+from tests.ground.page import DISK_RESULTS, RESULTS, results, write_page
 from tests.ground.servers import SERVERS
 from tests.support.disks import DISKS, KERNEL_DISKS
+from tests.support.pages import record
 
 
 def main() -> None:
@@ -24,11 +25,12 @@ def main() -> None:
         try:
             if given.disks:
                 with tempfile.TemporaryDirectory() as folder:
-                    record_disk(name, found := measured_disk(name, Path(folder), SOAK_S))
+                    found = measured_disk(name, Path(folder), SOAK_S)
+                record(DISK_RESULTS, name, found, sorted([*KERNEL_DISKS, *DISKS]))
             elif not given.survive:
-                recorded(name, found := measured(SERVERS[name]))
+                record(RESULTS, name, found := measured(SERVERS[name]), SERVERS)
             elif results()[name]["doctor"] == "safe":
-                recorded(name, found := survived(SERVERS[name], SOAK_S), "day of kill -9")
+                record(RESULTS, name, found := survived(SERVERS[name], SOAK_S), SERVERS, "day of kill -9")
             else:
                 continue
         except pytest.skip.Exception as skipped:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from rollingfs import RollingFileSystem
 from rollingfs.format import names
+from tests.support.schedules import in_threads
 
 RACERS, ROUNDS = 16, 30
 REPLACES, READERS = 2000, 2
@@ -139,21 +140,9 @@ def append(folder: Path) -> str:
 
 def _together(runs: list[Callable[[], None]]) -> None:
     """Run these in threads; the first error is raised."""
-    errors = list[BaseException]()
-
-    def guarded(run: Callable[[], None]) -> None:
-        try:
-            run()
-        except BaseException as error:  # noqa: BLE001 - raised below
-            errors.append(error)
-
-    threads = [threading.Thread(target=guarded, args=(run,), daemon=True) for run in runs]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if errors:
-        raise errors[0]
+    for outcome in in_threads(*runs):
+        if isinstance(outcome, BaseException):
+            raise outcome
 
 
 DISK_FACTS: dict[str, Callable[[Path], str]] = {"link": link, "rename": rename, "locks": locks, "append": append}

@@ -3,6 +3,7 @@
 import collections
 import contextlib
 import email.utils
+import functools
 import random
 import re
 import threading
@@ -14,7 +15,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from tests.ground.clients import ABSENT, CLIENTS, NO_ANSWER, Answer, Raw, RefusedError
-from tests.support.schedules import eventually
+from tests.support.schedules import eventually, in_threads
 from tests.support.servers import restart
 
 RACERS, ROUNDS = 16, 30
@@ -57,11 +58,10 @@ Step = Callable[[Raw, int], Callable[[], None]]
 
 def _rounds(ground: Ground, steps: Sequence[Step], count: int) -> int:
     """Let threads, each with a connection, begin each round together; the number of rounds that had time."""
-    began_s, errors, done = time.monotonic(), list[BaseException](), list[int]()
-    late = threading.Event()
+    began_s, late = time.monotonic(), threading.Event()
     start = threading.Barrier(len(steps), lambda: time.monotonic() - began_s > ROUNDS_S_MAX and late.set())
 
-    def run(step: Step) -> None:
+    def run(step: Step) -> int:
         try:
             with ground.connect() as raw:
                 for number in range(count):
@@ -72,22 +72,19 @@ def _rounds(ground: Ground, steps: Sequence[Step], count: int) -> int:
                     start.wait(END_S_MAX)
                     if late.is_set():
                         break
-                done.append(number + 1)
-        except BaseException as error:  # noqa: BLE001 - raised below
-            errors.append(error)
+                return number + 1
+        except BaseException:
             start.abort()
+            raise
 
-    threads = [threading.Thread(target=run, args=(step,), daemon=True) for step in steps]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(END_S_MAX)
+    outcomes = in_threads(*(functools.partial(run, step) for step in steps))
+    errors = [one for one in outcomes if isinstance(one, BaseException)]
     if errors:
         raise next((error for error in errors if not isinstance(error, threading.BrokenBarrierError)), errors[0])
-    return done[0]
+    return int(outcomes[0])
 
 
-def _race(ground: Ground, prepare: Callable[[Raw, int, int], Callable[[], Answer]], racers: int = RACERS) -> str:
+def _race(ground: Ground, prepare: Callable[[Raw, int, int], Callable[[], Answer]]) -> str:
     """Judge rounds in which of several racers one may win; `prepare` gets the racer and the round."""
     won, statuses, lock = [0] * ground.rounds, collections.Counter[int](), threading.Lock()
 
@@ -103,7 +100,7 @@ def _race(ground: Ground, prepare: Callable[[Raw, int, int], Callable[[], Answer
         return act
 
     try:
-        steps = [lambda raw, number, racer=racer: step(racer, raw, number) for racer in range(racers)]
+        steps = [lambda raw, number, racer=racer: step(racer, raw, number) for racer in range(RACERS)]
         del won[_rounds(ground, steps, len(won)) :]
     except RefusedError as refused:
         return f"refused ({refused})"
@@ -156,9 +153,7 @@ def copy(ground: Ground) -> str:
     with ground.connect() as raw:
         for racer in range(RACERS):
             raw.put(f"{name}-from-{racer}", _body(f"{racer} "))
-    return _race(
-        ground, lambda raw, racer, number: lambda: raw.copy(f"{name}-from-{racer}", f"{name}-{number}"), RACERS
-    )
+    return _race(ground, lambda raw, racer, number: lambda: raw.copy(f"{name}-from-{racer}", f"{name}-{number}"))
 
 
 def delete(ground: Ground) -> str:

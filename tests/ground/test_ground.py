@@ -14,12 +14,13 @@ from tests.ground.disks import measured_disk
 from tests.ground.facts import Ground, create, replace
 from tests.ground.life import lived
 from tests.ground.measure import SOAK_S, measured, survived, verdict
-from tests.ground.page import PAGE, disk_results, results, short, with_tables
+from tests.ground.page import DISK_RESULTS, PAGE, results, short, with_tables
 from tests.ground.servers import SERVERS
 from tests.ground.two_machines import TWO_MOUNTS, appended_by_both
 from tests.simulation import model
 from tests.soak.plan import Place
 from tests.support.disks import DISKS, KERNEL_DISKS, mounted
+from tests.support.pages import found_in
 
 APPENDS = READS = 10_000
 WHOLE_EVERY = 100
@@ -65,7 +66,7 @@ def test_a_safe_server_keeps_its_promises(name, _):
 @pytest.mark.parametrize("kind", [*DISKS, *KERNEL_DISKS])
 @pytest.mark.parametrize("_", [pytest.param("", marks=nightly)])
 def test_a_disk_does_what_the_page_on_stores_says(kind, _, tmp_path):
-    found, known = measured_disk(kind, tmp_path, SOAK_S), disk_results()[kind]
+    found, known = measured_disk(kind, tmp_path, SOAK_S), found_in(DISK_RESULTS)[kind]
     for fact in set(found) - {"version", "rename"}:  # a read that goes wrong seldom is not in each run
         assert short(found[fact]) == short(known[fact]), fact
 

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from tests.shippers.measure import measured
-from tests.shippers.page import PAGE, recorded, with_table
+from tests.shippers.page import PAGE, RESULTS, with_table
 from tests.shippers.programs import SHIPPERS
+from tests.support.pages import record
 
 
 def main() -> None:
@@ -19,7 +20,7 @@ def main() -> None:
     for name in [] if given.page else given.names or SHIPPERS:
         try:
             with tempfile.TemporaryDirectory(prefix="rollingfs-shipper-") as folder:
-                recorded(name, found := measured(SHIPPERS[name], Path(folder)))
+                record(RESULTS, name, found := measured(SHIPPERS[name], Path(folder)), SHIPPERS)
         except pytest.skip.Exception as skipped:
             print(f"{name}: {skipped}", flush=True)
         else:

@@ -7,16 +7,15 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import httpx
 
 from rollingfs import RollingFileSystem
 from tests.shippers.programs import Job, Shipper
+from tests.support.schedules import eventually
 from tests.support.servers import free_port, minio_server, new_bucket, restart
 
 KILLS = 3
@@ -36,7 +35,7 @@ class Serve:
         """Start it, and wait until it answers."""
         command = [sys.executable, "-m", "rollingfs.cli", "serve", str(self.folder), "--port", str(self.port)]
         self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        _await(self._answers)
+        eventually(self._answers, WAIT_S_MAX)
 
     def _answers(self) -> bool:
         with contextlib.suppress(httpx.TransportError):
@@ -75,14 +74,6 @@ def _place(
         yield f"rolling+s3://{path}", fs, path, lambda: restart(options["endpoint_url"]), keys
 
 
-def _await(condition: Callable[[], Any]) -> None:
-    end = time.monotonic() + WAIT_S_MAX
-    while not condition():
-        if time.monotonic() > end:
-            raise TimeoutError("the shipper did not come so far")
-        time.sleep(0.02)
-
-
 def measured(shipper: Shipper, folder: Path) -> dict[str, str]:
     """Return what came of numbered lines: sent, lost, doubled."""
     lines = [b"%08d of a log, as a program writes it" % number for number in range(LINES)]
@@ -96,9 +87,9 @@ def measured(shipper: Shipper, folder: Path) -> dict[str, str]:
         ):
             try:
                 _ship(lines, shipper, folder, lambda: _size(fs, path, shipper), kill)
-            except TimeoutError as error:
-                text = Path(folder, "said").read_text(errors="replace")[-2000:]
-                raise TimeoutError(f"{error}: {text}") from error
+            except AssertionError as error:
+                error.add_note(Path(folder, "said").read_text(errors="replace")[-2000:])
+                raise
             finally:
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGTERM)
@@ -131,6 +122,6 @@ def _ship(
                     log.write(b"".join(line + b"\n" for line in lines[start : start + PART]))
                     log.flush()
             if part < KILLS:
-                _await(lambda: size() > (part + 0.5) * share * step)  # noqa: B023
+                eventually(lambda: size() > (part + 0.5) * share * step, WAIT_S_MAX)  # noqa: B023
                 kill()
-    _await(lambda: size() >= len(lines) * step)
+    eventually(lambda: size() >= len(lines) * step, WAIT_S_MAX)
