@@ -194,6 +194,8 @@ class LocalBackend(Backend):
         try:
             disk.flush(descriptor)
         except OSError as error:
+            if disk.is_gone(descriptor, error):  # nobody needs its bytes any more: another file has its name, or none
+                raise
             try:
                 self._renew(path, descriptor)
             except (OSError, ConflictError) as failed:
@@ -205,22 +207,22 @@ class LocalBackend(Backend):
         name = extending.name_of(descriptor, path)
         with self._locked(name) as lock:
             old = os.fstat(descriptor)
-            if os.path.samestat(os.lstat(name), old):
+            if extending.is_known(name) and os.path.samestat(os.lstat(name), old):
                 with extending.marked(name, old):
                     extending.renew(name, extending.whole(descriptor, old), old, self.sync, lock)
         self._flush_folder_of(name)  # also where another was faster: it may have died before it did so
 
     @gives_locks_back
     async def flush(self, path: str) -> None:
+        def see(descriptor: int, status: os.stat_result) -> None:
+            self._flush_records(path, descriptor)
+            if status.st_nlink > 1:  # an earlier flush may have failed, of which this one was not told
+                self._renew(path, descriptor)
+
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):  # no folder: nothing can be lost
             if self.sync and path.endswith(names.HEADER_SUFFIX):
-                with (
-                    contextlib.suppress(FileNotFoundError, ConflictError),
-                    disk.opened(path, system.FLUSHABLE) as (descriptor, status),
-                ):
-                    self._flush_records(path, descriptor)
-                    if status.st_nlink > 1:  # an earlier flush may have failed, of which this one was not told
-                        self._renew(path, descriptor)
+                with contextlib.suppress(FileNotFoundError, ConflictError):
+                    disk.look(path, see, system.FLUSHABLE)
             self._flush_folder_of(path)
 
     @gives_locks_back

@@ -144,12 +144,12 @@ def look(
             try:
                 return see(descriptor, status)
             except OSError as error:
-                if not _is_gone(descriptor, error):
+                if not is_gone(descriptor, error):
                     raise
     raise shared_errors.no_file(path)
 
 
-def _is_gone(descriptor: int, error: OSError) -> bool:
+def is_gone(descriptor: int, error: OSError) -> bool:
     """Return whether another machine has removed an open file; JuiceFS then answers EBADF."""
     if error.errno == errno.EBADF:
         os.get_inheritable(descriptor)  # raises EBADF if the descriptor is closed

@@ -102,7 +102,7 @@ def expect(path: str, token: str, flags: int = 0) -> os.stat_result:
 
 def expect_header(path: str, token: str) -> os.stat_result:
     """`expect`, for a locked header that is to be replaced or deleted; a symbolic link is refused."""
-    if not _is_known(path):
+    if not is_known(path):
         raise shared_errors.changed(path, token, "another")
     return expect(path, token, system.NO_FOLLOW)
 
@@ -115,11 +115,11 @@ def expect_lock(path: str, lock: record_lock) -> None:
     ConflictError
         The lock is another's, or its file is gone.
     """
-    if not (_is_known(lock.path) and lock.is_held):
+    if not (is_known(lock.path) and lock.is_held):
         raise shared_errors.unlocked(path)
 
 
-def _is_known(path: str) -> bool:
+def is_known(path: str) -> bool:
     """Ask the server for a name where another machine may write (P6.35); False if it does not know the file."""
     try:
         if not is_local(names.parent(path)):
