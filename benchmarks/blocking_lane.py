@@ -15,9 +15,9 @@ from obstore.exceptions import BaseError
 from s3fs import S3FileSystem
 
 from rollingfs.backend.contract import Buffer, Metadata
+from rollingfs.backend.objects import obstore_files as requests
 from rollingfs.backend.objects.bucket import Answer, Condition, RecentBuckets, Span
-from rollingfs.backend.objects.obstores import requests
-from rollingfs.backend.objects.obstores.objects import ObstoreObjects
+from rollingfs.backend.objects.obstore_files import ObstoreObjects
 from rollingfs.backend.objects.request_errors import token_of
 from rollingfs.backend.objects.s3.backend import S3Backend
 from rollingfs.backend.objects.s3.bucket import S3Bucket
@@ -44,7 +44,7 @@ class Objects(ObstoreObjects):
         except (BaseError, OSError) as error:
             raise self._said(error) from None
         token = requests.new_token(token_of(answer["e_tag"]), over)
-        await self._proof.check(None, token, data, partial(self.get, key))
+        await self._prove(key, token, data)
         return token
 
 
@@ -67,8 +67,8 @@ class BlockingBackend(S3Backend):
     async def objects(self, bucket: str, *more: Any) -> Any:
         """As `S3Backend.objects`."""
         found = await super().objects(bucket, *more)
-        make, options, credentials = found.make.func, *found.make.args
-        found.make = partial(make, options, lambda: drive(credentials()))  # obstore cannot await it without a loop
+        provide = found.make.keywords["credentials"]
+        found.make = partial(found.make, credentials=lambda: drive(provide()))  # obstore cannot await it without a loop
         found.__class__ = Objects
         found.__dict__.pop("quick", None)
         return found

@@ -81,8 +81,8 @@ def test_a_refused_part_shows_nothing_of_the_request(azurite, container):
 
 
 def test_parts_ride_out_an_outage(azurite, container, monkeypatch):
-    monkeypatch.setattr("rollingfs.backend.objects.obstores.objects.PAUSE_FIRST_S", 0.001)
-    monkeypatch.setattr("rollingfs.backend.objects.obstores.objects.PAUSE_S_MAX", 0.01)
+    monkeypatch.setattr("rollingfs.backend.objects.obstore_files.PAUSE_FIRST_S", 0.001)
+    monkeypatch.setattr("rollingfs.backend.objects.obstore_files.PAUSE_S_MAX", 0.01)
     with proxy_to(endpoint_of(azurite)) as proxy:
         backend = opened({"connection_string": f"BlobEndpoint={proxy.url}/{ACCOUNT}"}, account_key=ACCOUNT_KEY)
         proxy.fail(*[DROP_BEFORE] * 40, method="PUT")

@@ -19,7 +19,7 @@ require_module("obstore")
 from fsspec.asyn import sync
 
 from rollingfs import RollingFileSystem
-from rollingfs.backend.objects.obstores import objects as obstore_objects
+from rollingfs.backend.objects import obstore_files as obstore_objects
 from rollingfs.backend.objects.request_errors import UntrustedStoreError, date_of
 from tests.support.proxy import Handler, Proxy, Redirect, Seen, serving
 from tests.support.s3 import driven_s3, ways_of
@@ -258,22 +258,24 @@ def test_credentials_that_are_incomplete_are_refused_alike_either_way(moto, monk
 
 ENDING = """
 import asyncio, atexit, gc, sys
-atexit.register(lambda: print(len(obstore_exit._held)))
-from rollingfs.backend.objects.obstores import obstore_exit
+import obstore.store
+atexit.register(lambda: print(len(obstore_process._watched)))
+from rollingfs.backend.objects import obstore_process
 sys.kept = asyncio.new_event_loop().create_future()  # as one of obstore's that takes long
-obstore_exit.watched(sys.kept)
-obstore_exit.WAIT_S_MAX = 0.01
-wait = obstore_exit._wait
+obstore_process.wait_at_exit()
+obstore_process.watched(sys.kept)
+obstore_process.WAIT_S_MAX = 0.01
+wait = obstore_process._wait
 
 def wait_for_the_test():
-    obstore_exit._wait = wait
+    obstore_process._wait = wait
     print("waits", flush=True)
     sys.stdin.readline()
     wait()
-    obstore_exit.WAIT_S_MAX = 60  # obstore's next call drops what it held
-    obstore_exit.MemoryStore = lambda: (vars(sys).pop("kept", 0), gc.collect())
+    obstore_process.WAIT_S_MAX = 60  # obstore's next call drops what it held
+    obstore.store.MemoryStore = lambda: (vars(sys).pop("kept", 0), gc.collect())
 
-obstore_exit._wait = wait_for_the_test
+obstore_process._wait = wait_for_the_test
 """
 
 

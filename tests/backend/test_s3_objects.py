@@ -30,8 +30,9 @@ from fsspec.asyn import get_lock, sync
 from obstore.exceptions import GenericError
 from s3fs import S3FileSystem
 
-from rollingfs.backend.objects.obstores import objects as obstore_objects, requests
-from rollingfs.backend.objects.obstores.objects import from_obstore
+from rollingfs.backend.objects import obstore_files as obstore_objects
+from rollingfs.backend.objects.bucket import QUICK_BYTES_MAX
+from rollingfs.backend.objects.obstore_files import from_obstore
 from rollingfs.backend.objects.upload import PUT_BYTES_MAX
 from rollingfs.errors import ConflictError
 from rollingfs.format.side_files import read_bytes_max
@@ -179,8 +180,8 @@ def test_keys_of_all_kinds_are_written_and_read(s3_options, use_obstore):
 
 @pytest.mark.parametrize("key", ["a//b", "a/", "/a", "./a", "a/../b", "a\nb", "..", "a/."])
 def test_keys_that_obstore_changes_are_left_to_s3fs(seaweed, key):
-    assert not requests.can_name(key)
-    assert all(map(requests.can_name, [*KEYS, "back\\slash", "a/.b/..c/d.", "..."]))
+    assert not obstore_objects.can_name(key)
+    assert all(map(obstore_objects.can_name, [*KEYS, "back\\slash", "a/.b/..c/d.", "..."]))
 
 
 def test_only_so_many_buckets_are_kept(store, seaweed, monkeypatch):
@@ -265,11 +266,11 @@ def test_large_body_may_outlast_the_read_timeout(seaweed, proxy, monkeypatch):
     proxy.fault = lambda seen: HOLD
     with pytest.raises(TimeoutError):
         store.create(f"{store.path}-small", b"small")
-    monkeypatch.setattr(requests, "SEND_S_MAX", 1.0)
+    monkeypatch.setattr(obstore_objects, "SEND_S_MAX", 1.0)
     (objects,) = ways(store)
     began_s = time.monotonic()
     with pytest.raises(TimeoutError):
-        asyncio.run(objects.put("large", [bytes(requests.QUICK_BYTES_MAX + 1)]))
+        asyncio.run(objects.put("large", [bytes(QUICK_BYTES_MAX + 1)]))
     assert time.monotonic() - began_s > 1.0
 
 
@@ -277,7 +278,7 @@ def test_large_body_may_outlast_the_read_timeout(seaweed, proxy, monkeypatch):
 
 
 def test_credentials_are_asked_for_again_and_renewed(moto, moto_proxy, monkeypatch):
-    monkeypatch.setattr("rollingfs.backend.objects.s3.obstore.CREDENTIALS_S", 1.0)  # too old at once
+    monkeypatch.setattr("rollingfs.backend.objects.s3.obstore_options.CREDENTIALS_S", 1.0)  # too old at once
     made: list[str] = []
 
     async def renew() -> dict[str, str]:
@@ -395,7 +396,7 @@ def test_fork_waits_for_import_of_first_request(seaweed: dict[str, Any], seaweed
 FORK_WITHIN_IMPORT = """
 import os, sys, threading, types
 from importlib.machinery import ModuleSpec
-from rollingfs.backend.objects.obstores import forks
+from rollingfs.backend.objects import obstore_process as forks
 forks.FORK_WAIT_S_MAX = 0.2
 importing, held = threading.Event(), threading.Event()
 

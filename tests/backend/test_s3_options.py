@@ -3,7 +3,7 @@
 import base64
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -18,16 +18,9 @@ from botocore.awsrequest import AWSResponse
 from fsspec.asyn import sync
 from s3fs import S3FileSystem
 
+from rollingfs.backend.objects.request_errors import NotByObstoreError
 from rollingfs.backend.objects.s3.backend import S3Backend
-from rollingfs.backend.objects.s3.obstore_options import (
-    BucketOptions,
-    Connection,
-    InexpressibleError,
-    Settings,
-    obstore_options,
-    plain_settings,
-    settings_of,
-)
+from rollingfs.backend.objects.s3.obstore_options import Settings, obstore_options, plain_settings, settings_of
 
 pytestmark = pytest.mark.usefixtures("no_outside_network")
 
@@ -35,7 +28,8 @@ KEYS = {"key": "id", "secret": "secret"}
 SESSION = AioSession()
 """Shared, because each new one reads botocore's rules again."""
 CUSTOM = "http://127.0.0.1:9000"
-USUAL = Connection(default_certificates=__file__)
+USUAL = (True, dict[str, str](), __file__)
+"""Certificates and proxies."""
 
 
 @pytest.fixture(autouse=True)
@@ -44,6 +38,15 @@ def nothing_of_aws(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         monkeypatch.delenv(name)
     for name in ("HOME", "USERPROFILE"):
         monkeypatch.setenv(name, str(tmp_path))
+
+
+class Options(NamedTuple):
+    """The options of obstore for a bucket."""
+
+    bucket: str
+    config: dict[str, Any]
+    client: dict[str, Any]
+    attributes: dict[str, str]
 
 
 class Seen(Exception):
@@ -62,14 +65,14 @@ def told(
     *,
     region: str | None = None,
     environment: Any = None,
-    connection: Connection = USUAL,
+    connection: Any = USUAL,
     settings: Settings | None = None,
-) -> BucketOptions:
-    settings = settings or settings_of(sync(client.fs.loop, client.session))
-    return obstore_options(bucket, client.fs, settings, connection, environment or {}, region)
+) -> Options:
+    settings = settings or settings_of(sync(client.fs.loop, client.session), *connection)
+    return Options(bucket, *obstore_options(bucket, client.fs, settings, environment or {}, region))
 
 
-def made(bucket: str = "bucket", *, region: str | None = None, environment: Any = None, **given: Any) -> BucketOptions:
+def made(bucket: str = "bucket", *, region: str | None = None, environment: Any = None, **given: Any) -> Options:
     return told(connected(**given), bucket, region=region, environment=environment)
 
 
@@ -89,7 +92,7 @@ def url_of_botocore(client: S3Backend, bucket: str) -> str:
     return str(urls[0]).partition("?")[0]
 
 
-def url_of(options: BucketOptions) -> str:
+def url_of(options: Options) -> str:
     endpoint = options.config["endpoint"]
     return f"{endpoint}/key" if options.config["virtual_hosted_style_request"] else f"{endpoint}/{options.bucket}/key"
 
@@ -147,20 +150,19 @@ def test_bucket_of_s3_express_is_asked_in_its_zone():
 
 def test_timeouts_connections_and_signatures():
     config = {"connect_timeout": 1, "read_timeout": 2.5, "max_pool_connections": 7, "user_agent": "mine"}
-    options = made(endpoint_url=CUSTOM, config_kwargs=config)
+    client = connected(endpoint_url=CUSTOM, config_kwargs=config)
+    options = told(client)
     assert options.client["connect_timeout"].total_seconds() == 1
-    assert options.read_timeout.total_seconds() == 2.5
+    assert sync(client.fs.loop, client.objects, "bucket", None, None, "").read_timeout.total_seconds() == 2.5
     assert options.client["pool_max_idle_per_host"] == "7"
     assert options.client["user_agent"] == "mine"
     assert options.client["allow_http"]
-    assert options.is_signed
     assert not options.config["skip_signature"]
     assert not options.config["unsigned_payload"]
     assert made(config_kwargs={"s3": {"payload_signing_enabled": False}}).config["unsigned_payload"]
     assert made(config_kwargs={"response_checksum_validation": "when_required"})
     anonymous = made(anon=True, key=None, secret=None)
     assert anonymous.config["skip_signature"]
-    assert not anonymous.is_signed
 
 
 def test_what_the_user_asks_for_with_every_request():
@@ -212,26 +214,26 @@ def test_what_the_user_asks_for_with_every_request():
     ids=str,
 )
 def test_what_obstore_cannot_be_told_is_refused_by_name(given, named):
-    with pytest.raises(InexpressibleError, match=named):
+    with pytest.raises(NotByObstoreError, match=named):
         made(**given)
 
 
 def test_certificates_and_proxies(tmp_path):
-    def of(connection: Connection, environment: dict[str, str]) -> Any:
+    def of(connection: Any, environment: dict[str, str]) -> Any:
         client = connected(endpoint_url="https://store.example")
         return told(client, connection=connection, environment=environment).client
 
     (tmp_path / "default.pem").write_bytes(b"default")
     default = str(tmp_path / "default.pem")
-    assert of(Connection(True, {}, default), {})["root_certificate"] == b"default"
-    unchecked = of(Connection(False, {}, default), {})
+    assert of((True, {}, default), {})["root_certificate"] == b"default"
+    unchecked = of((False, {}, default), {})
     assert unchecked["allow_invalid_certificates"]
     assert "root_certificate" not in unchecked
-    with pytest.raises(InexpressibleError, match="a file of trusted CAs"):
-        of(Connection(default, {}, default), {})
-    assert "proxy_url" not in of(Connection(True, {"http": "http://p"}, default), {})
-    assert of(Connection(True, {"https": "p:1"}, default), {})["proxy_url"] == "http://p:1"
-    not_asked = of(Connection(True, {}, default), {"https_proxy": "http://p"})
+    with pytest.raises(NotByObstoreError, match="a file of trusted CAs"):
+        of((default, {}, default), {})
+    assert "proxy_url" not in of((True, {"http": "http://p"}, default), {})
+    assert of((True, {"https": "p:1"}, default), {})["proxy_url"] == "http://p:1"
+    not_asked = of((True, {}, default), {"https_proxy": "http://p"})
     assert not_asked["proxy_excludes"] == "store.example", "obstore would take it from the environment"
 
 
@@ -257,6 +259,8 @@ def test_what_is_plain_without_client_is_what_client_says(given):
     client = connected(**PLAIN | given)
     assert plain is not None
     assert told(client, settings=plain) == told(client)
+    settings = settings_of(sync(client.fs.loop, client.session), *USUAL)
+    assert plain.config.read_timeout == settings.config.read_timeout
 
 
 @pytest.mark.parametrize(

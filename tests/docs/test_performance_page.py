@@ -12,7 +12,7 @@ require_module("s3fs")
 require_module("rich")
 
 from rollingfs import RollingFileSystem
-from rollingfs.backend.objects.obstores.requests import READS_MAX
+from rollingfs.backend.objects.bucket import READS_MAX
 from rollingfs.backend.objects.s3 import backend as s3_backend
 from rollingfs.backend.patience import PAUSE_S_MAX, TOLD_AFTER_S
 from rollingfs.fs.core import MEMORY_BYTES_DEFAULT

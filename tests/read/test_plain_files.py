@@ -12,7 +12,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 from rollingfs import RollingFileSystem, SegmentReplacedError
 from rollingfs.backend.generic import GenericBackend
 from rollingfs.backend.local import looks
-from rollingfs.backend.objects.obstores import requests
+from rollingfs.backend.objects import obstore_files as requests
 from rollingfs.fs import cat_and_get, read_buffer
 from tests.support.backends import Scripted
 from tests.support.descriptors import DESCRIPTORS, opened_below

@@ -75,7 +75,7 @@ import asyncio, atexit, threading, time, weakref
 from rollingfs.runtime import interpreter
 
 def first():
-    from rollingfs.backend.objects.obstores.obstore_exit import watched
+    from rollingfs.backend.objects.obstore_files import watched
     loop = asyncio.new_event_loop()
     future = watched(loop.create_future())
     gone = weakref.ref(future)

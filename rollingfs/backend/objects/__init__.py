@@ -10,12 +10,12 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from rollingfs.backend.objects.azure_opening import open_azure
+    from rollingfs.backend.objects.azure import open_azure
     from rollingfs.backend.objects.google import open_google
     from rollingfs.backend.objects.s3.backend import open_s3
 
 __all__ = ["open_azure", "open_google", "open_s3"]
-_MODULES = {"open_azure": "azure_opening", "open_google": "google", "open_s3": "s3.backend"}
+_MODULES = {"open_azure": "azure", "open_google": "google", "open_s3": "s3.backend"}
 """Imported at their first use: every filesystem imports the names of schemes from this package."""
 
 

@@ -1,4 +1,7 @@
-"""An account of Azure and its containers, through obstore; two requests that obstore has not, by aiohttp."""
+"""An account of Azure and its containers, through obstore; two requests that obstore has not, by aiohttp.
+
+It is made from options named as adlfs names them, from an adlfs filesystem, or from obstore's own.
+"""
 
 from __future__ import annotations
 
@@ -6,28 +9,37 @@ import asyncio
 import base64
 import hashlib
 import hmac
-import ssl
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from functools import partial
 from typing import Any
 from urllib.parse import quote, urlencode
 
 import aiohttp
 import obstore
+from fsspec import AbstractFileSystem
 from fsspec.asyn import get_loop
 from obstore.store import AzureStore
 
 from rollingfs.backend import patience
-from rollingfs.backend.contract import Buffer, FileInfo, Metadata, Over
-from rollingfs.backend.objects.azure_options import AzureAccount
+from rollingfs.backend.contract import Buffer, FileInfo, Listing, Metadata, Over
+from rollingfs.backend.objects.azure_options import OPTIONS, AzureAccount, azure_options
 from rollingfs.backend.objects.backend import ObjectBackend
-from rollingfs.backend.objects.bucket import Answer, Bucket, Condition, FolderPage, Parts, RecentBuckets, Span
-from rollingfs.backend.objects.clouds import names_of
-from rollingfs.backend.objects.obstores.objects import MakeStore, ObstoreObjects, Store, store_of
-from rollingfs.backend.objects.obstores.obstore_exit import check_usable
-from rollingfs.backend.objects.obstores.requests import CONNECT_S_MAX, READ_S_MAX, Places, can_name
+from rollingfs.backend.objects.bucket import (
+    CONNECT_S_MAX,
+    READ_S_MAX,
+    Answer,
+    Bucket,
+    Condition,
+    Parts,
+    Places,
+    RecentBuckets,
+    Span,
+)
+from rollingfs.backend.objects.clouds import FSSPEC_OPTIONS, OBSTORE, cloud_of, is_of, names_of, options_of
+from rollingfs.backend.objects.obstore_files import MakeStore, ObstoreObjects, Store, can_name, store_of
+from rollingfs.backend.objects.obstore_process import check_usable
 from rollingfs.backend.objects.request_errors import Refusal, date_of, is_conflict, retrying
 from rollingfs.backend.objects.upload import PART_BYTES, PARTS_IN_FLIGHT_MAX, check_absent
 
@@ -35,6 +47,8 @@ HEADERS = frozenset(
     {"Content-Disposition", "Content-Encoding", "Content-Language", "Content-Type", "Cache-Control", "Storage-Class"}
 )
 """Attributes of obstore other than metadata."""
+FOR_FSSPEC = FSSPEC_OPTIONS | {"blocksize", "default_cache_type", "default_fill_cache"}
+"""Options of adlfs without effect on requests."""
 CONNECTIONS_MAX = 64
 COPY_POLL_S = 0.2
 COPY_S_MAX = 300.0
@@ -43,74 +57,52 @@ SIGNED_S = 300
 """Validity of the signature of a conditional DELETE."""
 
 
-class PlainRequests:
-    """Requests without a body to an account, which need no signature of their own.
+async def _delete_if(account: AzureAccount, container: str, key: str, token: str) -> None:
+    """Delete a file if it has a token.
 
-    Without a signature that every URL carries, a conditional DELETE gets a signature of its own.
+    Raises
+    ------
+    Refusal
+        The store did not do it.
     """
+    url = f"{account.url}/{container}/{quote(key)}?{account.sas or _signature(account, container, key)}"
+    status, headers = await _send(account, "DELETE", url, {"If-Match": token})
+    if status >= 300:
+        code = headers.get("x-ms-error-code", str(status))
+        raise Refusal(status, code, "the file was not deleted")
 
-    def __init__(self, account: AzureAccount) -> None:
-        self._url = account.url
-        self._sas, self._config = account.sas, account.config
-        client = account.client
-        self._proxy = client.get("proxy_url")
-        self._trust: ssl.SSLContext | bool = True
-        if str(client.get("allow_invalid_certificates", False)).lower() == "true":
-            self._trust = False
-        elif client.get("root_certificate"):
-            self._trust = ssl.create_default_context()
-            certificate = client["root_certificate"]
-            text = certificate if isinstance(certificate, str) else certificate.decode()
-            self._trust.load_verify_locations(cadata=text)
 
-    async def delete(self, store: Store, key: str, token: str) -> None:
-        """Delete a file if it has a token.
+def _signature(account: AzureAccount, container: str, key: str) -> str:
+    """Return the right to delete one file, signed by the account's key; obstore 0.12 signs the name in its URL."""
+    until = (datetime.now(UTC) + timedelta(seconds=SIGNED_S)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    given = {"sp": "d", "se": until, "sv": SIGNATURE_VERSION, "sr": "b"}
+    name = f"/blob/{account.config['account_name']}/{container}/{key}"
+    fields = ["d", "", until, name, "", "", "", SIGNATURE_VERSION, "b", *[""] * 6]
+    secret = base64.b64decode(account.config["account_key"])
+    signed = hmac.digest(secret, "\n".join(fields).encode(), hashlib.sha256)
+    return urlencode(given | {"sig": base64.b64encode(signed).decode()})
 
-        Raises
-        ------
-        Refusal
-            The store did not do it.
-        """
-        container = store.config["container_name"]
-        url = f"{self._url}/{container}/{quote(key)}?{self._sas or self._signature(container, key)}"
-        status, headers = await self._send("DELETE", url, {"If-Match": token})
-        if status >= 300:
-            code = headers.get("x-ms-error-code", str(status))
-            raise Refusal(status, code, "the file was not deleted")
 
-    def _signature(self, container: str, key: str) -> str:
-        """Return the right to delete one file, signed by the account's key; obstore 0.12 signs the name in its URL."""
-        until = (datetime.now(UTC) + timedelta(seconds=SIGNED_S)).strftime("%Y-%m-%dT%H:%M:%SZ")
-        given = {"sp": "d", "se": until, "sv": SIGNATURE_VERSION, "sr": "b"}
-        name = f"/blob/{self._config['account_name']}/{container}/{key}"
-        fields = ["d", "", until, name, "", "", "", SIGNATURE_VERSION, "b", *[""] * 6]
-        secret = base64.b64decode(self._config["account_key"])
-        signed = hmac.digest(secret, "\n".join(fields).encode(), hashlib.sha256)
-        return urlencode(given | {"sig": base64.b64encode(signed).decode()})
+async def _send(account: AzureAccount, method: str, url: str, headers: dict[str, str]) -> tuple[int, Mapping[str, str]]:
+    """Send a request without a body, which needs no signature of its own; return status and headers."""
+    import yarl
 
-    async def now(self) -> float:
-        """Return the date of any answer, in seconds since 1970; even a refusal has a date."""
-        return date_of((await self._send("HEAD", self._url, {}))[1])
-
-    async def _send(self, method: str, url: str, headers: dict[str, str]) -> tuple[int, Mapping[str, str]]:
-        import yarl
-
-        limits = aiohttp.ClientTimeout(connect=CONNECT_S_MAX, total=READ_S_MAX)
-        try:
-            async with (
-                aiohttp.ClientSession(timeout=limits, trust_env=True) as session,
-                session.request(
-                    method,
-                    yarl.URL(url, encoded=True),
-                    headers=headers,
-                    proxy=self._proxy,
-                    ssl=self._trust,
-                    allow_redirects=False,  # a DELETE would become a GET
-                ) as answer,
-            ):
-                return answer.status, answer.headers
-        except aiohttp.ClientError as error:
-            raise ConnectionError(f"no answer came from the store: {type(error).__name__}") from None
+    limits = aiohttp.ClientTimeout(connect=CONNECT_S_MAX, total=READ_S_MAX)
+    try:
+        async with (
+            aiohttp.ClientSession(timeout=limits, trust_env=True) as session,
+            session.request(
+                method,
+                yarl.URL(url, encoded=True),
+                headers=headers,
+                proxy=account.client.get("proxy_url"),
+                ssl=account.trust,
+                allow_redirects=False,  # a DELETE would become a GET
+            ) as answer,
+        ):
+            return answer.status, answer.headers
+    except aiohttp.ClientError as error:
+        raise ConnectionError(f"no answer came from the store: {type(error).__name__}") from None
 
 
 class AzureContainer(ObstoreObjects, Bucket):
@@ -122,15 +114,15 @@ class AzureContainer(ObstoreObjects, Bucket):
         Makes the stores.
     places
         Shared by all containers of an account.
-    beside
-        Sends requests that obstore cannot.
+    account
+        For requests that obstore cannot send.
     """
 
     deletes_max = 256  # obstore makes requests of any number
 
-    def __init__(self, name: str, make: MakeStore, places: Places, beside: PlainRequests) -> None:
+    def __init__(self, name: str, make: MakeStore, places: Places, account: AzureAccount) -> None:
         super().__init__(name, make, places, timedelta(seconds=READ_S_MAX))
-        self._beside = beside
+        self._account = account
 
     async def get(self, key: str, span: Span = None, *, if_token: str = "", unless_token: str = "") -> Answer | None:
         try:
@@ -150,12 +142,13 @@ class AzureContainer(ObstoreObjects, Bucket):
         found = await self.ask(lambda: obstore.get_async(self.quick, key, options={"head": True}))
         return {name: value for name, value in found.attributes.items() if name not in HEADERS}
 
-    async def page(self, prefix: str, place: str | None = None, *, keys_max: int | None = None) -> FolderPage:
+    async def page(self, prefix: str, place: str | None = None, *, keys_max: int | None = None) -> Listing:
         found = await self.ask(lambda: obstore.list_with_delimiter_async(self.quick, prefix.rstrip("/")))
         folders = list(found["common_prefixes"])
         # obstore leaves out the empty file of the folder's own name by which tools show a folder
         files = [one for one in found["objects"] if one["path"].startswith(prefix)]
-        return FolderPage([self.found(one) for one in files if one["path"] not in folders], folders)
+        shown = (self.found(one) for one in files if one["path"] not in folders)
+        return Listing((*map(self.folder_of, folders), *shown))
 
     async def has_any(self, prefix: str) -> bool:
         stream = obstore.list(self.quick, prefix.rstrip("/"), chunk_size=1)
@@ -176,7 +169,7 @@ class AzureContainer(ObstoreObjects, Bucket):
 
     async def delete_if(self, key: str, token: str) -> None:
         check_usable()
-        await self._beside.delete(self.quick, key, token)
+        await _delete_if(self._account, self.name, key, token)
 
     async def copy(self, bucket: str, source: str, target: str, token: str | None, metadata: Metadata = None) -> None:
         before = await self.head(source)
@@ -198,7 +191,8 @@ class AzureContainer(ObstoreObjects, Bucket):
         return _BlockParts(self, key, over, _attributes(metadata))
 
     async def now(self) -> float:
-        return await self._beside.now()
+        _, headers = await _send(self._account, "HEAD", self._account.url, {})
+        return date_of(headers)  # even a refusal has a date
 
 
 class _BlockParts(Parts):
@@ -272,16 +266,16 @@ class AzureBackend(ObjectBackend):
         self.capability = replace(self.capability.limited(max_concurrency), can_delete_if=can_delete_if)
         self.buckets: RecentBuckets[AzureContainer] = RecentBuckets(self._container)
         self._places = Places(CONNECTIONS_MAX)
-        self._plain = PlainRequests(account)
         self.loop = None if asynchronous else loop or get_loop()
 
     def _container(self, name: str) -> AzureContainer:
-        return AzureContainer(name, partial(self._store, name), self._places, self._plain)
-
-    def _store(self, name: str, client: dict[str, Any], patience_s: float) -> Store:
         account = self._account
-        limits = {"connect_timeout": timedelta(seconds=CONNECT_S_MAX), **client, **account.client}
-        return store_of(AzureStore, name, account.config, limits, patience_s, account.credentials)
+
+        def make(limits: dict[str, Any], patience_s: float) -> Store:
+            client = {"connect_timeout": timedelta(seconds=CONNECT_S_MAX)} | limits
+            return store_of(AzureStore, name, account.config, client, account.client, patience_s, account.credentials)
+
+        return AzureContainer(name, make, self._places, account)
 
     async def list_buckets(self) -> Sequence[str]:
         raise Refusal(400, "NotPossible", "obstore cannot list containers: name one")
@@ -312,3 +306,65 @@ class AzureBackend(ObjectBackend):
     def after_fork(self) -> None:
         self.buckets.clear()  # a call says that obstore cannot be used here
         self.loop = self.loop and get_loop()
+
+
+def open_azure(
+    scheme: str,
+    options: Mapping[str, Any],
+    asynchronous: bool = False,
+    loop: asyncio.AbstractEventLoop | None = None,
+    max_concurrency: int | None = None,
+) -> AzureBackend:
+    """Return the backend for an account of Azure, through obstore.
+
+    Parameters
+    ----------
+    options
+        Named as adlfs names them.
+
+    Raises
+    ------
+    ValueError
+        An option cannot be expressed.
+    """
+    return AzureBackend(scheme, azure_options(options, os.environ), asynchronous, loop, max_concurrency)
+
+
+open_options = open_azure
+
+
+def open_filesystem(fs: AbstractFileSystem, max_concurrency: int | None = None) -> AzureBackend:
+    """Return the backend for the account that a filesystem of adlfs or of obstore is for.
+
+    Raises
+    ------
+    ValueError
+        As `open_azure`; or obstore's filesystem is open on another store.
+    """
+    if is_of(OBSTORE, type(fs)):
+        return _open_obstore(fs, max_concurrency)
+    options = options_of(fs)
+    given = {name: value for name, value in options.items() if value is not None and name not in FOR_FSSPEC}
+    if unknown := sorted(given.keys() - OPTIONS):
+        raise ValueError(f"{', '.join(unknown)} of adlfs cannot be expressed")
+    scheme = fs.protocol if isinstance(fs.protocol, str) else fs.protocol[0]
+    return open_azure(scheme, given, options.get("asynchronous", False), options.get("loop"), max_concurrency)
+
+
+def _open_obstore(fs: AbstractFileSystem, max_concurrency: int | None) -> AzureBackend:
+    scheme = str(fs.protocol)
+    cloud = cloud_of(scheme)
+    if cloud is None or not cloud.is_direct:
+        raise ValueError(f"obstore's own filesystem is taken for Azure only: name {scheme} by protocol and options")
+    # obstore's filesystem has no public way to its options; a store has
+    store: Any = fs._construct_store("rollingfs")
+    config = {name: value for name, value in store.config.items() if name != "container_name"}
+    url = str(config.get("endpoint") or f"https://{config.get('account_name')}.blob.core.windows.net").rstrip("/")
+    account = AzureAccount(url, config, dict(store.client_options or {}), store.credential_provider)
+    return AzureBackend(scheme, account, fs.asynchronous, fs.loop, max_concurrency)
+
+
+def options_of_url(url: str) -> dict[str, Any]:
+    """Return the options that a URL names: the account of ``abfss://container@account.dfs.core.windows.net/key``."""
+    _, at, host = url.partition("://")[2].partition("/")[0].partition("@")
+    return {"account_name": host.partition(".")[0]} if at else {}

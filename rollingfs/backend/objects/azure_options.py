@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import field
 from datetime import UTC, datetime
+from functools import cached_property
 from typing import Any
 
 from rollingfs.runtime.values import value_class
@@ -57,6 +59,18 @@ class AzureAccount:
     def sas(self) -> str:
         """Return the signature that every URL carries; "" if it is missing."""
         return str(self.config.get("sas_key", ""))
+
+    @cached_property
+    def trust(self) -> ssl.SSLContext | bool:
+        """Return the certificates that aiohttp trusts."""
+        if str(self.client.get("allow_invalid_certificates", False)).lower() == "true":
+            return False
+        certificate = self.client.get("root_certificate")
+        if not certificate:
+            return True
+        trust = ssl.create_default_context()
+        trust.load_verify_locations(cadata=certificate if isinstance(certificate, str) else certificate.decode())
+        return trust
 
     @property
     def can_sign(self) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 import contextlib
 import errno
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -24,7 +24,7 @@ from rollingfs.backend.contract import (
     finished,
 )
 from rollingfs.backend.contract_values import Capability
-from rollingfs.backend.objects.bucket import Bucket, FolderPage, NoJoinsError
+from rollingfs.backend.objects.bucket import Bucket
 from rollingfs.backend.objects.request_errors import Refusal, answer_of, errors_of, is_conflict, is_gone, retrying
 from rollingfs.backend.objects.upload import PART_BYTES, PARTS_MAX, PUT_BYTES_MAX, ObjectUpload, put
 from rollingfs.format import names
@@ -152,7 +152,7 @@ class ObjectBackend(Backend):
         is_there, place = not self._folder(folder)[1], None
         while True:
             listed = await self._page(folder, place)
-            is_there = is_there or listed.has_any
+            is_there = is_there or bool(listed.entries)
             entries += self._entries(folder, listed)
             place = listed.next_place
             if place is None:
@@ -169,7 +169,7 @@ class ObjectBackend(Backend):
         if not folder:
             return await self._buckets()
         listed = await self._page(folder, place, keys_max=None if place else FIRST_PAGE_KEYS_MAX)
-        if place is None and self._folder(folder)[1] and not listed.has_any:
+        if place is None and self._folder(folder)[1] and not listed.entries:
             raise shared_errors.no_folder(folder)  # or a file has the name: no caller of this verb needs to know
         return Listing(_sorted(self._entries(folder, listed)), listed.now, listed.next_place)
 
@@ -177,7 +177,7 @@ class ObjectBackend(Backend):
         found = await answer_of("listing", "the buckets", self.list_buckets)
         return Listing(tuple(FileInfo(name, 0, 0.0, is_folder=True) for name in sorted(found)))
 
-    async def _page(self, folder: str, place: str | None = None, **more: Any) -> FolderPage:
+    async def _page(self, folder: str, place: str | None = None, **more: Any) -> Listing:
         bucket, prefix = self._folder(folder)
         async with self._named(folder):
             return await answer_of("listing", folder, bucket.page, prefix, place, **more)
@@ -193,12 +193,11 @@ class ObjectBackend(Backend):
             store = shared_errors.with_product(await self.store_name(path) or "", self.product(path))
             raise OSError(errno.EPROTO, f"{error.strerror}; the store is {store}") from error
 
-    def _entries(self, folder: str, listed: FolderPage) -> tuple[FileInfo, ...]:
+    def _entries(self, folder: str, listed: Listing) -> Iterator[FileInfo]:
+        """Return the entries of a page, without the empty file of the folder's own name."""
         bucket, prefix = self._folder(folder)
-        # of a key with "//", this is a folder whose path ends in a slash: what lies in it can be read and deleted
-        folders = (FileInfo(f"{bucket.name}/{key}", 0, 0.0, is_folder=True) for key in listed.folders)
         marker = f"{bucket.name}/{prefix}"
-        return (*folders, *(file for file in listed.files if file.path != marker))
+        return (entry for entry in listed.entries if entry.is_folder or entry.path != marker)
 
     async def keeps_versions(self, path: str) -> bool | None:
         """Ask the service, if it has such a request."""
@@ -285,7 +284,7 @@ class ObjectBackend(Backend):
         with errors_of("copying", source, token):
             try:
                 await retrying(partial(bucket.copy, origin.name, key, target_key, token, metadata))
-            except NoJoinsError:  # of a file that needs parts
+            except NotImplementedError:  # of a file that needs parts
                 await self._copy_through(source, target, token, metadata)
 
     async def _copy_through(self, source: str, target: str, token: str | None, metadata: Metadata) -> None:
@@ -355,9 +354,9 @@ class ObjectBackend(Backend):
         """
         bucket, prefix = self._folder(path)
         listed = await self._page(path, keys_max=2)
-        if self._entries(path, listed):
+        if any(self._entries(path, listed)):
             raise shared_errors.not_empty(path)
-        if prefix and not listed.files:
+        if prefix and not listed.entries:
             raise shared_errors.no_folder(path)
         with errors_of("removing", path):
             if prefix:
@@ -409,5 +408,5 @@ class ObjectBackend(Backend):
         return self.buckets[name], f"{key}/" if key or path == f"{name}/" else ""
 
 
-def _sorted(entries: Sequence[FileInfo]) -> tuple[FileInfo, ...]:
+def _sorted(entries: Iterable[FileInfo]) -> tuple[FileInfo, ...]:
     return tuple(sorted(entries, key=lambda entry: entry.path))

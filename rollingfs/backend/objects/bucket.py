@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import abc
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from rollingfs.backend.contract import Blob, Buffer, FileInfo, Metadata, Over, Part, PendingUpload
+from rollingfs.backend.contract import Blob, Buffer, FileInfo, Listing, Metadata, Over, Part, PendingUpload
 from rollingfs.runtime.values import value_class
 
 BUCKETS_MAX = 64
 """Buckets whose idle connections are kept."""
+QUICK_BYTES_MAX = 1024 * 1024
+"""Sending a larger body may take longer than the read timeout, which obstore counts from the start of the sending."""
+SEND_S_MAX = 300.0
+"""The time for a larger body, in addition to the read timeout."""
+CONNECT_S_MAX = 5.0
+READ_S_MAX = 15.0
+"""For an answer to begin, and between its bytes, if the user's filesystem has no limit."""
+READS_MAX = 20
+"""Maximum duration of a request in read timeouts: an answer that drips restarts the read timeout with each byte."""
 Span = tuple[int, int] | None
 """The bytes ``[start, end)`` of a file; None for all."""
 Condition = Over | str | None
@@ -34,29 +44,6 @@ class Answer:
         return Blob(bytes(self.data), self.token, self.modified, was_unfit=self.was_unfit)
 
 
-@value_class
-class FolderPage:
-    """A page of a folder."""
-
-    files: Sequence[FileInfo]
-    """The empty file of the folder's own name may be among them, by which tools show a folder."""
-    folders: Sequence[str] = ()
-    """Their keys, without the slash at the end."""
-    next_place: str | None = None
-    """Begin of the next page; None after the last."""
-    now: float | None = None
-    """The store's clock when it answered, where the answer has it."""
-
-    @property
-    def has_any(self) -> bool:
-        """Return whether the page has any entry."""
-        return bool(self.files or self.folders)
-
-
-class NoJoinsError(Exception):
-    """The store copies no ranges of files to the parts of an upload: the bytes must pass through this client."""
-
-
 class Parts(abc.ABC):
     """A new file that is sent in parts, invisible before it is complete. It sends no request before the first part."""
 
@@ -76,8 +63,8 @@ class Parts(abc.ABC):
 
         Raises
         ------
-        NoJoinsError
-            The store does not know the request, by its first answer. No byte of this range was copied.
+        NotImplementedError
+            The store does not know the request, by its first answer, so the bytes must pass through this client.
         """
         raise NotImplementedError(f"{type(self).__name__} cannot copy on the server")
 
@@ -126,8 +113,15 @@ class Bucket(abc.ABC):
         """Return the metadata of a file; names may have ``_`` for ``-``."""
 
     @abc.abstractmethod
-    async def page(self, prefix: str, place: str | None = None, *, keys_max: int | None = None) -> FolderPage:
-        """Return a page of a folder: "", or a key that ends with a slash."""
+    async def page(self, prefix: str, place: str | None = None, *, keys_max: int | None = None) -> Listing:
+        """Return a page of a folder: "", or a key that ends with a slash.
+
+        The empty file of the folder's own name may be among the entries, by which tools show a folder.
+        """
+
+    def folder_of(self, key: str) -> FileInfo:
+        """Return a folder; of a key that ends in "//", one whose path ends in a slash."""
+        return FileInfo(f"{self.name}/{key.removesuffix('/')}", 0, 0.0, is_folder=True)
 
     @abc.abstractmethod
     async def has_any(self, prefix: str) -> bool:
@@ -172,6 +166,11 @@ class Bucket(abc.ABC):
         raise NotImplementedError(f"{type(self).__name__} has no unfinished uploads")
 
 
+def is_quick(data: Sequence[Buffer]) -> bool:
+    """Return whether the read timeout is long enough to send the bytes as well."""
+    return sum(memoryview(piece).nbytes for piece in data) <= QUICK_BYTES_MAX
+
+
 async def read_up_to(body: Any, limit: int | None) -> bytes:
     """Return the first bytes of an answer, the rest of which is not read; None for all."""
     if limit is None:
@@ -196,3 +195,19 @@ class RecentBuckets(dict[str, B]):
         if len(self) > BUCKETS_MAX:
             del self[next(iter(self))]
         return made
+
+
+class Places:
+    """A limit for the number of requests at once, on any event loop."""
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._semaphore = asyncio.Semaphore(count)
+
+    def taken(self) -> asyncio.Semaphore:
+        """Return the semaphore that a request must enter."""
+        loop = asyncio.get_running_loop()
+        if loop is not self._loop:
+            self._loop, self._semaphore = loop, asyncio.Semaphore(self._count)
+        return self._semaphore

@@ -12,7 +12,7 @@ from fsspec import AbstractFileSystem
 
 from rollingfs.backend.objects.backend import ObjectBackend
 from rollingfs.backend.objects.clouds import options_of
-from rollingfs.backend.objects.obstores.forks import keep_from_children
+from rollingfs.backend.objects.obstore_process import keep_from_children
 from rollingfs.backend.objects.request_errors import LastingError, errors_of
 
 F = TypeVar("F", bound=AbstractFileSystem)

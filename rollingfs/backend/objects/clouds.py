@@ -63,8 +63,11 @@ class Cloud:
 
     @property
     def module(self) -> ModuleType:
-        """The module of its opener."""
-        return importlib.import_module(f"rollingfs.backend.objects.{self.opener.rpartition('.')[0]}")
+        """The module of its opener; `ImportError` says what to install."""
+        try:
+            return importlib.import_module(f"rollingfs.backend.objects.{self.opener.rpartition('.')[0]}")
+        except ModuleNotFoundError as error:
+            raise ImportError(f"this store needs {error.name}: pip install 'rollingfs[{self.extra}]'") from error
 
     def open(self, fs: AbstractFileSystem, max_concurrency: int | None) -> ObjectBackend:
         """Return the backend for a filesystem; errors as of the function that opens it."""
@@ -78,7 +81,7 @@ CLOUDS = (
         "Azure",
         frozenset({*STORES["Azure"], "azure", "adl"}),
         "adlfs.spec.AzureBlobFileSystem",
-        "azure_opening.open_filesystem",
+        "azure.open_filesystem",
         "az",
         is_direct=True,
     ),

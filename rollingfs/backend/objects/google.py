@@ -22,11 +22,18 @@ import google.auth.exceptions
 import yarl
 from gcsfs import GCSFileSystem
 
-from rollingfs.backend.objects.bucket import RecentBuckets, read_up_to
+from rollingfs.backend.objects.bucket import (
+    CONNECT_S_MAX,
+    READ_S_MAX,
+    READS_MAX,
+    SEND_S_MAX,
+    RecentBuckets,
+    is_quick,
+    read_up_to,
+)
 from rollingfs.backend.objects.cloned import ClonedBackend
 from rollingfs.backend.objects.clouds import names_of
 from rollingfs.backend.objects.google_bucket import GoogleBucket, Reply
-from rollingfs.backend.objects.obstores import requests
 from rollingfs.backend.objects.request_errors import Refusal
 
 _NO_BUCKET = "bucket does not exist"
@@ -124,12 +131,11 @@ class GoogleBackend(ClonedBackend):
             self.fs.credentials.apply(sent)
         except google.auth.exceptions.GoogleAuthError as error:
             raise Refusal(401, "NoCredentials", f"Google gave no token for these credentials: {error}") from None
-        is_large = not requests.is_quick([data])
-        send_s = requests.SEND_S_MAX if is_large else 0.0
+        is_large = not is_quick([data])
+        send_s = SEND_S_MAX if is_large else 0.0
         body = io.BytesIO(data) if is_large else data  # aiohttp sends a large one of bytes in one go, blocking its loop
-        read_s = requests.READ_S_MAX
         limits = aiohttp.ClientTimeout(
-            requests.READS_MAX * read_s + send_s, sock_connect=requests.CONNECT_S_MAX, sock_read=read_s + send_s
+            READS_MAX * READ_S_MAX + send_s, sock_connect=CONNECT_S_MAX, sock_read=READ_S_MAX + send_s
         )
         if self.fs.requests_timeout is not None:
             limits = aiohttp.ClientTimeout(total=self.fs.requests_timeout)

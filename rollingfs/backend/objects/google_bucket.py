@@ -15,8 +15,8 @@ from datetime import datetime
 from typing import Any
 from urllib.parse import quote
 
-from rollingfs.backend.contract import Buffer, FileInfo, Metadata, Over
-from rollingfs.backend.objects.bucket import Answer, Bucket, Condition, FolderPage, Parts, Span
+from rollingfs.backend.contract import Buffer, FileInfo, Listing, Metadata, Over
+from rollingfs.backend.objects.bucket import Answer, Bucket, Condition, Parts, Span
 from rollingfs.backend.objects.request_errors import Refusal, date_of, retrying, token_of
 from rollingfs.format.side_files import read_bytes_max
 from rollingfs.runtime.values import value_class
@@ -112,11 +112,10 @@ class GoogleBucket(Bucket):
         found: dict[str, str] = described.get("metadata", {})
         return found
 
-    async def page(self, prefix: str, place: str | None = None, *, keys_max: int | None = None) -> FolderPage:
+    async def page(self, prefix: str, place: str | None = None, *, keys_max: int | None = None) -> Listing:
         found = await self._page(prefix, delimiter="/", pageToken=place, maxResults=keys_max)
-        files = list(map(self._found, found.get("items", [])))
-        folders = [one.removesuffix("/") for one in found.get("prefixes", [])]
-        return FolderPage(files, folders, found.get("nextPageToken") or None)
+        entries = (*map(self.folder_of, found.get("prefixes", [])), *map(self._found, found.get("items", [])))
+        return Listing(entries, next_place=found.get("nextPageToken") or None)
 
     async def _page(self, prefix: str, **parameters: Any) -> dict[str, Any]:
         fields = f"prefixes,nextPageToken,items({FIELDS})"

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from rollingfs.backend import shared_errors
 from rollingfs.backend.contract import Backend, Buffer, Metadata, Over, Part, Upload, frozen
-from rollingfs.backend.objects.bucket import Bucket, NoJoinsError, Parts
+from rollingfs.backend.objects.bucket import Bucket, Parts
 from rollingfs.backend.objects.request_errors import (
     NO_UPLOAD_CODE,
     UNSUPPORTED_STATUSES,
@@ -83,7 +83,7 @@ class ObjectUpload(Upload):
             try:
                 await self._copy(part)
                 return
-            except NoJoinsError:
+            except NotImplementedError:
                 self.backend.capability = replace(self.backend.capability, can_join=False)
         await self.copy_through(part)
 

@@ -32,21 +32,19 @@ import re
 import weakref
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import timedelta
 from functools import partial
 from typing import Any
 
 import botocore
 import s3fs
-from botocore.httpsession import get_cert_path
-from botocore.utils import get_environ_proxies
 from s3fs import S3FileSystem
 
-from rollingfs.backend.objects.bucket import RecentBuckets
+from rollingfs.backend.objects.bucket import READS_MAX, Places, RecentBuckets
 from rollingfs.backend.objects.cloned import ClonedBackend, clone_of
 from rollingfs.backend.objects.clouds import options_of
-from rollingfs.backend.objects.obstores.forks import obstore_is_lost, without_forks
-from rollingfs.backend.objects.obstores.requests import READS_MAX, Places
-from rollingfs.backend.objects.request_errors import LastingError, Refusal
+from rollingfs.backend.objects.obstore_process import obstore_is_lost, without_forks
+from rollingfs.backend.objects.request_errors import LastingError, NotByObstoreError, Refusal
 from rollingfs.backend.objects.s3.botocore import (
     BotocoreObjects,
     StraightSession,
@@ -57,10 +55,9 @@ from rollingfs.backend.objects.s3.botocore import (
 )
 from rollingfs.backend.objects.s3.bucket import S3Bucket
 from rollingfs.backend.objects.s3.obstore_options import (
-    CA_VARIABLE,
-    Connection,
-    InexpressibleError,
     Settings,
+    connection_of,
+    credentials_of,
     obstore_options,
     plain_settings,
     settings_of,
@@ -121,7 +118,7 @@ class S3Backend(ClonedBackend):
         self.scheme, self.schemes = protocols[0], frozenset(protocols)
         self._use_obstore = use_obstore
         self.buckets = RecentBuckets(partial(S3Bucket, self))
-        self._connections: weakref.WeakKeyDictionary[Any, Connection] = weakref.WeakKeyDictionary()
+        self._connections: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
         self._places = Places(pool)
         self._told: set[str] = set()
         self._product = ""
@@ -161,7 +158,7 @@ class S3Backend(ClonedBackend):
 
     async def bucket_name(self, bucket: str) -> str:
         """Return the endpoint as botocore finds it, the bucket, and the way of its files where it is s3fs."""
-        settings, _ = await self._settings(bucket)
+        settings = await self._settings(bucket)
         way = await self.buckets[bucket].find_way()
         endpoint_url = re.sub(r"//[^/]*@", "//", settings.endpoint_url)  # a name is written to files: no password
         return f"{endpoint_url}/{bucket}{' through s3fs' if isinstance(way, BotocoreObjects) else ''}"
@@ -204,17 +201,17 @@ class S3Backend(ClonedBackend):
             # by this pattern it comes before botocore's own hook for "s3.*", which parses the whole body for an error
             events.register("before-parse.*.ListObjectsV2", read_listing, unique_id=f"{HOOK_ID}-listing")
             self.fs.session.get_component("response_parser_factory").set_parser_defaults(timestamp_parser=timestamp_of)
-            self._connections[client] = _connection(self.fs, client.meta.endpoint_url)
+            self._connections[client] = connection_of(self.fs, client.meta.endpoint_url)
         return client
 
-    async def _settings(self, bucket: str) -> tuple[Settings, Connection]:
-        """Return the result of all options, and the way to the store."""
+    async def _settings(self, bucket: str) -> Settings:
+        """Return the result of all options."""
         if not self._connections:  # else a client is there, and was made of the settings of its time
             plain = plain_settings(self.fs, os.environ)
             if plain is not None:
-                return plain, _connection(self.fs, plain.endpoint_url)
+                return plain
         client = await self.session(bucket)
-        return settings_of(client), self._connections[client]
+        return settings_of(client, *self._connections[client])
 
     async def call(self, verb: str, **arguments: Any) -> dict[str, Any]:
         """Send one request, once, with the user's additional arguments.
@@ -263,37 +260,29 @@ class S3Backend(ClonedBackend):
             return f"{type(self.fs).__name__} may do more than s3fs.S3FileSystem"
         try:  # a process that opens a filesystem and sends nothing does not pay for this import
             with without_forks():
-                from rollingfs.backend.objects.s3.obstore import through_obstore
+                from obstore.store import S3Store
+
+                from rollingfs.backend.objects.obstore_files import ObstoreObjects, store_of
         except ImportError:
             return "obstore is not installed (pip install 'rollingfs[s3]')"
-        settings, connection = await self._settings(bucket)
+        settings = await self._settings(bucket)
         with errors_of_botocore():
             try:
-                options = obstore_options(bucket, self.fs, settings, connection, os.environ, region)
-                return through_obstore(options, self.fs, self._places)
-            except InexpressibleError as error:
+                config, client, attributes = obstore_options(bucket, self.fs, settings, os.environ, region)
+                provide, refusal = (None, lambda: None) if config["skip_signature"] else credentials_of(self.fs)
+                make = partial(store_of, S3Store, bucket, config, client, credentials=provide)
+                read_timeout = timedelta(seconds=settings.config.read_timeout)
+                objects = ObstoreObjects(bucket, make, self._places, read_timeout, attributes, refusal)
+                _ = objects.quick
+            except NotByObstoreError as error:
                 return f"obstore has no counterpart of {error}"
             except Refusal:
                 return "obstore refuses the options"
-
-
-def _connection(fs: S3FileSystem, endpoint_url: str) -> Connection:
-    """Certificates and proxies, from where botocore takes them and when it does, in its order."""
-    verify: bool | str | None = fs.client_kwargs.get("verify")
-    if verify is None:
-        verify = fs.session.get_config_variable("ca_bundle") if fs.session else os.environ.get(CA_VARIABLE)
-    if verify is None:
-        verify = os.environ.get("REQUESTS_CA_BUNDLE", True)
-    proxies = fs.config_kwargs.get("proxies")
-    if proxies is None:
-        proxies = get_environ_proxies(endpoint_url)
-    with without_forks():  # certifi imports
-        certificates = get_cert_path(True)
-    return Connection(verify, proxies, certificates)
+        return objects
 
 
 def _obstore() -> str:
-    """Obstore's part of the user agent; without an import of obstore, see `obstores.forks`."""
+    """Obstore's part of the user agent; without an import of obstore, see `obstore_process`."""
     try:
         return f" obstore/{importlib.metadata.version('obstore')}"
     except importlib.metadata.PackageNotFoundError:

@@ -12,9 +12,9 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
-from rollingfs.backend.contract import Buffer, FileInfo, Metadata, Over, Part, PendingUpload
+from rollingfs.backend.contract import Buffer, FileInfo, Listing, Metadata, Over, Part, PendingUpload
 from rollingfs.backend.contract_values import Capability
-from rollingfs.backend.objects.bucket import Answer, Bucket, Condition, FolderPage, Span
+from rollingfs.backend.objects.bucket import Answer, Bucket, Condition, Span
 from rollingfs.backend.objects.request_errors import (
     ERRORS,
     NO_UPLOAD_CODE,
@@ -306,7 +306,7 @@ class S3Bucket(Bucket):
 
     # -- folders -------------------------------------------------------------------------------------------
 
-    async def page(self, prefix: str, place: str | None = None, *, keys_max: int | None = None) -> FolderPage:
+    async def page(self, prefix: str, place: str | None = None, *, keys_max: int | None = None) -> Listing:
         more: dict[str, Any] = {} if place is None else {"ContinuationToken": place}
         if keys_max is not None:
             more["MaxKeys"] = keys_max
@@ -321,12 +321,8 @@ class S3Bucket(Bucket):
             found = [found_of(file, f"{self.name}/{key}") for file, key in zip(files, keys, strict=True)]
         except KeyError as error:
             raise LastingError(f"the store lists a file or folder without {error}") from error
-        return FolderPage(
-            found,
-            [folder[:-1] for folder in folders],
-            _next_place(answer, place),
-            date_of(answer["ResponseMetadata"]["HTTPHeaders"]),
-        )
+        now = date_of(answer["ResponseMetadata"]["HTTPHeaders"])
+        return Listing((*map(self.folder_of, folders), *found), now, _next_place(answer, place))
 
     async def has_any(self, prefix: str) -> bool:
         if not prefix:

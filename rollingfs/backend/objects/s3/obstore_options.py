@@ -1,4 +1,4 @@
-"""The options of obstore for a bucket, from s3fs's options and botocore's settings; pure.
+"""The options and credentials of obstore for a bucket, from s3fs's options and botocore's settings.
 
 This module refuses what obstore cannot express. Such a bucket goes through s3fs, so that no option is ever dropped.
 """
@@ -8,19 +8,30 @@ from __future__ import annotations
 import base64
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import field
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from aiobotocore.config import AioConfig
 from botocore import UNSIGNED
-from botocore.utils import is_valid_endpoint_url
+from botocore.exceptions import NoCredentialsError
+from botocore.httpsession import get_cert_path
+from botocore.utils import get_environ_proxies, is_valid_endpoint_url
+from s3fs import S3FileSystem
 
-from rollingfs.backend.objects.s3.botocore import asked_config
+from rollingfs.backend.objects.obstore_process import without_forks
+from rollingfs.backend.objects.request_errors import NotByObstoreError
+from rollingfs.backend.objects.s3.botocore import asked_config, errors_of_botocore
 from rollingfs.runtime.values import value_class
+
+if TYPE_CHECKING:
+    from obstore.store import S3Credential
+
+CREDENTIALS_S = 360.0
+"""Validity for obstore of credentials that botocore may renew; obstore asks again 300 s earlier: after a minute."""
 
 CONFIG_PLAIN = frozenset(
     {"connect_timeout", "max_pool_connections", "read_timeout", "request_checksum_calculation", "retries", "user_agent"}
@@ -95,35 +106,6 @@ _HOST_LABEL = re.compile(r"[a-z0-9][a-z0-9-]{1,61}[a-z0-9]")
 _EXPRESS_BUCKET = re.compile(r".+--(?P<zone>[a-z0-9-]+)--x-s3")
 
 
-class InexpressibleError(Exception):
-    """obstore has no counterpart of an option, which the text names."""
-
-
-@value_class
-class Connection:
-    """Ways of botocore to the store, beyond its client's settings."""
-
-    verify: bool | str = True
-    """Whether the store's certificate is checked, or the file of the certificates to trust."""
-    proxies: Mapping[str, str] = field(default_factory=dict)
-    """The proxies that botocore uses, by the scheme of the store's URL."""
-    default_certificates: str = ""
-    """The file that `True` means."""
-
-
-@value_class
-class BucketOptions:
-    """The options of obstore for a bucket."""
-
-    bucket: str
-    config: dict[str, Any]
-    client: dict[str, Any]
-    attributes: dict[str, str]
-    """Of each object that is written."""
-    read_timeout: timedelta
-    is_signed: bool
-
-
 @value_class
 class Settings:
     """Result of all options, variables and configuration files."""
@@ -134,14 +116,35 @@ class Settings:
     """Botocore's `Config`."""
     arguments: frozenset[str]
     """The arguments that GetObject or PutObject knows."""
+    verify: bool | str = True
+    """Whether the store's certificate is checked, or the file of the certificates to trust."""
+    proxies: Mapping[str, str] = field(default_factory=dict)
+    """The proxies that botocore uses, by the scheme of the store's URL."""
+    default_certificates: str = ""
+    """The file that `True` means."""
 
 
-def settings_of(client: Any) -> Settings:
-    """Return the settings of a botocore client."""
+def connection_of(fs: S3FileSystem, endpoint_url: str) -> tuple[bool | str, Mapping[str, str], str]:
+    """Certificates and proxies of `Settings`, from where botocore takes them and when it does, in its order."""
+    verify: bool | str | None = fs.client_kwargs.get("verify")
+    if verify is None:
+        verify = fs.session.get_config_variable("ca_bundle") if fs.session else os.environ.get(CA_VARIABLE)
+    if verify is None:
+        verify = os.environ.get("REQUESTS_CA_BUNDLE", True)
+    proxies = fs.config_kwargs.get("proxies")
+    if proxies is None:
+        proxies = get_environ_proxies(endpoint_url)
+    with without_forks():  # certifi imports
+        return verify, proxies, get_cert_path(True)
+
+
+def settings_of(client: Any, verify: bool | str, proxies: Mapping[str, str], default_certificates: str) -> Settings:
+    """Return the settings of a botocore client, with what `connection_of` found when it was made."""
     model = client.meta.service_model
     shapes = [model.operation_model(verb).input_shape for verb in ("GetObject", "PutObject")]
     arguments = frozenset(name for shape in shapes for name in shape.members)
-    return Settings(client.meta.endpoint_url, client.meta.region_name, client.meta.config, arguments)
+    endpoint_url, region = client.meta.endpoint_url, client.meta.region_name
+    return Settings(endpoint_url, region, client.meta.config, arguments, verify, proxies, default_certificates)
 
 
 def plain_settings(fs: Any, environment: Mapping[str, str]) -> Settings | None:
@@ -168,18 +171,14 @@ def plain_settings(fs: Any, environment: Mapping[str, str]) -> Settings | None:
         return None
     given = {"connect_timeout": fs.connect_timeout, "read_timeout": fs.read_timeout} | fs.config_kwargs
     config = AioConfig(**given, signature_version=UNSIGNED if fs.anon else "s3v4")
-    return Settings(fs.endpoint_url, region, config, frozenset({"RequestPayer"}))
+    connection = connection_of(fs, fs.endpoint_url)
+    return Settings(fs.endpoint_url, region, config, frozenset({"RequestPayer"}), *connection)
 
 
 def obstore_options(
-    bucket: str,
-    fs: Any,
-    settings: Settings,
-    connection: Connection,
-    environment: Mapping[str, str],
-    region: str | None = None,
-) -> BucketOptions:
-    """Return the options of obstore for a bucket.
+    bucket: str, fs: Any, settings: Settings, environment: Mapping[str, str], region: str | None = None
+) -> tuple[dict[str, Any], dict[str, Any], dict[str, str]]:
+    """Return the options of obstore for a bucket, those of its client, and the attributes of each new object.
 
     Parameters
     ----------
@@ -187,14 +186,14 @@ def obstore_options(
         Has the user's options.
     settings
         The result of the options.
-    connection, environment
-        Settings outside of both.
+    environment
+        Its variables.
     region
         The region of the bucket, if it turned out to be another.
 
     Raises
     ------
-    InexpressibleError
+    NotByObstoreError
         obstore cannot do what is asked for.
     """
     made = settings.config
@@ -207,25 +206,24 @@ def obstore_options(
     if fs.requester_pays:
         asked.setdefault("RequestPayer", "requester")
     encryption, attributes = _asked(asked, settings.arguments)
-    is_signed = made.signature_version is not UNSIGNED
     config |= {
         "region": region,
-        "skip_signature": not is_signed,
+        "skip_signature": made.signature_version is UNSIGNED,
         "unsigned_payload": s3.get("payload_signing_enabled") is False,
         "conditional_put": "etag",
         **encryption,
     }
     timeouts = made.connect_timeout, made.read_timeout
     if not all(isinstance(seconds, int | float) and seconds > 0 for seconds in timeouts):
-        raise InexpressibleError("timeouts that are not a number of seconds")
+        raise NotByObstoreError("timeouts that are not a number of seconds")
     options = {
         "connect_timeout": timedelta(seconds=timeouts[0]),
         "user_agent": fs.config_kwargs.get("user_agent") or made.user_agent,
         "pool_idle_timeout": timedelta(seconds=IDLE_S_MAX),
         "pool_max_idle_per_host": str(made.max_pool_connections),
-        **_transport(config["endpoint"], connection, environment),
+        **_transport(config["endpoint"], settings, environment),
     }
-    return BucketOptions(bucket, config, options, attributes, timedelta(seconds=timeouts[1]), is_signed)
+    return config, options, attributes
 
 
 def _check(fs: Any, config: Any, environment: Mapping[str, str]) -> None:
@@ -237,25 +235,25 @@ def _check(fs: Any, config: Any, environment: Mapping[str, str]) -> None:
         (s3, S3_KNOWN, "the s3 section of config_kwargs or of the configuration file"),
     ):
         if unknown := sorted(given - known):
-            raise InexpressibleError(f"{', '.join(unknown)} in {where}")
+            raise NotByObstoreError(f"{', '.join(unknown)} in {where}")
     if config.signature_version not in ("s3v4", UNSIGNED):
-        raise InexpressibleError(f"the signature version {config.signature_version}")
+        raise NotByObstoreError(f"the signature version {config.signature_version}")
     if config.request_checksum_calculation != "when_required":
-        raise InexpressibleError("request_checksum_calculation other than when_required")
+        raise NotByObstoreError("request_checksum_calculation other than when_required")
     if fs.config_kwargs.get("response_checksum_validation", "when_required") != "when_required":
-        raise InexpressibleError("response_checksum_validation other than when_required")
+        raise NotByObstoreError("response_checksum_validation other than when_required")
     if variables := sorted(OBSTORE_VARIABLES & environment.keys()):
-        raise InexpressibleError(f"the environment variable {variables[0]}, which means nothing to s3fs")
+        raise NotByObstoreError(f"the environment variable {variables[0]}, which means nothing to s3fs")
 
 
 def _address(bucket: str, endpoint_url: str, style: str | None, region: str) -> dict[str, Any]:
     """Return the address of the bucket by botocore's rules for endpoints."""
     if ":" in bucket:
-        raise InexpressibleError("access points")
+        raise NotByObstoreError("access points")
     url = urlsplit(endpoint_url)
     host, is_virtual = url.netloc, style == "virtual"
     if host.startswith("s3-accelerate."):
-        raise InexpressibleError("transfer acceleration")
+        raise NotByObstoreError("transfer acceleration")
     aws = _AWS_HOST.fullmatch(host)
     express = _EXPRESS_BUCKET.fullmatch(bucket) if aws is not None else None
     if express is not None:
@@ -284,7 +282,7 @@ def _asked(asked: Mapping[str, Any], members: frozenset[str]) -> tuple[dict[str,
         key = asked.pop(CUSTOMER_KEY)
         asked.pop("SSECustomerKeyMD5", None)  # it follows from the key
         if {name: asked.pop(name, None) for name in CUSTOMER_ALGORITHM} != CUSTOMER_ALGORITHM:
-            raise InexpressibleError("an SSECustomerAlgorithm other than AES256")
+            raise NotByObstoreError("an SSECustomerAlgorithm other than AES256")
         options["server_side_encryption"] = "sse-c"
         options["sse_customer_key_base64"] = base64.b64encode(key.encode() if isinstance(key, str) else key).decode()
     for name, value in asked.items():
@@ -295,7 +293,7 @@ def _asked(asked: Mapping[str, Any], members: frozenset[str]) -> tuple[dict[str,
         elif name == "Metadata" and _is_plain_metadata(value):
             attributes |= value
         else:
-            raise InexpressibleError(f"{name} in s3_additional_kwargs")
+            raise NotByObstoreError(f"{name} in s3_additional_kwargs")
     return options, attributes
 
 
@@ -308,20 +306,60 @@ def _is_plain_metadata(metadata: Mapping[str, str]) -> bool:
     )
 
 
-def _transport(endpoint: str, connection: Connection, environment: Mapping[str, str]) -> dict[str, Any]:
+def _transport(endpoint: str, settings: Settings, environment: Mapping[str, str]) -> dict[str, Any]:
     """Return certificates, and the proxy of botocore, if any."""
     url = urlsplit(endpoint)
-    proxy = connection.proxies.get(url.scheme)
+    proxy = settings.proxies.get(url.scheme)
     options: dict[str, Any] = {"allow_http": url.scheme == "http"}
     if proxy is not None:
         options["proxy_url"] = proxy if "//" in proxy else f"http://{proxy}"
     elif any(name.lower().endswith("_proxy") for name in environment):
         options |= {"proxy_url": NO_PROXY_URL, "proxy_excludes": url.hostname}
     if url.scheme == "https":
-        if connection.verify is False:
+        if settings.verify is False:
             options["allow_invalid_certificates"] = True
-        elif connection.verify is True:
-            options["root_certificate"] = Path(connection.default_certificates).read_bytes()
+        elif settings.verify is True:
+            options["root_certificate"] = Path(settings.default_certificates).read_bytes()
         else:  # obstore would trust the system's CAs as well, which the user may want to exclude
-            raise InexpressibleError("a file of trusted CAs (verify, AWS_CA_BUNDLE)")
+            raise NotByObstoreError("a file of trusted CAs (verify, AWS_CA_BUNDLE)")
     return options
+
+
+def credentials_of(fs: S3FileSystem) -> tuple[Callable[[], Awaitable[S3Credential]], Callable[[], Exception | None]]:
+    """Return the credential provider that obstore asks, and the reason why it has no credentials, if any.
+
+    obstore holds the provider, and Python's garbage collection cannot look into obstore: the provider must not hold the
+    client, which holds obstore's stores.
+    """
+    refused: list[Exception] = []
+
+    async def provide() -> S3Credential:
+        try:
+            with errors_of_botocore():
+                found = await _credentials(fs)
+        except Exception as error:
+            refused[:] = [error]  # obstore would only show its text
+            raise
+        refused.clear()  # not before: another request may not have read its own yet
+        return found
+
+    return provide, lambda: refused[0] if refused else None
+
+
+async def _credentials(fs: S3FileSystem) -> S3Credential:
+    """Return the credentials as they are now, as botocore's client has them."""
+    given = fs.key or fs.client_kwargs.get("aws_access_key_id")
+    secret = fs.secret or fs.client_kwargs.get("aws_secret_access_key")
+    if given and secret:
+        token = fs.token or fs.client_kwargs.get("aws_session_token")
+        return {"access_key_id": given, "secret_access_key": secret, "token": token, "expires_at": None}
+    found = await fs.session.get_credentials()
+    if found is None:
+        raise NoCredentialsError
+    frozen = await found.get_frozen_credentials()
+    return {
+        "access_key_id": frozen.access_key,
+        "secret_access_key": frozen.secret_key,
+        "token": frozen.token,
+        "expires_at": datetime.now(UTC) + timedelta(seconds=CREDENTIALS_S),
+    }

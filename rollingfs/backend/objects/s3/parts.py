@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import Any
 
 from rollingfs.backend.contract import Metadata, Over, Part
-from rollingfs.backend.objects.bucket import Bucket, NoJoinsError, Parts
+from rollingfs.backend.objects.bucket import Bucket, Parts
 from rollingfs.backend.objects.request_errors import (
     ERRORS,
     NO_JOIN_STATUSES,
@@ -136,9 +136,9 @@ class S3Parts(Parts):
         self.bucket.can_join = True
         self._tokens[number] = copied["ETag"]
 
-    def _no_joins(self, why: str) -> NoJoinsError:
+    def _no_joins(self, why: str) -> NotImplementedError:
         self.bucket.can_join = False
-        return NoJoinsError(why)
+        return NotImplementedError(why)
 
     async def _send(self, request: Callable[[int], Coroutine[Any, Any, None]], in_flight_max: int) -> None:
         if self._count == PARTS_MAX:

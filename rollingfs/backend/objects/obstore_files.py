@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
+import hashlib
 import html
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from functools import partial
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import obstore
 from obstore.exceptions import BaseError
 
-from rollingfs.backend.contract import Buffer, FileInfo, Metadata
-from rollingfs.backend.objects.bucket import Answer, Condition, Span
-from rollingfs.backend.objects.obstores import requests
-from rollingfs.backend.objects.obstores.forks import keep_from_children
-from rollingfs.backend.objects.obstores.obstore_exit import check_usable, watched
-from rollingfs.backend.objects.request_errors import NotByObstoreError, Refusal, UntrustedStoreError, token_of
+from rollingfs.backend.contract import Buffer, FileInfo, Metadata, Over
+from rollingfs.backend.objects.bucket import READS_MAX, SEND_S_MAX, Answer, Condition, Places, Span, is_quick
+from rollingfs.backend.objects.obstore_process import check_usable, keep_from_children, wait_at_exit, watched
+from rollingfs.backend.objects.request_errors import ERRORS, NotByObstoreError, Refusal, UntrustedStoreError, token_of
 from rollingfs.backend.patience import PAUSE_FIRST_S, PAUSE_S_MAX
 from rollingfs.format.side_files import read_bytes_max
+
+if TYPE_CHECKING:
+    from obstore import GetOptions, PutMode
 
 _STATUS = re.compile(r" - Server returned non-2xx status code: (?P<status>\d{3}) (?P<reason>[^:\n]*)")
 _STATUS_OF_BULK_DELETE = re.compile(
@@ -36,6 +38,58 @@ _MESSAGE = re.compile(r"<Message>([^<]*)</Message>")
 _STORE = re.compile(r"Error performing [A-Z]+ (https?://)(?:[^/@\s]*@)?([^/\s]+)")
 _SYSTEMS_MESSAGE = re.compile(r'message: "([^"]+)"')
 _MISTRUST = re.compile(r"InvalidCertificate\(([\w\s(]+)")
+
+
+_NO_KEY = re.compile(r"(?:^|/)\.{0,2}(?:/|$)|[\x00-\x1f\x7f]")
+"""Empty parts, "." and ".." in a key, and control characters: obstore refuses them, or drops the empty parts."""
+
+
+def can_name(key: str) -> bool:
+    """Return whether obstore sends a request for just this key."""
+    return _NO_KEY.search(key) is None
+
+
+def put_mode(over: Condition) -> PutMode:
+    """Return the condition of a write: a free name, or a token."""
+    if isinstance(over, str):
+        return {"e_tag": over}
+    return "create" if over is Over.NOTHING else "overwrite"
+
+
+def get_options(span: Span, if_token: str, unless_token: str) -> GetOptions:
+    """Return the range and the conditions of a read; an empty token means no condition."""
+    given = {"range": span, "if_match": if_token, "if_none_match": unless_token}
+    return {name: value for name, value in given.items() if value}  # type: ignore[return-value]
+
+
+def body(data: Sequence[Buffer]) -> Buffer | list[Buffer]:
+    """Return bytes as obstore takes them, not copied together."""
+    if len(data) < 2:
+        return b"".join(data)
+    return [piece if isinstance(piece, bytes) else memoryview(piece).cast("B") for piece in data]
+
+
+def new_token(token: str, over: Condition) -> str:
+    """Return the token that a write gave an object.
+
+    Where a store answers a PUT with 303, obstore follows with a GET, as HTTP has it, and takes the token of its answer
+    for the token of a written object.
+
+    Raises
+    ------
+    ConnectionError
+        It is the token that the write had to replace, so that no fact proves that the bytes were written.
+    """
+    if isinstance(over, str) and token.strip('"') == over.strip('"'):
+        raise ConnectionError("the store's answer has the ETag that was to be replaced, so it may have written nothing")
+    return token
+
+
+def _md5_of(data: Sequence[Buffer]) -> str:
+    hashing = hashlib.md5(usedforsecurity=False)
+    for piece in data:
+        hashing.update(piece)
+    return hashing.hexdigest()
 
 
 def from_obstore(error: Exception) -> Refusal | UntrustedStoreError | TimeoutError | ConnectionError:
@@ -103,12 +157,20 @@ RETRIES_MAX = 10_000
 
 
 def store_of(
-    kind: Any, name: str, config: dict[str, Any], client: dict[str, Any], patience_s: float, credentials: Any
+    kind: Any,
+    name: str,
+    config: dict[str, Any],
+    client: dict[str, Any],
+    limits: dict[str, Any],
+    patience_s: float,
+    credentials: Any,
 ) -> Store:
     """Return a store of a kind of obstore's, for one bucket.
 
     Parameters
     ----------
+    client, limits
+        Options of its client: of the account, and for these requests.
     patience_s
         Time for which obstore itself repeats a request.
 
@@ -117,6 +179,7 @@ def store_of(
     Refusal
         obstore refuses to make a store with these options.
     """
+    client = client | limits
     backoff = {"init_backoff": timedelta(seconds=PAUSE_FIRST_S), "max_backoff": timedelta(seconds=PAUSE_S_MAX)}
     tries_max = RETRIES_MAX if patience_s else 0
     retry = {"max_retries": tries_max, "retry_timeout": timedelta(seconds=patience_s), "backoff": backoff}
@@ -133,7 +196,7 @@ class ObstoreObjects:
 
     name: str
     make: MakeStore
-    places: requests.Places
+    places: Places
     """Shared by all buckets of an account."""
     read_timeout: timedelta
     """For an answer to begin, and between its bytes."""
@@ -141,7 +204,8 @@ class ObstoreObjects:
     """Of each file that is written."""
     refusal: Callable[[], Exception | None] = lambda: None
     """Reason of missing credentials, which obstore does not have."""
-    _proof: requests.Proof = field(default_factory=requests.Proof, init=False)
+    _is_md5: bool = field(default=True, init=False)
+    """Whether the ETags of this store may be the MD5 of the bytes; see `_prove`."""
 
     def __post_init__(self) -> None:
         keep_from_children(self)
@@ -149,7 +213,7 @@ class ObstoreObjects:
     @functools.cached_property
     def quick(self) -> Store:
         """For small requests, with a limit for each read of an answer."""
-        return self.make({"timeout": requests.READS_MAX * self.read_timeout, "read_timeout": self.read_timeout}, 0)
+        return self.make({"timeout": READS_MAX * self.read_timeout, "read_timeout": self.read_timeout}, 0)
 
     @functools.cached_property
     def patient(self) -> Store:
@@ -158,7 +222,7 @@ class ObstoreObjects:
 
     def repeating(self, patience_s: float) -> Store:
         """For large bodies that may be sent again for so long."""
-        return self.make({"timeout": timedelta(seconds=requests.SEND_S_MAX) + self.read_timeout}, patience_s)
+        return self.make({"timeout": timedelta(seconds=SEND_S_MAX) + self.read_timeout}, patience_s)
 
     async def ask(self, request: Callable[[], Awaitable[T]]) -> T:
         """Return the answer of obstore to a request."""
@@ -179,7 +243,7 @@ class ObstoreObjects:
                     # one call: between two, the bytes would wait for the event loop's thread
                     part = await watched(obstore.get_range_async(self.quick, key, start=span[0], end=span[1]))
                     return Answer(memoryview(part), "", 0.0)
-                options = requests.get_options(span, if_token, unless_token)
+                options = get_options(span, if_token, unless_token)
                 found = await watched(obstore.get_async(self.quick, key, options=options))
                 limit = read_bytes_max(key) if span is None else None
                 is_long = limit is not None and found.meta["size"] > limit
@@ -201,26 +265,46 @@ class ObstoreObjects:
     async def put(self, key: str, data: Sequence[Buffer], over: Condition = None, metadata: Metadata = None) -> str:
         """As `Bucket.put`."""
         self._check(key)
-        store = self.quick if requests.is_quick(data) else self.patient
-        hashed = None if isinstance(over, str) else self._proof.begin(data)
+        store = self.quick if is_quick(data) else self.patient
+        hashed = None
+        if self._is_md5 and not isinstance(over, str) and not is_quick(data):  # while they are sent
+            hashed = asyncio.get_running_loop().run_in_executor(None, _md5_of, data)
         attributes = {**self.attributes, **(metadata or {})}
         try:
             async with self.places.taken():
                 answer = await watched(
                     obstore.put_async(
-                        store,
-                        key,
-                        requests.body(data),
-                        attributes=attributes,
-                        mode=requests.put_mode(over),
-                        use_multipart=False,
+                        store, key, body(data), attributes=attributes, mode=put_mode(over), use_multipart=False
                     )
                 )
         except _FAILURES as error:
             raise self._said(error) from None
-        token = requests.new_token(token_of(answer["e_tag"]), over)
-        await self._proof.check(hashed, token, data, partial(self.get, key))
+        token = new_token(token_of(answer["e_tag"]), over)
+        await self._prove(key, token, data, hashed)
         return token
+
+    async def _prove(self, key: str, token: str, data: Sequence[Buffer], hashed: Awaitable[str] | None = None) -> None:
+        """Prove by the ETag of an answer that it is one to the write of these bytes, whose MD5 may be known.
+
+        Where a store or a gateway answers a PUT with 303, obstore follows with a GET, and gives the ETag of its answer:
+        of a page, for example, on which somebody is to log in. An ETag that is the MD5 of the bytes proves the write.
+        If it is not, the file is read back. If the file is right, the ETags of this store are no hashes: then they are
+        no proof, and are ignored.
+
+        Raises
+        ------
+        ConnectionError
+            No fact proves that the bytes were written.
+        """
+        if not self._is_md5 or token.strip('"').lower() == (_md5_of(data) if hashed is None else await hashed):
+            return
+        try:
+            found = await self.get(key)
+        except ERRORS as error:
+            raise ConnectionError(f"whether it was written could not be looked up: {error}") from error
+        if found is None or found.token != token or found.data != b"".join(data):
+            raise ConnectionError("the store's answer is not one to this write, so it may have written nothing")
+        self._is_md5 = False
 
     def found(self, meta: Any) -> FileInfo:
         """Return a file as obstore describes it; Azure's listings leave out the quotes of the ETag."""
@@ -230,7 +314,7 @@ class ObstoreObjects:
 
     def _check(self, key: str) -> None:
         check_usable()
-        if not requests.can_name(key):
+        if not can_name(key):
             raise NotByObstoreError("obstore has no such names")
 
     def _said(self, error: Exception) -> Exception:
@@ -243,3 +327,6 @@ class ObstoreObjects:
             text = str(error).partition("\n")[0].partition("credential provider: ")[2]
             return self.refusal() or Refusal(401, "NoCredentials", f"the credential gave no token: {text}")
         return from_obstore(error)
+
+
+wait_at_exit()
