@@ -120,7 +120,7 @@ class Bucket(abc.ABC):
         """
 
     def folder_of(self, key: str) -> FileInfo:
-        """Return a folder; of a key that ends in "//", one whose path ends in a slash."""
+        """Return a folder; its path ends in a slash if the key ends in "//"."""
         return FileInfo(f"{self.name}/{key.removesuffix('/')}", 0, 0.0, is_folder=True)
 
     @abc.abstractmethod

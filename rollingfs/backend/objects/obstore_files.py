@@ -284,7 +284,7 @@ class ObstoreObjects:
         return token
 
     async def _prove(self, key: str, token: str, data: Sequence[Buffer], hashed: Awaitable[str] | None = None) -> None:
-        """Prove by the ETag of an answer that it is one to the write of these bytes, whose MD5 may be known.
+        """Prove by the ETag of an answer that the write of these bytes got it; their MD5 may be known.
 
         Where a store or a gateway answers a PUT with 303, obstore follows with a GET, and gives the ETag of its answer:
         of a page, for example, on which somebody is to log in. An ETag that is the MD5 of the bytes proves the write.
