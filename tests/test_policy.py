@@ -55,4 +55,4 @@ def test_small_policies_are_valid_and_tail_never_outgrows_chunk():
 @given(st.integers(1, 2**63 - 1), st.none() | st.floats(0.001, MAX_AGE_S_MAX), st.integers(0, INLINE_BYTES_MAX))
 def test_every_policy_is_equal_after_writing_and_reading(max_bytes, max_age, inline_bytes):
     policy = RollingPolicy(max_bytes, max_age, inline_bytes)
-    assert parse_policy(format_policy(policy).split(" ")[1:]) == policy
+    assert parse_policy(*format_policy(policy).split(" ")[1:]) == policy

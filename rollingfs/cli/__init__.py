@@ -22,6 +22,6 @@ def main() -> None:
 
         run()
     except KeyboardInterrupt:  # before the command began
-        from rollingfs.cli.exit_codes import INTERRUPTED
+        from rollingfs.cli.output import INTERRUPTED
 
         sys.exit(INTERRUPTED)

@@ -17,10 +17,9 @@ from fsspec.callbacks import Callback
 from rollingfs import Erased
 from rollingfs.cli import output
 from rollingfs.cli.command import OffsetOf, PathOf, PathsOf, Time, parse_when
-from rollingfs.cli.exit_codes import WrongUsage, value_of
+from rollingfs.cli.output import WrongUsage, value_of
 from rollingfs.cli.piped import Pipe
-from rollingfs.cli.running import stopping
-from rollingfs.cli.session import Session, StorePath
+from rollingfs.cli.session import Session, StorePath, stopping
 from rollingfs.errors import NoSegmentError
 from rollingfs.format.transitions import MISSING, Guard
 from rollingfs.fs.core import core

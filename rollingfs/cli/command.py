@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.models import OptionInfo, ParameterInfo
 
-from rollingfs.cli.exit_codes import value_of
+from rollingfs.cli.output import value_of
 from rollingfs.cli.session import Session
 from rollingfs.fs.write_buffer import CommitOn, parse_commit_on
 from rollingfs.policy import MAX_AGE_S_MAX, parse_bytes, parse_seconds

@@ -22,8 +22,8 @@ from rollingfs import RollingFileSystem, RollingPolicy
 from rollingfs.backend.checkup import NO, RACES, UNKNOWN, YES, Checkup, Finding, examine
 from rollingfs.backend.local import disk, system
 from rollingfs.backend.local.record_lock import record_lock
-from rollingfs.cli import exit_codes, output
-from rollingfs.cli.exit_codes import WrongUsage
+from rollingfs.cli import output
+from rollingfs.cli.output import WrongUsage
 from rollingfs.cli.session import Session
 from rollingfs.errors import LockedError, visible
 
@@ -199,7 +199,7 @@ def doctor(session: Session, url: str, races: int = RACES, seconds: float = 0.0)
         if found.store.startswith("file://"):
             found = _with_trial(found, path, races)
     if not found.is_safe:
-        session.code = exit_codes.DAMAGED
+        session.code = output.DAMAGED
     if session.json:
         output.write_json(dataclasses.asdict(found))
         return

@@ -1,4 +1,4 @@
-"""Standard output and standard error: bytes, JSON, lines, tables."""
+"""Standard output, standard error and exit codes: bytes, JSON, lines, tables; the messages of a command that fails."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import os
 import select
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from typing import Any, NoReturn
 
@@ -18,10 +18,79 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from rollingfs.cli.exit_codes import ReaderGone
 from rollingfs.errors import visible
 from rollingfs.runtime.system import READER_GONE
 from rollingfs.stream.cut import StreamCut
+
+DONE = 0
+FAILED = 1
+WRONG_USAGE = 2
+DAMAGED = 3
+INTERRUPTED = 130
+"""128 + SIGINT, as in shells."""
+_OPTIONS = {
+    "after_age": "--after-age",
+    "after_bytes": "--after-bytes",
+    "block_bytes": "--block",
+    "deletion_lag": "--lag",
+    "incarnations": "--incarnation",
+    "leave_out": "--leave-out",
+    "max_delay": "--max-delay",
+    "recursive": "-r",
+}
+"""Options for parameters; a switch that is not here has its parameter's name."""
+_OF_STORE = ("anon", "single_writer")
+"""Parameters of the filesystem."""
+_VERBS = {"fs.mkdir": "a tool of the store", "set_policy": "rollingfs policy"}
+"""Commands for functions of the library; other functions are commands by the same name."""
+
+
+class WrongUsage(Exception):
+    """The command line makes no sense."""
+
+
+class ReaderGone(Exception):
+    """The reader of our standard output has closed it. That is not an error."""
+
+
+def value_of(option: str, text: str | None, parse: Callable[[str], Any]) -> Any:
+    """Return the value of an option on a command line; None if it is not given.
+
+    Raises
+    ------
+    WrongUsage
+        The text is not such a value.
+    """
+    try:
+        return None if text is None else parse(text)
+    except ValueError as error:
+        raise WrongUsage(f"{option}: {error}") from error
+
+
+def as_typed(verb: str, given: Mapping[str, Any]) -> str:
+    """Return a verb, or parameters, as a command line has them; the path is left out."""
+    words = [_VERBS.get(verb, f"rollingfs {verb}")] if verb else []
+    for name, value in given.items():
+        if name in _OF_STORE:
+            words += ["--option", f"{name}={json.dumps(value)}"]
+        elif name != "path":
+            words.append(_OPTIONS.get(name, name if value is ... else f"--{name.replace('_', '-')}"))
+            words += [value] if isinstance(value, str) else []
+    return " ".join(words)
+
+
+def in_one_line(error: BaseException) -> str:
+    """Return the text of an error and its notes, on a line."""
+    if isinstance(error, OSError) and error.strerror and error.filename:
+        text = f"{error.filename}: {error.strerror}"
+    elif isinstance(error, OSError) and error.strerror:
+        text = error.strerror  # without the number
+    else:
+        text = str(error) or type(error).__name__
+    if not isinstance(error, OSError | ValueError | TypeError | ImportError | NotImplementedError | WrongUsage):
+        text = f"{type(error).__name__}: {text}"  # an error of another library, whose name says more than its text
+    return " ".join("; ".join([text, *getattr(error, "__notes__", ())]).split())
+
 
 WIDTH_PIPED = 1_000_000
 """Columns where standard output is not a terminal, so that no line is folded or cut off."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from rollingfs.cli import output
-from rollingfs.cli.running import Stop
+from rollingfs.cli.session import Stop
 from rollingfs.errors import AppendOutcomeUnknown, RollingError
 from rollingfs.format import transitions
 from rollingfs.format.append_keys import AlreadyAppended, AppendKey, ForgottenError, gone_of

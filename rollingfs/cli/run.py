@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import signal
 import time
@@ -15,11 +14,10 @@ from typing import Annotated
 import typer
 
 from rollingfs import parquet
-from rollingfs.cli import exit_codes, output
+from rollingfs.cli import output
 from rollingfs.cli.command import FolderOf, PathsOf, Size, Time
-from rollingfs.cli.exit_codes import WrongUsage
-from rollingfs.cli.running import SIGNALS, ExpectMark, check_mark, handling, stopping
-from rollingfs.cli.session import Session, StorePath
+from rollingfs.cli.output import WrongUsage
+from rollingfs.cli.session import SIGNALS, ExpectMark, Session, StorePath, check_mark, handling, stopping
 from rollingfs.fs.follower import Follower
 from rollingfs.policy import BLOCK_BYTES, DELETION_LAG_S, TIER_DEFAULT
 from rollingfs.segment.verbs.offload import Offloaded
@@ -39,36 +37,24 @@ def follow_all(
         )
     except ValueError as error:
         raise WrongUsage(str(error)) from error
-    with _ended_by_signals(follower):
-        follower.run()
-
-
-def tell(session: Session, name: str, status: OffloadStatus) -> None:
-    """Say how far a segment is."""
-    session.report({"name": name, **dataclasses.asdict(status)}, line_of(name, status))
-    output.flush()
-
-
-def line_of(name: str, status: OffloadStatus) -> str:
-    """Return the status of a segment in a line."""
-    if status.last_error is not None:
-        return f"{name}: tried again soon: {status.last_error}"
-    behind = f"{status.lag_bytes:,} bytes, {status.lag_s:.0f} s behind" if status.lag_bytes else "nothing behind"
-    return f"{name}: in {status.tier!r} up to offset {status.cold_end:,}; {behind}"
-
-
-def _ended_by_signals(follower: Follower) -> contextlib.AbstractContextManager[None]:
-    """Let the first signal stop the follower after the blocks under way.
-
-    A second signal ends the process.
-    """
 
     def stop(number: int, frame: FrameType | None) -> None:
         for one in SIGNALS:
             signal.signal(one, signal.SIG_DFL)  # nothing is lost if the process ends at any moment
         follower.stop()
 
-    return handling(stop)
+    with handling(stop):  # the follower stops after the blocks under way; a second signal ends the process
+        follower.run()
+
+
+def tell(session: Session, name: str, status: OffloadStatus) -> None:
+    """Say how far a segment is."""
+    behind = f"{status.lag_bytes:,} bytes, {status.lag_s:.0f} s behind" if status.lag_bytes else "nothing behind"
+    line = f"{name}: in {status.tier!r} up to offset {status.cold_end:,}; {behind}"
+    if status.last_error is not None:
+        line = f"{name}: tried again soon: {status.last_error}"
+    session.report({"name": name, **dataclasses.asdict(status)}, line)
+    output.flush()
 
 
 def run(
@@ -123,14 +109,14 @@ def run(
         upkeep = Upkeep(place.core.client, steps, grace_s=grace, readers_grace_s=readers_grace, is_stopped=stop)
         number, saved, began_s = 1, 0, time.monotonic()
         while True:
-            session.code = exit_codes.DONE
+            session.code = output.DONE
             try:
                 check_mark(place, expect_mark)
                 saved = _round(session, place, number, upkeep, saved)
             except OSError as error:
                 if once or number == 1:
                     raise
-                output.complain(f"round {number}: {exit_codes.in_one_line(error)}")
+                output.complain(f"round {number}: {output.in_one_line(error)}")
             output.flush()
             if once or stop():
                 break
@@ -140,9 +126,9 @@ def run(
                 break
             began_s = time.monotonic()
     if not once:
-        session.code = exit_codes.DONE  # it was stopped, as it was meant to be
+        session.code = output.DONE  # it was stopped, as it was meant to be
     elif stop():
-        session.code = exit_codes.INTERRUPTED
+        session.code = output.INTERRUPTED
 
 
 def _pause_s(spent_s: float, every_s: float) -> float:
@@ -219,7 +205,7 @@ def offload_by_policies(session: Session, text: str, place: StorePath) -> None:
             _report(session, one, 1)
     whole = total(results)
     if stop():
-        session.code = exit_codes.INTERRUPTED
+        session.code = output.INTERRUPTED
         output.complain(f"{text}: interrupted; chunks that were moved stay moved, run it again for the rest")
     elif not whole.has_policy and not whole.failed:
         raise ValueError(
@@ -236,7 +222,7 @@ def _report(session: Session, one: Upkept, number: int) -> None:
 
 def _complain(session: Session, one: Upkept) -> None:
     for what, reason in one.failed.items():
-        session.code = exit_codes.FAILED
+        session.code = output.FAILED
         output.complain(f"cannot {what}: {' '.join(reason.split())}")
 
 

@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import os
 import signal
 import sys
 import threading
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 from urllib.parse import quote
 
 import typer
 
 from rollingfs.cli import output
 from rollingfs.cli.command import FolderOf, Size, Time
-from rollingfs.cli.exit_codes import WrongUsage
-from rollingfs.cli.running import ExpectMark, check_mark, guarded
-from rollingfs.cli.session import Session
+from rollingfs.cli.output import WrongUsage
+from rollingfs.cli.session import ExpectMark, Session, StorePath, check_mark
 from rollingfs.errors import in_python, worded_by
 from rollingfs.runtime.system import allow_files
 
 TOKEN = "ROLLINGFS_SERVER_TOKEN"
 """A token that may do everything, in the environment."""
 READ_BYTES = 4096
+READING = ("GET", "HEAD", "OPTIONS")
+"""Methods of HTTP without changes."""
 
 
 def serve(
@@ -85,7 +87,8 @@ def serve(
         raise WrongUsage(
             f"serve needs Starlette, uvicorn, Pydantic and Jinja: pip install 'rollingfs[server]' ({error})"
         ) from error
-    lines, hosts = _tokens(tokens), loopback_hosts(host)
+    lines, hosts = [] if tokens is None else tokens.read_text().splitlines(), loopback_hosts(host)
+    lines += [os.environ[TOKEN]] if os.environ.get(TOKEN) else []
     if not lines and not hosts:
         raise WrongUsage(f"--host {host}: other machines reach it, so give --tokens or set {TOKEN}")
     place = session.place(root)
@@ -102,15 +105,12 @@ def serve(
     app.app, uds = guarded(app.app, place, expect_mark), None if socket is None else str(socket)
 
     def started(bound: int) -> None:
-        _say(session, f"{where}:{bound}/" if uds is None else f"http+unix://{quote(uds, safe='')}/")
+        url = f"{where}:{bound}/" if uds is None else f"http+unix://{quote(uds, safe='')}/"
+        session.report({"url": url}, f"serving at {url}")
+        output.flush()
 
     with worded_by(in_python):  # clients of HTTP know no command line
         run(app, host, port, started, uds=uds, ssl_certfile=certificate, ssl_keyfile=key)
-
-
-def _tokens(path: Path | None) -> list[str]:
-    lines = [] if path is None else path.read_text().splitlines()
-    return lines + ([os.environ[TOKEN]] if os.environ.get(TOKEN) else [])
 
 
 def _stop_at_eof() -> None:
@@ -119,6 +119,20 @@ def _stop_at_eof() -> None:
     signal.raise_signal(signal.SIGTERM)  # `os.kill` ends a process of Windows at once
 
 
-def _say(session: Session, url: str) -> None:
-    session.report({"url": url}, f"serving at {url}")
-    output.flush()
+def guarded(app: Any, place: StorePath, mark: str | None) -> Any:
+    """Return an ASGI application that answers 503 to requests which may change something while the mark is missing."""
+    if mark is None:
+        return app
+
+    async def checked(scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "http" and scope["method"] not in READING:
+            try:
+                await asyncio.to_thread(check_mark, place, mark)
+            except OSError as error:
+                headers = [(b"content-type", b"text/plain; charset=utf-8")]
+                await send({"type": "http.response.start", "status": 503, "headers": headers})
+                await send({"type": "http.response.body", "body": f"{error}\n".encode(errors="replace")})
+                return
+        await app(scope, receive, send)
+
+    return checked

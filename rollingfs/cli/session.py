@@ -1,20 +1,25 @@
-"""`Session`: values that all commands share in a run."""
+"""`Session`: values that all commands share in a run; SIGTERM, Ctrl-C and ``--expect-mark`` of commands that go on."""
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
+import signal
 import sys
+import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from glob import has_magic
-from typing import TYPE_CHECKING, Any
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated, Any
 
+import typer
 from fsspec.callbacks import DEFAULT_CALLBACK, Callback
 
-from rollingfs.cli import exit_codes, output
-from rollingfs.cli.exit_codes import ReaderGone, WrongUsage
+from rollingfs.cli import output
+from rollingfs.cli.output import ReaderGone, WrongUsage
 from rollingfs.cli.stores import Stores, parse_options, split
 from rollingfs.errors import AppendInterrupted, NoSegmentError, visible, worded_by
 from rollingfs.fs.core import Core, core
@@ -67,7 +72,7 @@ class Session:
     json: bool = False
     debug: bool = False
     is_recursive: bool = False
-    code: int = exit_codes.DONE
+    code: int = output.DONE
     interrupted: str = ""
     """Message after Ctrl-C, if the library has no message."""
     _places: list[StorePath] = field(default_factory=list)
@@ -154,7 +159,7 @@ class Session:
     def run(self, body: Callable[[], None]) -> int:
         """Run a command's body, print its error if it fails, and return the exit code."""
         try:
-            with worded_by(exit_codes.as_typed):
+            with worded_by(output.as_typed):
                 body()
             output.flush()
         except ReaderGone:
@@ -163,15 +168,15 @@ class Session:
             said = str(interrupt) if isinstance(interrupt, AppendInterrupted) else self.interrupted
             if said:
                 output.complain(said)
-            return exit_codes.INTERRUPTED
+            return output.INTERRUPTED
         except WrongUsage as error:
-            output.complain(exit_codes.in_one_line(error))
-            return exit_codes.WRONG_USAGE
+            output.complain(output.in_one_line(error))
+            return output.WRONG_USAGE
         except Exception as error:  # noqa: BLE001 - the last frame: any error becomes one line
             if self.debug:
                 traceback.print_exc()
-            output.complain(exit_codes.in_one_line(self._explained(error)))
-            return exit_codes.FAILED
+            output.complain(output.in_one_line(self._explained(error)))
+            return output.FAILED
         return self.code
 
     def _explained(self, error: Exception) -> Exception:
@@ -211,3 +216,70 @@ def _bar(*, of_bytes: bool, counted: bool) -> Progress:
     screen = output.Screen(stderr=True)
     # nothing is redirected: standard output may be a file
     return progress.Progress(*columns, console=screen, transient=True, redirect_stdout=False, redirect_stderr=False)
+
+
+# -- commands that run until they are stopped -------------------------------------------------------------
+
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+LOOK_S = 0.2
+"""Time between two looks during a pause."""
+
+
+class Stop:
+    """Whether the command is to end. A second signal ends it at once, as Ctrl-C ends any command."""
+
+    def __init__(self) -> None:
+        self.is_wanted = False
+
+    def __call__(self) -> bool:
+        return self.is_wanted
+
+    def wait(self, seconds: float) -> None:
+        """Wait, but not longer than the command is to go on."""
+        deadline_s = time.monotonic() + seconds
+        while not self.is_wanted and (left_s := deadline_s - time.monotonic()) > 0:
+            time.sleep(min(LOOK_S, left_s))
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        if self.is_wanted:
+            raise KeyboardInterrupt
+        self.is_wanted = True
+
+
+@contextlib.contextmanager
+def stopping() -> Iterator[Stop]:
+    """Turn the first SIGTERM or Ctrl-C into a wish to end. Only the main thread can."""
+    stop = Stop()
+    with handling(stop._on_signal):
+        yield stop
+
+
+@contextlib.contextmanager
+def handling(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    """Let a handler take SIGTERM and Ctrl-C. Only the main thread can."""
+    before = {number: signal.signal(number, handler) for number in SIGNALS}
+    try:
+        yield
+    finally:
+        for number, former in before.items():
+            signal.signal(number, former)
+
+
+ExpectMark = Annotated[
+    str | None, typer.Option(metavar="FILE", help="Change nothing unless this file is in FOLDER: is it mounted?")
+]
+
+
+def check_mark(place: StorePath, mark: str | None) -> None:
+    """Refuse a folder that lacks the file by which its store is known.
+
+    Raises
+    ------
+    FileNotFoundError
+        It is missing, as where a disk is not mounted.
+    """
+    if mark is None or place.fs.isfile(path := f"{place.path.rstrip('/')}/{mark}"):
+        return
+    why = "The store is not there (its mark is missing): is it mounted? Nothing was changed"
+    raise FileNotFoundError(errno.ENOENT, why, path)

@@ -13,10 +13,9 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from rollingfs.cli import exit_codes, output
+from rollingfs.cli import output
 from rollingfs.cli.command import PathOf, PathsOf
-from rollingfs.cli.exit_codes import WrongUsage, value_of
-from rollingfs.cli.output import date_text
+from rollingfs.cli.output import WrongUsage, date_text, value_of
 from rollingfs.cli.session import Session
 from rollingfs.cli.stores import split
 from rollingfs.cli.upkeep import policy_text
@@ -26,7 +25,19 @@ from rollingfs.fs.segment_handle import SegmentHandle
 from rollingfs.segment.files.state import SIZES
 from rollingfs.segment.segment import Spot
 from rollingfs.show.readable import STEPS, prices_of, size_text, upkeep_texts
-from rollingfs.show.segment_map import AGES, GARBAGE, GONE, LISTED_RUNS_MAX, RUN, TAIL, Class, MapOutline, outline
+from rollingfs.show.segment_map import (
+    AGES,
+    CELLS,
+    GARBAGE,
+    GONE,
+    LISTED_RUNS_MAX,
+    RUN,
+    TAIL,
+    Class,
+    MapOutline,
+    draw,
+    outline,
+)
 
 MAP_COLUMNS_MAX = 120
 MAP_MARGIN_COLUMNS = 3
@@ -53,7 +64,9 @@ def ls(
     for _, place in places:
         found = cast("list[Info]", place.fs.ls(place.path, detail=True))
         infos += found
-        names += [_shown(info, len(places) < 2) for info in found]
+        for one in found:
+            name = one["name"] if len(places) > 1 else one["name"].rpartition("/")[2]
+            names.append(name + ("/" if one["type"] == "directory" else ""))
     if session.json:
         output.write_json(infos)
     elif long:
@@ -63,13 +76,8 @@ def ls(
             output.say(name)
     for one in infos:
         if "error" in one:
-            session.code = exit_codes.DAMAGED
+            session.code = output.DAMAGED
             output.complain(f"{one['name']} cannot be read: {one['error']}")
-
-
-def _shown(info: Info, is_short: bool) -> str:
-    name: str = info["name"].rpartition("/")[2] if is_short else info["name"]
-    return name + ("/" if info["type"] == "directory" else "")
 
 
 def _listing(infos: Iterable[dict[str, Any]], names: Sequence[str]) -> Table:
@@ -97,7 +105,10 @@ def info(session: Session, path: PathsOf) -> None:
         found = place.fs.info(place.path)
         segment = place.fs.segment(place.path) if found["type"] == "file" else None
         if session.json:
-            output.write_json(found | (_more(segment) if segment is not None else {}))
+            more = {} if segment is None else output.picked(segment, "policy epoch owner rewritten")
+            if segment is not None:
+                more |= {"write_amplification": _amplification(segment), "attrs": dict(segment.attrs)}
+            output.write_json(found | more)
             continue
         rows = [(name, _value(name, value)) for name, value in found.items()]
         output.show(_fields(rows + (_details(segment) if segment is not None else [])))
@@ -117,12 +128,6 @@ def _value(name: str, value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
 
 
-def _more(segment: SegmentHandle) -> dict[str, Any]:
-    """Return the fields of a segment's handle beyond `fs.info`."""
-    found = output.picked(segment, "policy epoch owner rewritten")
-    return found | {"write_amplification": _amplification(segment), "attrs": dict(segment.attrs)}
-
-
 def _amplification(segment: SegmentHandle) -> float:
     """Return the average number of writes of a byte.
 
@@ -132,7 +137,7 @@ def _amplification(segment: SegmentHandle) -> float:
 
 
 def _details(segment: SegmentHandle) -> list[tuple[str, str]]:
-    """Return the same for people."""
+    """Return the fields of a segment's handle beyond `fs.info`, for people."""
     rows = [
         ("rolls at", policy_text(segment.policy)),
         ("rewritten", f"{segment.rewritten:,} (write amplification {_amplification(segment):.2f})"),
@@ -158,13 +163,11 @@ def map_(session: Session, path: PathOf, file: Path | None = None) -> None:
         segment = place.fs.segment(place.path)
         loose = place.fs.collect(place.path, grace=0, dry_run=True)
         garbage = Class(GARBAGE, len(loose.files), loose.bytes)
-        columns = _columns(is_picture=file is not None)
+        columns = max(1, min(output.screen().width - MAP_MARGIN_COLUMNS, MAP_COLUMNS_MAX)) if file is None else CELLS
         chunks = segment.chunks
         found = outline(chunks.snapshot, chunks, now_s=time.time(), width=columns, garbage=garbage)
         states = [one for one in place.fs.states(place.path) if one.path == segment.path]
     if file is not None:
-        from rollingfs.show.segment_map import draw
-
         draw(found, file)
     if session.json:
         output.write_json(_as_object(segment, garbage, file))
@@ -174,14 +177,6 @@ def map_(session: Session, path: PathOf, file: Path | None = None) -> None:
         prices = prices_of(split(path)[0], place.path)
         texts = [upkeep_texts(one.outlook, one.cold_bytes, one.rewritten, prices) for one in states]
         output.show(*map_lines(found), *(Text(line) for lines in texts for line in lines))
-
-
-def _columns(*, is_picture: bool) -> int:
-    if is_picture:
-        from rollingfs.show.segment_map import CELLS
-
-        return CELLS
-    return max(1, min(output.screen().width - MAP_MARGIN_COLUMNS, MAP_COLUMNS_MAX))
 
 
 def _as_object(segment: SegmentHandle, garbage: Class, file: Path | None) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from typing import Any
 from fsspec.registry import known_implementations, registry
 
 from rollingfs.backend.objects.clouds import require_client
-from rollingfs.cli.exit_codes import WrongUsage
+from rollingfs.cli.output import WrongUsage
 from rollingfs.fs.arguments import Accepted, accepted_by, listed, meant, near, unknown
 from rollingfs.fs.filesystem import OPTIONS, RollingFileSystem
 from rollingfs.fs.target import options_of_url

@@ -10,10 +10,9 @@ from typing import Annotated, Any
 
 import typer
 
-from rollingfs.cli import exit_codes, output
+from rollingfs.cli import output
 from rollingfs.cli.command import Size, Time, parse_duration
-from rollingfs.cli.exit_codes import WrongUsage, value_of
-from rollingfs.cli.output import picked
+from rollingfs.cli.output import WrongUsage, picked, value_of
 from rollingfs.cli.session import Session
 from rollingfs.stream.cut import StreamCut
 from rollingfs.stream.retention import RetentionPolicy
@@ -91,7 +90,7 @@ def trim(
 
 def _complain(session: Session, did: Trimmed) -> None:
     for path, error in did.failed.items():
-        session.code = exit_codes.FAILED
+        session.code = output.FAILED
         output.complain(f"{path} was left as it is: {error}")
     for reason in did.left.values() if not session.json else ():
         session.say(reason)

@@ -18,9 +18,9 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from rollingfs.cli import exit_codes, output
+from rollingfs.cli import output
 from rollingfs.cli.command import FolderOf, Size, Time
-from rollingfs.cli.exit_codes import WrongUsage
+from rollingfs.cli.output import WrongUsage
 from rollingfs.cli.session import Session, StorePath
 from rollingfs.cli.stores import split
 from rollingfs.errors import visible
@@ -146,7 +146,7 @@ def top(
         else:
             output.show(*map(Text, look.picture(states)), table(states, look.root, now_s=time.time()), *look.logs())
         if any(one.error for one in states):
-            session.code = exit_codes.DAMAGED
+            session.code = output.DAMAGED
     else:
         _watch(look, every)
 
@@ -293,7 +293,7 @@ def _watch(look: _Look, every_s: float) -> None:
                 states = look.states()
                 said = "\n".join(look.picture(states))
             except OSError as error:
-                said = f"{exit_codes.in_one_line(error)}; trying again" + ("; as of the last look:" if states else "")
+                said = f"{output.in_one_line(error)}; trying again" + ("; as of the last look:" if states else "")
             rows_max = max(1, console.height - FRAME_LINES - (len(look.lags) + 2 if look.lags else 0))
             shown = table(states, look.root, now_s=time.time(), rows_max=rows_max, width=console.width)
             title = Text("\n".join(map(visible, said.splitlines())))

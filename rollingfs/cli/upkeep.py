@@ -14,10 +14,9 @@ import typer
 from fsspec.callbacks import Callback
 
 from rollingfs import Collected
-from rollingfs.cli import exit_codes, output
+from rollingfs.cli import output
 from rollingfs.cli.command import PathOf, PathsOf, Size, Time, parse_duration
-from rollingfs.cli.exit_codes import WrongUsage, value_of
-from rollingfs.cli.output import picked
+from rollingfs.cli.output import WrongUsage, picked, value_of
 from rollingfs.cli.session import Session, StorePath
 from rollingfs.errors import CorruptHeaderError
 from rollingfs.folders.collect_tree import CollectedTree, tree_at
@@ -120,7 +119,7 @@ def rebuild(
 
 def _report_rebuilt(session: Session, text: str, to: str, named: dict[str, str], did: Rebuilt) -> None:
     if did.gaps:
-        session.code = exit_codes.DAMAGED
+        session.code = output.DAMAGED
     holds = f"{to} {'would hold' if did.is_dry_run else 'holds'} bytes {did.start:,} to {did.end:,} of {text}"
     session.report(
         {**named, **dataclasses.asdict(did)},
@@ -175,7 +174,7 @@ def _report_collected(session: Session, text: str, name: str, did: Collected, dr
         f"{text}: {count_text(len(did.files), 'file')}, {did.bytes:,} bytes, {done}{young}",
     )
     for failure in failures:
-        session.code = exit_codes.FAILED
+        session.code = output.FAILED
         output.complain(f"{failure.path} is not collected: {failure.reason}")
 
 
@@ -200,8 +199,8 @@ def verify(session: Session, path: PathsOf, recursive: Recursive = False) -> Non
 
 def _complain_of(session: Session, path: str, error: OSError) -> None:
     """Name a path that cannot be verified; the others are still verified."""
-    session.code = max(session.code, exit_codes.FAILED)
-    output.complain(f"{path} is not verified: {exit_codes.in_one_line(error)}")
+    session.code = max(session.code, output.FAILED)
+    output.complain(f"{path} is not verified: {output.in_one_line(error)}")
 
 
 def _verify_one(session: Session, fs: RollingFileSystem, path: str, advance: Callback) -> None:
@@ -211,10 +210,10 @@ def _verify_one(session: Session, fs: RollingFileSystem, path: str, advance: Cal
     try:
         rows = fs.segment(path).verify(callback=advance)
     except CorruptHeaderError as corrupt:
-        error = exit_codes.in_one_line(corrupt)
+        error = output.in_one_line(corrupt)
     bad = damaged(rows)
     if bad or error:
-        session.code = exit_codes.DAMAGED
+        session.code = output.DAMAGED
     if session.json:
         chunks = [dataclasses.asdict(row) for row in rows]
         output.write_json({"name": name, "ok": not bad and not error, "error": error, "chunks": chunks})

@@ -21,6 +21,7 @@ from rollingfs.format.header import (
     Adopted,
     Chunk,
     Commit,
+    Edges,
     Entry,
     Header,
     MergeOutcome,
@@ -186,29 +187,21 @@ def _parse_times(parts: Sequence[str]) -> dict[str, Any]:
     return {"created_ms": fields.get("created", 0), "modified_ms": fields.get("modified", 0)}
 
 
-def _parse_adopted(parts: Sequence[str]) -> dict[str, Any]:
-    token, modified = tokens.exactly(parts, 2)
-    return {"adopted": Adopted(tokens.unquote(token), tokens.parse_time(modified))}
-
-
-def _parse_origin(parts: Sequence[str]) -> dict[str, Any]:
-    segment, modified = tokens.exactly(parts, 2)
-    return {"origin": Origin(tokens.uuid(segment), tokens.parse_time(modified))}
-
-
 def _parse_commit(parts: Sequence[str]) -> Commit:
     writer, *numbers = tokens.exactly(parts, 4 if len(parts) > 3 else 3)
     return Commit(tokens.unquote(writer), *map(tokens.number, numbers))
 
 
-def _parse_mark(parts: Sequence[str]) -> MergeOutcome:
-    txn, source = tokens.exactly(parts, 2)
-    return MergeOutcome(tokens.uuid(txn), tokens.segment_path(source))
+def _words(make: Callable[..., Any], *parsers: Callable[[str], Any]) -> Callable[[Sequence[str]], Any]:
+    """Return the parser of a line that has a word for each argument of a value."""
+    return lambda parts: make(
+        *(parse(word) for parse, word in zip(parsers, tokens.exactly(parts, len(parsers)), strict=True))
+    )
 
 
 def _word(name: str, parse: Callable[[str], Any]) -> Callable[[Sequence[str]], dict[str, Any]]:
     """Return the parser of a line with a single word for a field of the header."""
-    return lambda parts: {name: parse(*tokens.exactly(parts, 1))}
+    return _words(lambda value: {name: value}, parse)
 
 
 _ONCE: dict[str, Callable[[Sequence[str]], dict[str, Any]]] = {
@@ -216,18 +209,18 @@ _ONCE: dict[str, Callable[[Sequence[str]], dict[str, Any]]] = {
     "version": _word("version", tokens.number),
     "state": line_codec.parse_state,
     "epoch": _parse_epoch,
-    "policy": lambda parts: {"policy": line_codec.parse_policy(parts)},
+    "policy": lambda parts: {"policy": line_codec.parse_policy(*parts)},
     "time": _parse_times,
     "start": _word("start", tokens.number),
-    "Adopted": _parse_adopted,
+    "Adopted": _words(lambda *of: {"adopted": Adopted(*of)}, tokens.unquote, tokens.parse_time),
     "evicted": _word("evicted", tokens.number),
     "asks": lambda _: {},  # of an older release: any commit leaves the line out, as the protocol demands
     "turn": _word("turn", tokens.unquote),
     "offload": lambda parts: {"offload": line_codec.parse_offload(parts)},
-    "origin": _parse_origin,
+    "origin": _words(lambda *of: {"origin": Origin(*of)}, tokens.uuid, tokens.parse_time),
     "root": _word("root", tokens.uuid),
     "rewritten": _word("rewritten", tokens.number),
-    "ends": lambda parts: {"edges": line_codec.parse_edges(parts)},
+    "ends": _words(lambda *of: {"edges": Edges(*of)}, *2 * (tokens.number, lambda word: word.strip("-"))),
 }
 """The parsers of lines that a header has once: each gives fields of the header."""
 _MANY: dict[str, tuple[str, Callable[[Sequence[str]], Any]]] = {
@@ -235,8 +228,8 @@ _MANY: dict[str, tuple[str, Callable[[Sequence[str]], Any]]] = {
     "Chunk": ("entries", line_codec.parse_chunk),
     "Page": ("entries", line_codec.parse_page),
     "commit": ("commits", _parse_commit),
-    "Merged": ("merges", _parse_mark),
-    "Aborted": ("aborts", _parse_mark),
+    "Merged": ("merges", _words(MergeOutcome, tokens.uuid, tokens.segment_path)),
+    "Aborted": ("aborts", _words(MergeOutcome, tokens.uuid, tokens.segment_path)),
     "Drop": ("drops", line_codec.parse_drop),
 }
 """The fields of lines that a header may have many times, and their parsers."""

@@ -12,7 +12,6 @@ from enum import StrEnum
 from operator import attrgetter
 from typing import Any
 
-from rollingfs.format.edges import Edges
 from rollingfs.policy import OffloadPolicy, RollingPolicy
 from rollingfs.runtime.values import value_class
 
@@ -224,6 +223,21 @@ class Commit:
 WRITER = attrgetter("writer")
 VERSION = attrgetter("version")
 FILE = attrgetter("file")
+
+
+@value_class
+class Edges:
+    """The kind of the bytes after one offset of a segment, and of the bytes before another.
+
+    A concat that knows them need not read these bytes.
+    """
+
+    start: int
+    head: str
+    """Of the first `HEAD_BYTES` from `start` on."""
+    end: int
+    tail: str
+    """Of the last `TAIL_BYTES` before `end`."""
 
 
 @value_class

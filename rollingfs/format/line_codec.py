@@ -8,8 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 from rollingfs.format import tokens
-from rollingfs.format.edges import Edges
-from rollingfs.format.header import Chunk, Drop, Header, Merge, Page, Phase, Tier
+from rollingfs.format.header import Chunk, Drop, Edges, Header, Merge, Page, Phase, Tier
 from rollingfs.policy import ROLLING_FIELDS, OffloadPolicy, RollingPolicy
 
 
@@ -207,12 +206,8 @@ def format_policy(policy: RollingPolicy) -> str:
     return line + age + ("" if policy.consolidate else " consolidate=0") + own
 
 
-def parse_policy(parts: Sequence[str]) -> RollingPolicy:
-    return _policy(*parts)
-
-
 @lru_cache(maxsize=64)  # the segments of a folder mostly have the same one
-def _policy(*parts: str) -> RollingPolicy:
+def parse_policy(*parts: str) -> RollingPolicy:
     parsers = dict.fromkeys(("max_bytes", "inline_bytes", "max_age_ms", "consolidate"), tokens.number)
     fields = tokens.fields(parts, {**parsers, "own": lambda word: word.split(",")}, strict=False)
     tokens.need(fields, "max_bytes", "inline_bytes")
@@ -249,8 +244,3 @@ def parse_offload(parts: Sequence[str]) -> OffloadPolicy:
 
 def format_edges(edges: Edges) -> str:
     return f"ends {edges.start} {edges.head or '-'} {edges.end} {edges.tail or '-'}"
-
-
-def parse_edges(parts: Sequence[str]) -> Edges:
-    start, head, end, tail = tokens.exactly(parts, 4)
-    return Edges(tokens.number(start), head.strip("-"), tokens.number(end), tail.strip("-"))

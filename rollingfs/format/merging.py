@@ -160,13 +160,9 @@ def check_marks(header: Header, more: Sequence[MergeOutcome]) -> None:
         Present marks must be settled first.
     """
     old = (*header.merges, *header.aborts)
-    count = len(old) + len(more)
-    if old and (count > MARKS_MAX or sum(map(_mark_bytes, [*old, *more])) > MARKS_BYTES_MAX):
+    lines = [f"Aborted {mark.txn} {tokens.quote(mark.source)}\n".encode() for mark in (*old, *more)]
+    if old and (len(lines) > MARKS_MAX or sum(map(len, lines)) > MARKS_BYTES_MAX):
         raise MarksFullError("too many concats and renames that it takes part in are not finished")
-
-
-def _mark_bytes(mark: MergeOutcome) -> int:
-    return len(f"Aborted {mark.txn} {tokens.quote(mark.source)}\n".encode())
 
 
 def with_merged(header: Header, marks: Sequence[MergeOutcome], modified_ms: int = 0) -> Header:

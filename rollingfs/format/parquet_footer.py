@@ -17,7 +17,7 @@ from itertools import zip_longest
 from typing import Any
 
 from rollingfs.format.arrow_stream import duration_units
-from rollingfs.format.thrift import I16, I32, I64, LIST, STRUCT, Decoder, Encoder, Fields, MalformedFooterError
+from rollingfs.format.thrift import I16, I32, I64, LIST, STRUCT, Fields, MalformedFooterError, decode, encode
 from rollingfs.runtime.values import value_class
 
 MAGIC = b"PAR1"
@@ -110,7 +110,7 @@ def table_of(footer: bytes) -> Fields:
     MalformedFooterError
         The bytes are not a struct, or a number of rows is damaged.
     """
-    table = Decoder(footer).struct()
+    table = decode(footer)
     counts = [group[_GROUP_ROWS][1] for group in table[ROW_GROUPS][1][1]]
     if min(counts, default=0) < 0 or sum(counts) != table[_NUM_ROWS][1]:
         raise MalformedFooterError("the row groups of the footer have not as many rows as the file")
@@ -119,7 +119,8 @@ def table_of(footer: bytes) -> Fields:
 
 def _columns(table: Fields) -> tuple[Column, ...]:
     elements: Iterator[Fields] = iter(table[_SCHEMA][1][1])
-    units = _units(table)
+    schemas = [pair[_VALUE][1] for pair in _pairs(table) if pair[_KEY][1] == SCHEMA_KEYS[0]]
+    units = iter(duration_units(schemas[0]) if schemas else ())
 
     def take() -> Column:
         element = next(elements)
@@ -129,12 +130,6 @@ def _columns(table: Fields) -> tuple[Column, ...]:
         return Column(element[_NAME][1].decode(), kind, element.get(_REPETITION, (I32, REQUIRED))[1], children, unit)
 
     return take().children
-
-
-def _units(table: Fields) -> Iterator[str | None]:
-    """Return the units of the durations, for each leaf of the columns in turn."""
-    schemas = [pair[_VALUE][1] for pair in _pairs(table) if pair[_KEY][1] == SCHEMA_KEYS[0]]
-    return iter(duration_units(schemas[0]) if schemas else ())
 
 
 def body_size(tail: bytes, size: int) -> tuple[int, int]:
@@ -172,7 +167,7 @@ def join(parts: Sequence[JoinedFile]) -> bytes:
             group.pop(_ORDINAL, None)
     count = sum(table[_NUM_ROWS][1] for table, _ in tables)
     whole = {**first, _NUM_ROWS: (I64, count), ROW_GROUPS: (LIST, (STRUCT, groups))}
-    return Encoder().struct(whole)
+    return encode(whole)
 
 
 def last_groups(footer: bytes, count: int) -> bytes:
@@ -180,7 +175,7 @@ def last_groups(footer: bytes, count: int) -> bytes:
     table = table_of(footer)
     groups = table[ROW_GROUPS][1][1][count:]
     rows = sum(group[_GROUP_ROWS][1] for group in groups)
-    return Encoder().struct({**table, _NUM_ROWS: (I64, rows), ROW_GROUPS: (LIST, (STRUCT, groups))})
+    return encode({**table, _NUM_ROWS: (I64, rows), ROW_GROUPS: (LIST, (STRUCT, groups))})
 
 
 def ended(footer: bytes) -> bytes:
@@ -257,13 +252,15 @@ def widen(old: bytes, filler: JoinedFile, new: bytes) -> bytes:
     groups, fillers = groups_with_rows(table), groups_with_rows(table_of(filler.footer))
     if [group[_GROUP_ROWS] for group in groups] != [group[_GROUP_ROWS] for group in fillers]:
         raise MalformedFooterError("a row group of the file is too large to get another column")
-    widened = {**table, _SCHEMA: whole[_SCHEMA], _KEY_VALUES: _key_values(table, whole)}
+    kept = [pair for pair in _pairs(table) if pair[_KEY][1] not in SCHEMA_KEYS]
+    kept += [pair for pair in _pairs(whole) if pair[_KEY][1] in SCHEMA_KEYS]
+    widened = {**table, _SCHEMA: whole[_SCHEMA], _KEY_VALUES: (LIST, (STRUCT, kept))}
     joined = [_joined(group, nulls, filler.shift) for group, nulls in zip(groups, fillers, strict=True)]
     widened[ROW_GROUPS] = (LIST, (STRUCT, joined))
     widened.pop(_COLUMN_ORDERS, None)
     if _COLUMN_ORDERS in whole:
         widened[_COLUMN_ORDERS] = whole[_COLUMN_ORDERS]
-    return Encoder().struct(widened)
+    return encode(widened)
 
 
 def groups_with_rows(table: Fields) -> list[Fields]:
@@ -279,12 +276,6 @@ def _joined(group: Fields, filler: Fields, shift: int) -> Fields:
         if field in group:
             joined[field] = (I64, group[field][1] + filler.get(field, (I64, 0))[1])
     return joined
-
-
-def _key_values(old: Fields, new: Fields) -> tuple[int, Any]:
-    """Return the key-value metadata of the old file, with the new metadata of columns."""
-    kept = [pair for pair in _pairs(old) if pair[1][1] not in SCHEMA_KEYS]
-    return LIST, (STRUCT, [*kept, *(pair for pair in _pairs(new) if pair[1][1] in SCHEMA_KEYS)])
 
 
 def _pairs(table: Fields) -> list[Fields]:

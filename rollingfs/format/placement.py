@@ -96,11 +96,10 @@ def overlapping(entries: Sequence[Entry] | ListedChunks, start: int, end: int) -
 
 def transplant(entries: Sequence[Entry], start: int, end: int, source: str, target: str) -> list[Entry]:
     """Return a source's entries within ``[start, end)`` as a target's: clipped, with new references."""
-    return [_rebase(clip(entry, start, end), source, target) for entry in overlapping(entries, start, end)]
-
-
-def _rebase(entry: Entry, source: str, target: str) -> Entry:
-    return replace(entry, file=names.relate(target, names.resolve(source, entry.file)))
+    return [
+        replace(clip(entry, start, end), file=names.relate(target, names.resolve(source, entry.file)))
+        for entry in overlapping(entries, start, end)
+    ]
 
 
 def unfold(page: Page, chunks: ListedChunks, segment: str) -> tuple[Chunk, ...]:
@@ -177,7 +176,8 @@ def plan_squeeze(entries: Sequence[Entry]) -> slice | None:
 
     That may be a single entry with a long reference: the page is in the own folder, so its own reference is short.
     """
-    sizes = [_line_bytes(entry) for entry in entries]
+    lines = [line_codec.format_chunk(one) if isinstance(one, Chunk) else line_codec.format_page(one) for one in entries]
+    sizes = [len(line.encode()) + 1 for line in lines]
     best: slice | None = None
     saved_most = 0
     first = count = size = 0
@@ -191,8 +191,3 @@ def plan_squeeze(entries: Sequence[Entry]) -> slice | None:
         if size - PAGE_LINE_BYTES_MAX > saved_most:
             best, saved_most = slice(first, last), size - PAGE_LINE_BYTES_MAX
     return best
-
-
-def _line_bytes(entry: Entry) -> int:
-    line = line_codec.format_chunk(entry) if isinstance(entry, Chunk) else line_codec.format_page(entry)
-    return len(line.encode()) + 1

@@ -113,7 +113,8 @@ class PolicyChange:
             A value is outside its range.
         """
         offload = header.offload if self.offload is KEEP else self.offload
-        changed = replace(header, policy=self.rolling(header.policy), offload=_or_none(offload))
+        offload = offload if offload is not None and offload.as_fields() else None
+        changed = replace(header, policy=self.rolling(header.policy), offload=offload)
         return header if changed == header and changed.policy.own == header.policy.own else changed
 
     def rolling(self, policy: RollingPolicy) -> RollingPolicy:
@@ -127,8 +128,3 @@ class PolicyChange:
         inherited = {name: getattr(self.base, name) for name in self.inherit}
         own = (policy.own | self.given.keys()).difference(self.inherit)
         return RollingPolicy(**{**policy.as_fields(), **inherited, **self.given}, own=own)
-
-
-def _or_none(policy: OffloadPolicy | None) -> OffloadPolicy | None:
-    """Return a policy, if it has a field."""
-    return policy if policy is not None and policy.as_fields() else None

@@ -254,7 +254,14 @@ def read_bytes_max(path: str) -> int | None:
 
 # -- labels: metadata of chunks and index pages, for a rebuild after the loss of a header -----------------
 
-
+HEAD_BYTES = 4096 + 8
+"""HDF5 begins after 0, 512, 1024, 2048, 4096 bytes or more, which users own; the marks of others come sooner."""
+TAIL_BYTES = 1024
+"""A tar ends with two empty blocks, of 512 bytes each; the ends of all others are shorter, but for a comment in a
+zip."""
+Kinds = tuple[str, str]
+"""Of the first and the last bytes of a file; each is empty if only a look shows how they join."""
+UNKNOWN_KINDS: Kinds = ("", "")
 INCARNATION = "rollingfs-incarnation"
 OFFSET = "rollingfs-offset"
 CHECKSUM = "rollingfs-crc32c"

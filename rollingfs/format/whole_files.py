@@ -18,11 +18,17 @@ from io import BytesIO
 from typing import Any
 
 from rollingfs.errors import WholeFileError, worded
-from rollingfs.format.edges import HEAD_BYTES, SAMPLES, TAIL_BYTES, Kinds, is_text
 from rollingfs.format.file_marks import BEGINNINGS, ENDS, INSIDE, TAILS, TEXTS, TEXTS_INSIDE, Patterns
 from rollingfs.format.header import Header
+from rollingfs.format.side_files import HEAD_BYTES, TAIL_BYTES, Kinds
 from rollingfs.runtime.values import value_class
 
+SAMPLES = {"data": b"\0", "lines": b"\n", "open": b"\nx", "text": b"x"}
+"""A sample of each kind, which joins as all bytes of the kind do: they have no mark of a format.
+
+Lines end in a line feed; open text has one before its end; other text has none.
+"""
+_CONTROLS = frozenset(range(32)) - frozenset(b"\t\n\f\r\x1b") | {127}
 AVRO, AVRO_MARKER_BYTES = "Avro", 16
 """Each block of an Avro file ends with the marker that its header ends with."""
 ARROW_STREAM = "Arrow stream"
@@ -55,18 +61,22 @@ BLOCKED_BYTES = {BZIP2: 1024 * 1024, ZSTD: 160 * 1024}
 """Bytes that a compressed file may take before it gives the first byte: a block of 900,000 bytes; or of 128 KiB."""
 
 
-def format_of(head: bytes, tail: bytes) -> str | None:
+def is_text(data: bytes) -> bool:
+    """Return whether bytes are without control characters, in any encoding that has ASCII in it."""
+    return _CONTROLS.isdisjoint(data)
+
+
+def format_of(head: bytes, tail: bytes, inner: bytes | None = None) -> str | None:
     """Return the format of a file of which no part is such a file, or None.
 
     Parameters
     ----------
     head, tail
         The first `HEAD_BYTES` or more and the last `TAIL_BYTES` of the file; all of it if the file is shorter.
+    inner
+        The `decompressed` head, if the caller has it.
     """
-    return _format_of(head, tail, decompressed(head))
-
-
-def _format_of(head: bytes, tail: bytes, inner: bytes) -> str | None:
+    inner = decompressed(head) if inner is None else inner
     if found := _ended(tail) or _begun(head):
         return found
     if tail[-4:-1] == ORC and (head.startswith(ORC) or tail[-5:-4] == bytes([len(ORC)])):
@@ -85,7 +95,7 @@ def _format_of(head: bytes, tail: bytes, inner: bytes) -> str | None:
 def unjoinable(head: bytes, tail: bytes) -> str | None:
     """Return the format of a file whose usual readers would not find what is joined to it; None for any other."""
     inner = decompressed(head)
-    found = _format_of(head, tail, inner) or _matched(NOT_JOINED, head)
+    found = format_of(head, tail, inner) or _matched(NOT_JOINED, head)
     return found or (_matched(NOT_JOINED, inner) if inner else None)
 
 

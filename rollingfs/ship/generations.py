@@ -1,4 +1,4 @@
-"""The generations of a log: its current file and its older files, in order, by their names."""
+"""The files of a log: its current file and its older files, in order, by their names; a position in one of them."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from typing import BinaryIO, TypeVar, cast
 
 from fsspec.compression import compr
 
+from rollingfs.format.crc import crc32c
 from rollingfs.runtime.system import NO_WAIT, first_data, read_at
 from rollingfs.runtime.values import value_class
 
@@ -66,7 +67,7 @@ class Generation:
 
 
 class File:
-    """An open file: it can be read after it was renamed or deleted.
+    """An open file: it can be read after it was renamed or deleted. A compressed file is read as what it was before.
 
     Raises
     ------
@@ -80,15 +81,35 @@ class File:
         if os.fstat(self.fd).st_ino != self.inode:
             os.close(self.fd)
             raise FileNotFoundError(errno.ENOENT, "Another file has the name now", self.path)
+        self._unpacked: BinaryIO | None = None
+        self._size: int | None = None
+        """Of what it was before, once that is known."""
+        if generation.is_packed:
+            packed = os.fdopen(self.fd, "rb", closefd=False)
+            self._unpacked = cast(BinaryIO, compr[PACKERS[os.path.splitext(self.path)[1]]](packed, mode="rb"))
 
     def status(self) -> tuple[int, int]:
         """Return its size, and the time of its last write in nanoseconds."""
         status = os.fstat(self.fd)
-        return status.st_size, status.st_mtime_ns
+        if self._unpacked is None:
+            return status.st_size, status.st_mtime_ns
+        if self._size is None:
+            self._size = self._unpack(self._unpacked.seek, 0, io.SEEK_END)
+        return self._size, status.st_mtime_ns
 
     def read(self, offset: int, size: int) -> bytes:
         """Return bytes from an offset on, fewer at the end."""
-        return read_at(self.fd, size, offset)
+        if self._unpacked is None:
+            return read_at(self.fd, size, offset)
+        self._unpack(self._unpacked.seek, offset)
+        return self._unpack(self._unpacked.read, size)
+
+    def _unpack(self, call: Callable[..., T], *given: int) -> T:
+        try:
+            return call(*given)
+        except (OSError, EOFError, LZMAError, zlib.error) as error:
+            why = f"It cannot be decompressed, so nothing of it was shipped: {error}"
+            raise OSError(errno.EIO, why, self.path) from error
 
     def begin(self) -> int:
         """Return the offset of its first byte but zeros: a writer that does not append leaves a hole after a cut."""
@@ -102,37 +123,9 @@ class File:
 
     def close(self) -> None:
         """Give the descriptor back."""
+        if self._unpacked is not None:
+            self._unpacked.close()
         os.close(self.fd)
-
-
-class PackedFile(File):
-    """A compressed file, which is read as what it was before."""
-
-    def __init__(self, generation: Generation) -> None:
-        super().__init__(generation)
-        packed = os.fdopen(self.fd, "rb", closefd=False)
-        self._unpacked = cast(BinaryIO, compr[PACKERS[os.path.splitext(self.path)[1]]](packed, mode="rb"))
-        self._size: int | None = None
-
-    def status(self) -> tuple[int, int]:
-        if self._size is None:
-            self._size = self._unpack(self._unpacked.seek, 0, io.SEEK_END)
-        return self._size, super().status()[1]
-
-    def read(self, offset: int, size: int) -> bytes:
-        self._unpack(self._unpacked.seek, offset)
-        return self._unpack(self._unpacked.read, size)
-
-    def _unpack(self, call: Callable[..., T], *given: int) -> T:
-        try:
-            return call(*given)
-        except (OSError, EOFError, LZMAError, zlib.error) as error:
-            why = f"It cannot be decompressed, so nothing of it was shipped: {error}"
-            raise OSError(errno.EIO, why, self.path) from error
-
-    def close(self) -> None:
-        self._unpacked.close()
-        super().close()
 
 
 class Log:
@@ -210,7 +203,8 @@ class Log:
         there = (
             _seen(os.path.join(folder, name), age)
             for name, age in aged.items()
-            if (bare := _bare(name)) == name or (bare not in aged and os.path.splitext(name)[1] in PACKERS)
+            if (bare := re.sub(rf"{_PACKED.pattern[:-1]}$", "", name)) == name
+            or (bare not in aged and os.path.splitext(name)[1] in PACKERS)
         )
         files = sorted(filter(None, there), key=lambda one: (one.age, one.mtime_ns, one.path))
         for one in [one for one in files if one.age[0] == 0 and ASIDE_NAME.match(os.path.basename(one.path))]:
@@ -218,11 +212,6 @@ class Log:
             newer = (at for at, other in enumerate(files) if other.is_current or other.mtime_ns > one.mtime_ns)
             files.insert(next(newer, len(files)), one)
         return files
-
-
-def _bare(name: str) -> str:
-    """Return a name without the ending of a compression."""
-    return re.sub(rf"{_PACKED.pattern[:-1]}$", "", name)
 
 
 def _seen(path: str, age: tuple[int, ...]) -> Generation | None:
@@ -237,12 +226,97 @@ def _seen(path: str, age: tuple[int, ...]) -> Generation | None:
     return None
 
 
-def opened(generation: Generation) -> File:
-    """Return the file, open.
+# -- positions --------------------------------------------------------------------------------------------
 
-    Raises
-    ------
-    FileNotFoundError
-        Another file has its name now.
+
+HEAD_BYTES_MAX = 1024
+TAIL_BYTES_MAX = 256
+LINES_MAX = 6
+"""First lines whose ends have a checksum; the attributes of a segment have room for the positions of 32 logs."""
+Read = Callable[[int, int], bytes]
+"""Reads bytes of a file, by offset and size."""
+
+
+@value_class
+class Position:
+    """A file by its inode and by checksums of its bytes, and the offset before which all bytes are in the segment."""
+
+    inode: int
+    offset: int
+    begin: str
+    """Checksums of the first bytes, as of `_begin`."""
+    check: int
+    """Checksum of the first and the last bytes before the offset."""
+    mtime_ns: int
+    """When the file was last written, as far as it was read."""
+    host: str
+    before: str = "0"
+    """The mark of the file before it: a rotated file that has it is older, whatever the times of the files."""
+
+    @classmethod
+    def of(cls, read: Read, inode: int, offset: int, mtime_ns: int, host: str, before: str = "0") -> Position:
+        """Return the position at an offset of a file.
+
+        Parameters
+        ----------
+        mtime_ns
+            The time of the last write that was seen before the bytes were read.
+        """
+        head, tail = read(0, min(offset, HEAD_BYTES_MAX)), min(offset, TAIL_BYTES_MAX)
+        check = crc32c(head + read(offset - tail, tail))
+        return cls(inode, offset, _begin(head), check, mtime_ns, host, before)
+
+    def holds(self, read: Read) -> bool:
+        """Return whether a file has the bytes before the offset."""
+        return not self.offset or _has(self.mark, read)
+
+    @property
+    def mark(self) -> str:
+        """Return the offset and its checksum; at the begin of a file, the values of the file before it."""
+        return f"{self.offset:x}.{self.check:x}" if self.offset else self.before
+
+    @property
+    def size_before(self) -> int:
+        """Return the size of the file before it."""
+        return int(self.before.split(".")[0], 16)
+
+    def follows(self, read: Read) -> bool:
+        """Return whether it is the file before."""
+        return _has(self.before, read)
+
+    def exceeds(self, read: Read) -> bool:
+        """Return whether a file has only some of the bytes before the offset: a copy from before the last of them."""
+        begin = _begin(read(0, HEAD_BYTES_MAX))
+        return bool(begin) and self.begin.startswith(begin) and not read(self.offset - 1, 1)
+
+    def __str__(self) -> str:
+        here = f"{self.inode:x} {self.offset:x} {self.begin} {self.check:x}"
+        return f"{here} {self.mtime_ns:x} {self.host} {self.before}"
+
+    @classmethod
+    def parse(cls, text: str) -> Position:
+        """Return the position that an attribute has.
+
+        Raises
+        ------
+        ValueError
+            It is not a position; another program may have the attribute.
+        """
+        inode, offset, begin, check, mtime_ns, host, before = text.split(" ")
+        return cls(int(inode, 16), int(offset, 16), begin, int(check, 16), int(mtime_ns, 16), host, before)
+
+
+def _begin(head: bytes) -> str:
+    """Return checksums of bytes up to the end of each of the first lines, and of the first KiB.
+
+    So the checksums of a file begin with the checksums of a part of it.
     """
-    return PackedFile(generation) if generation.is_packed else File(generation)
+    ends = [line.end() for line in re.finditer(b"\n", head)][:LINES_MAX]
+    ends += [HEAD_BYTES_MAX] if len(head) == HEAD_BYTES_MAX else []
+    return "".join(f"{crc32c(head[:end]) & 0xFFFF:04x}" for end in ends)
+
+
+def _has(mark: str, read: Read) -> bool:
+    """Return whether a file has the bytes before the offset of a mark."""
+    offset = int(mark.split(".")[0], 16)
+    return offset > 0 and Position.of(read, 0, offset, 0, "").mark == mark

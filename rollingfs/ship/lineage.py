@@ -11,8 +11,7 @@ from contextlib import closing
 from dataclasses import dataclass
 
 from rollingfs.format.crc import crc32c
-from rollingfs.ship.generations import BLOCK_BYTES, NUL, File, Generation, Log, opened
-from rollingfs.ship.position import Position, Read
+from rollingfs.ship.generations import BLOCK_BYTES, NUL, File, Generation, Log, Position, Read
 
 PART_BYTES = 8 * 1024 * 1024
 """A longer line is shipped in parts."""
@@ -327,7 +326,7 @@ class Lineage:
 
     def _open(self, generation: Generation, position: Position | None = None) -> bool:
         """Open a file at a position that it must hold, or at its begin."""
-        file = opened(generation)
+        file = File(generation)
         if position is None:
             position = Position.of(file.read, file.inode, 0, generation.mtime_ns, HOST, self.position.mark)
         elif not position.holds(file.read):
@@ -341,7 +340,7 @@ class Lineage:
 
 def _read(one: Generation, question: Callable[[Read], bool]) -> bool:
     """Return the answer that the bytes of a file give."""
-    with closing(opened(one)) as file:
+    with closing(File(one)) as file:
         return question(file.read)
 
 

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing, nullcontext
 from dataclasses import dataclass, field
 from threading import Lock
 
 from rollingfs.fs.write_buffer import CommitOn
+from rollingfs.runtime.system import lease
 from rollingfs.runtime.values import value_class
 from rollingfs.segment.write.ingest import SMALL_BYTES_MAX
+from rollingfs.ship.generations import ASIDE, ASIDE_NAME, File, Generation, Position
 from rollingfs.ship.lineage import LINE_FEED, Changed, Lineage, Piece
-from rollingfs.ship.sender import Sender, Shipped, Stopped
+from rollingfs.ship.sender import Sender, Stopped
 
 
 @value_class
@@ -44,9 +49,13 @@ class RoutedLog:
     key: str
     """Attribute of its position."""
     prefix: bytes
-    shipped: Shipped | None = None
-    """Rotated files that are deleted."""
+    deletes: bool = False
+    """Whether rotated files are deleted once they are committed."""
     error: str | None = None
+    _committed: list[Position] = field(default_factory=list)
+    """Committed positions; the files before them are there. A position names the file before it by its size and
+    checksums, so the file is found also after a restart, and as a compressed file."""
+    _newest: tuple[int, str] | None = None
 
     def look(self) -> Piece | None:
         """Look at the log; an error is reported, and the next look tries again."""
@@ -78,6 +87,55 @@ class RoutedLog:
             yield from blocks
         except OSError as error:
             raise Unreadable(self, error) from error
+
+    def delete(self) -> None:
+        """Delete the files before the committed position that no program writes to; later calls try again."""
+        lineage = self.lineage
+        position = None if lineage.text is None else Position.parse(lineage.text)
+        if position is None or not position.offset or lineage.file is None or lineage.file.inode != position.inode:
+            return
+        if position.size_before and (position.inode, position.before) != self._newest:
+            self._newest = position.inode, position.before
+            self._committed.append(position)
+        if self._committed:
+            try:
+                there = lineage.log.generations()
+            except OSError:  # the look at the log reports it
+                return
+            at = next((number for number, one in enumerate(there) if one.inode == position.inode), 0)
+            older = [one for one in reversed(there[:at]) if not one.is_current]
+            self._committed = [one for one in self._committed if not self._is_done(older, one)]
+
+    def _is_done(self, older: Iterable[Generation], position: Position) -> bool:
+        """Delete the file before a position; False if a later try may succeed."""
+        for one in older:
+            try:
+                with closing(File(one)) as file:
+                    if position.follows(file.read):
+                        return lease(file.fd) and _delete(file, position)
+            except FileNotFoundError:  # it was renamed since the folder was listed
+                return False
+            except OSError as error:
+                self.lineage.say(f"{one.path}: not deleted: {error.strerror or error}")
+                return True
+        return True
+
+
+def _delete(file: File, position: Position) -> bool:
+    """Delete an open file, unless another file has its name now.
+
+    It gets a name of its own before, because a rotation may give its name to another file at any time. That other file
+    stays in the log by the new name.
+    """
+    if file.status()[0] != position.size_before or not position.follows(file.read):
+        raise OSError(errno.EBUSY, "it has bytes that came after it was shipped, and that are not in the segment")
+    folder, name = os.path.split(file.path)
+    aside = os.path.join(folder, f"{ASIDE}{uuid.uuid4().hex}-{ASIDE_NAME.sub('', name)}")
+    os.rename(file.path, aside)
+    if os.stat(aside).st_ino != file.inode:
+        return False
+    os.unlink(aside)
+    return True
 
 
 Pieces = Sequence[tuple[RoutedLog, Piece]]

@@ -23,7 +23,7 @@ from rollingfs.runtime.system import HAS_LEASES
 from rollingfs.ship.generations import Log
 from rollingfs.ship.lineage import Lineage
 from rollingfs.ship.route import Lag, Route, RoutedLog
-from rollingfs.ship.sender import Sender, Series, Shipped, Stopped
+from rollingfs.ship.sender import Sender, Series, Stopped
 from rollingfs.show.metrics import meter_of
 
 if TYPE_CHECKING:
@@ -248,8 +248,8 @@ class Shipper:
 
     def _delete(self) -> None:
         for _, source in self._sources():
-            if source.shipped is not None:
-                source.shipped.delete()
+            if source.deletes:
+                source.delete()
 
     # -- which logs ----------------------------------------------------------------------------------------
 
@@ -281,8 +281,8 @@ class Shipper:
         else:
             lineage = Lineage(log, self.say, any_host=self.source is not None, partial_after_s=self.partial_after_s)
             prefix = self.prefix.format(host=platform.node(), file=log.name, path=log.path)
-            shipped = Shipped(lineage, self.say) if self.delete_after else None
-            route.sources[key], route.is_begun = RoutedLog(lineage, key, prefix.encode(), shipped), False
+            route.sources[key] = RoutedLog(lineage, key, prefix.encode(), self.delete_after)
+            route.is_begun = False
 
 
 def _is_rotated(path: str, other: str) -> bool:

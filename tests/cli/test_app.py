@@ -10,7 +10,7 @@ import pytest
 
 from rollingfs import cli
 from rollingfs.cli import app
-from rollingfs.cli.exit_codes import INTERRUPTED, WrongUsage
+from rollingfs.cli.output import INTERRUPTED, WrongUsage
 from rollingfs.cli.stores import nest, parse_options, split
 from tests.support.cli import COMMAND, Run, done, environment, failed, python
 from tests.support.schedules import beside

@@ -14,7 +14,7 @@ import fsspec
 import pytest
 
 from rollingfs.cli import output
-from rollingfs.cli.exit_codes import ReaderGone
+from rollingfs.cli.output import ReaderGone
 from rollingfs.cli.show import PEEK_BYTES
 from tests.support.cli import COMMAND, EXPECT_S_MAX, Run, done, environment, failed, running
 from tests.support.examples import slowly

@@ -8,8 +8,8 @@ import pytest
 import uvicorn
 
 from rollingfs import RollingFileSystem
-from rollingfs.cli.running import guarded, handling
-from rollingfs.cli.session import StorePath
+from rollingfs.cli.serve import guarded
+from rollingfs.cli.session import StorePath, handling
 from tests.support.cli import Run
 
 

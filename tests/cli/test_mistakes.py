@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rollingfs.cli.exit_codes import as_typed
+from rollingfs.cli.output import as_typed
 from rollingfs.errors import worded, worded_by
 from tests.support.cli import Run, done, failed, options_of
 

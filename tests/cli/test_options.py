@@ -2,7 +2,7 @@
 
 import pytest
 
-from rollingfs.cli.exit_codes import WrongUsage
+from rollingfs.cli.output import WrongUsage
 from rollingfs.cli.stores import Stores, parse_options
 from tests.support.cli import failed
 from tests.support.servers import require_module

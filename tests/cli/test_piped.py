@@ -17,7 +17,7 @@ import pytest
 from rollingfs import RollingFileSystem
 from rollingfs.cli import piped
 from rollingfs.cli.piped import NotWrittenError, Pipe
-from rollingfs.cli.running import Stop
+from rollingfs.cli.session import Stop
 from rollingfs.errors import UnsafeBackendError
 from rollingfs.fs.core import core
 from rollingfs.fs.write_buffer import CommitOn, parse_commit_on

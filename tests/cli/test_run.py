@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rollingfs import OffloadPolicy, RetentionPolicy, RollingFileSystem, RollingPolicy
-from rollingfs.cli.running import Stop
+from rollingfs.cli.session import Stop
 from tests.support.cli import Run, done, failed, running
 from tests.support.forks import needs_signals
 

@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 
 from rollingfs.format.codec import format_header, parse_header
-from rollingfs.format.edges import Edges
 from rollingfs.format.header import (
     OFFSET_MAX,
     Adopted,
     Chunk,
     Commit,
     Drop,
+    Edges,
     Header,
     Merge,
     MergeOutcome,

@@ -25,7 +25,7 @@ from benchmarks.parquet_waste import wasted
 from rollingfs import RollingFileSystem, RollingPolicy
 from rollingfs.errors import AppendInterrupted, BadOffsetError, SegmentSealedError
 from rollingfs.format.parquet_footer import ended
-from rollingfs.format.thrift import BINARY, Decoder, Encoder, MalformedFooterError
+from rollingfs.format.thrift import BINARY, MalformedFooterError, decode, encode
 from rollingfs.fs.core import core
 from rollingfs.parquet import append, files, grow, rewrite
 from rollingfs.segment.read import ends
@@ -459,9 +459,9 @@ def test_a_footer_with_a_mistyped_size_is_not_worn(fs, path, tmp_path, monkeypat
     monkeypatch.setattr(grow, "REWRITTEN_BYTES_MAX", 0)
     with_long_names(fs, path)
     footer = files.footer_in(fs.cat_file(path))
-    table = Decoder(footer).struct()
+    table = decode(footer)
     table[4][1][1][0][1][1][1][0][5] = (BINARY, b"5")  # the size of the offset index of a column
-    fs.pipe_file(torn, fs.cat_file(path)[: -8 - len(footer)] + ended(Encoder().struct(table)))
+    fs.pipe_file(torn, fs.cat_file(path)[: -8 - len(footer)] + ended(encode(table)))
     assert (worn(fs, path), worn(fs, torn)) == ((path,), ())
     with pytest.raises(MalformedFooterError):
         rewrite(fs, torn)

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from rollingfs.format.parquet_chunks import chunk_spans
-from rollingfs.format.thrift import I64, LIST, STRUCT, Decoder, Encoder, MalformedFooterError
+from rollingfs.format.thrift import I64, LIST, STRUCT, MalformedFooterError, decode, encode
 from rollingfs.fs.core import Tuning
 from rollingfs.fs.read_file import ReadFile
 from rollingfs.policy import RollingPolicy
@@ -242,7 +242,7 @@ def footer_of(*groups: list[tuple[int, int]]) -> bytes:
     """A footer whose column chunks are said to lie somewhere."""
     named = [[{3: (STRUCT, {9: (I64, start), 7: (I64, end - start)})} for start, end in group] for group in groups]
     rows = [{1: (LIST, (STRUCT, columns)), 3: (I64, 1)} for columns in named]
-    return Encoder().struct({3: (I64, len(rows)), 4: (LIST, (STRUCT, rows))})
+    return encode({3: (I64, len(rows)), 4: (LIST, (STRUCT, rows))})
 
 
 @pytest.mark.parametrize("first", [-100, -4, 1, 3])
@@ -253,9 +253,9 @@ def test_chunks_that_begin_before_file_s_data_are_none(first):
 
 def test_too_large_number_is_refused_and_64_bits_accepted():
     table = {3: (I64, -(2**63)), 4: (I64, 2**63 - 1)}
-    assert Decoder(Encoder().struct(table)).struct() == table
+    assert decode(encode(table)) == table
     with pytest.raises(MalformedFooterError, match="more than 64 bits"):
-        Decoder(b"\x16" + b"\xff" * 60_000 + b"\0\0").struct()
+        decode(b"\x16" + b"\xff" * 60_000 + b"\0\0")
 
 
 @pytest.mark.parametrize("key", [0, None])

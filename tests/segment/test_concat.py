@@ -11,7 +11,7 @@ import pytest
 
 from rollingfs import BadOffsetError, CommitTimeoutError, SegmentNotSealedError
 from rollingfs.backend.local.backend import LocalBackend
-from rollingfs.cli.exit_codes import in_one_line
+from rollingfs.cli.output import in_one_line
 from rollingfs.format.codec import parse_header
 from rollingfs.format.header import MARKS_MAX, Phase
 from rollingfs.format.transitions import Guard

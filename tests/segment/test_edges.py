@@ -16,8 +16,8 @@ from rollingfs import RollingFileSystem, core
 from rollingfs.backend.memory import MemoryBackend
 from rollingfs.errors import RollingError, WholeFileError
 from rollingfs.format import whole_files
-from rollingfs.format.edges import HEAD_BYTES, TAIL_BYTES
 from rollingfs.format.header import Header, changed
+from rollingfs.format.side_files import HEAD_BYTES, TAIL_BYTES
 from rollingfs.format.whole_files import JoinPart
 from tests.support.backends import private_memory
 from tests.system.test_traces import Tracer

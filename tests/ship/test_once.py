@@ -14,9 +14,8 @@ import pytest
 from rollingfs import RollingFileSystem
 from rollingfs.format.transitions import check_attrs
 from rollingfs.ship import Shipper, lineage, sender
-from rollingfs.ship.generations import BLOCK_BYTES
+from rollingfs.ship.generations import BLOCK_BYTES, LINES_MAX, Position
 from rollingfs.ship.lineage import Lineage, Piece
-from rollingfs.ship.position import LINES_MAX, Position
 from rollingfs.ship.sender import Sender
 from rollingfs.ship.shipper import SOURCES_MAX
 from tests.support.backends import Scripted, private_memory, raises

@@ -98,7 +98,7 @@ class Deleting(rotations.World):
 def test_no_file_is_deleted_before_it_is_shipped(seals: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (generations, lineage, sender, route, shipping):
         monkeypatch.setattr(module, "time", rotations.CLOCK, raising=False)
-    monkeypatch.setattr(sender, "os", OS)
+    monkeypatch.setattr(route, "os", OS)
     monkeypatch.setattr(Deleting, "options", {"seal_on_rotate": seals, "delete_after": True})
     run_state_machine_as_test(
         Deleting, settings=settings(max_examples=examples(60), stateful_step_count=20, deadline=None)
@@ -186,7 +186,7 @@ def test_a_rotation_within_a_deletion_loses_no_file(tmp_path: Path, soon: None, 
             file.write(b"three\n")
         os.rename(log, path)
 
-    monkeypatch.setattr(sender, "os", OS)
+    monkeypatch.setattr(route, "os", OS)
     OS.on_rename = rotate
     ship(tmp_path, [])
     ship(tmp_path, [])
@@ -197,7 +197,7 @@ def test_a_disk_without_leases_keeps_its_files(tmp_path: Path, soon: None, monke
     def refuse(fd: int) -> bool:
         raise OSError(22, "Invalid argument")
 
-    monkeypatch.setattr(sender, "lease", refuse)
+    monkeypatch.setattr(route, "lease", refuse)
     (tmp_path / "app.log.1").write_bytes(b"one\n")
     (tmp_path / "app.log").write_bytes(b"two\n")
     said: list[str] = []

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import rollingfs
-from rollingfs.cli.exit_codes import in_one_line
+from rollingfs.cli.output import in_one_line
 
 FORBIDDEN = (
     r"\$chunks/(probe|tmp|lock|stage|index)",

@@ -7,7 +7,6 @@ from typing import Any
 from hypothesis import strategies as st
 
 from rollingfs.format import invariants, names
-from rollingfs.format.edges import Edges
 from rollingfs.format.header import (
     OFFSET_MAX,
     PIECES_MAX,
@@ -15,6 +14,7 @@ from rollingfs.format.header import (
     Chunk,
     Commit,
     Drop,
+    Edges,
     Entry,
     Header,
     Merge,

@@ -16,9 +16,8 @@ from rollingfs.backend.tiers import can_copy
 from rollingfs.errors import AppendInterrupted, AppendOutcomeUnknown, CorruptChunkError, StagedExpiredError
 from rollingfs.format import names
 from rollingfs.format.crc import crc32c
-from rollingfs.format.edges import HEAD_BYTES, TAIL_BYTES, UNKNOWN, Kinds
 from rollingfs.format.header import AGE_S_MAX, OFFSET_MAX, Chunk, Entry, Page
-from rollingfs.format.side_files import Label, Last
+from rollingfs.format.side_files import HEAD_BYTES, TAIL_BYTES, UNKNOWN_KINDS, Kinds, Label, Last
 from rollingfs.runtime.meters import Steps
 from rollingfs.runtime.system import Moment
 from rollingfs.runtime.values import value_class
@@ -43,7 +42,7 @@ class Stored:
     staged: bool = False
     stored_at: float | None = None
     """For a staged chunk: when its upload began by the store's own clock, in seconds since 1970."""
-    kinds: Kinds = UNKNOWN
+    kinds: Kinds = UNKNOWN_KINDS
     """Of its first bytes, if it may begin a segment, and of its last."""
 
     @property
@@ -185,7 +184,7 @@ async def copy_through(store: Store, source: str, target: str, start: int = 0, e
 def kinds_of(head: Buffer, tail: Buffer) -> Kinds:
     """Return `whole_files.kinds_of`, whose tables are loaded for the first chunk that is long enough."""
     if len(tail) < TAIL_BYTES:
-        return UNKNOWN
+        return UNKNOWN_KINDS
     from rollingfs.format import whole_files
 
     return whole_files.kinds_of(bytes(head), bytes(tail))

@@ -23,7 +23,7 @@ from rollingfs.format.arrow_stream import (
     layout,
     messages_in,
 )
-from rollingfs.format.edges import TAIL_BYTES
+from rollingfs.format.side_files import TAIL_BYTES
 from rollingfs.format.whole_files import JoinPart
 from rollingfs.segment.at import At
 from rollingfs.segment.read.ends import file_ends, pieces_of

@@ -7,7 +7,6 @@ from contextlib import contextmanager
 
 from rollingfs.errors import CorruptChunkError, UnsafeBackendError, worded
 from rollingfs.format import whole_files
-from rollingfs.format.edges import HEAD_BYTES, TAIL_BYTES as EDGE_BYTES
 from rollingfs.format.parquet_chunks import check_within, gaps, live_bytes
 from rollingfs.format.parquet_footer import (
     MAGIC,
@@ -20,6 +19,7 @@ from rollingfs.format.parquet_footer import (
     join,
     understood,
 )
+from rollingfs.format.side_files import HEAD_BYTES, TAIL_BYTES as EDGE_BYTES
 from rollingfs.format.thrift import MalformedFooterError
 from rollingfs.segment.read.ranges import Fetcher
 from rollingfs.segment.read.revalidate import OUTDATED

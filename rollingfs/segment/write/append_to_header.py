@@ -10,10 +10,9 @@ from functools import partial
 from rollingfs.errors import CorruptHeaderError
 from rollingfs.format import placement, transitions
 from rollingfs.format.drops import pages_to_truncate
-from rollingfs.format.edges import UNKNOWN, Edges, Kinds
-from rollingfs.format.header import Chunk, Entry, Header, changed
+from rollingfs.format.header import Chunk, Edges, Entry, Header, changed
 from rollingfs.format.placement import Item
-from rollingfs.format.side_files import Last
+from rollingfs.format.side_files import UNKNOWN_KINDS, Kinds, Last
 from rollingfs.segment.commit.chunk_files import NewFiles, Stored, write_chunk, write_shared
 from rollingfs.segment.commit.removals import check_there
 from rollingfs.segment.commit.store import Store
@@ -65,8 +64,8 @@ def _edges(header: Header, entries: Sequence[Entry], kinds: Mapping[str, Kinds])
     known = header.edges or Edges(header.start, "", 0, "")
     start, head = known.start, known.head
     if not header.entries:
-        start, head = header.start, kinds.get(entries[0].file, UNKNOWN)[0]
-    tail = kinds.get(entries[-1].file, UNKNOWN)[1]
+        start, head = header.start, kinds.get(entries[0].file, UNKNOWN_KINDS)[0]
+    tail = kinds.get(entries[-1].file, UNKNOWN_KINDS)[1]
     return Edges(start, head, entries[-1].end, tail) if head or tail else None
 
 

@@ -11,8 +11,7 @@ from typing import Any
 from rollingfs.backend.contract import Backend, Buffer, Upload, frozen
 from rollingfs.format import names
 from rollingfs.format.crc import crc32c
-from rollingfs.format.edges import HEAD_BYTES, TAIL_BYTES
-from rollingfs.format.side_files import Label, Last
+from rollingfs.format.side_files import HEAD_BYTES, TAIL_BYTES, Label, Last
 from rollingfs.runtime.concurrency import drive
 from rollingfs.runtime.system import Clock, Moment
 from rollingfs.segment.commit.chunk_files import Stored, kinds_of
