@@ -43,7 +43,6 @@ from rollingfs.segment.at import COMMIT_TIMEOUT_S, HEADER_CACHE_S, At
 from rollingfs.segment.write.budget import WRITE_MEMORY_BYTES_DEFAULT
 
 if TYPE_CHECKING:
-    from rollingfs.fs.async_file import AsyncFile
     from rollingfs.fs.stream_handle import Stream
     from rollingfs.show.metrics import Metrics
 
@@ -373,7 +372,7 @@ class RollingFileSystem(AsyncFileSystem, ChainedFileSystem, metaclass=Configured
         options = {"block_size": block_size, "cache_options": cache_options, **kwargs}
         return in_transaction.open_to_write(self, path, mode, compression, options)
 
-    async def open_async(self, path: str, mode: str = "rb", **kwargs: Any) -> AsyncFile:
+    async def open_async(self, path: str, mode: str = "rb", **kwargs: Any) -> opening.AsyncFile:
         """Open a binary file whose `read`, `write` and `close` are awaited, on any event loop.
 
         Parameters
@@ -393,9 +392,7 @@ class RollingFileSystem(AsyncFileSystem, ChainedFileSystem, metaclass=Configured
         opening.check_known(path, kwargs, "open_async")
         if mode != "rb":
             in_transaction.check_outside(self, "open_async", path)
-        from rollingfs.fs.async_file import open_async
-
-        return await open_async(self._core, path, mode)
+        return await opening.open_async(self._core, path, mode)
 
     def sign(self, path: str, expiration: int = 100, **kwargs: Any) -> str:
         """Refuse, by `NotImplementedError`: a signed URL is of a single file, and a segment is several."""

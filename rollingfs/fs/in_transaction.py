@@ -126,7 +126,7 @@ def waiting(forms: tuple[F, G], held: Callable[..., Any]) -> tuple[F, G]:
 
 def open_to_write(self: Any, path: str, mode: str, compression: str | None, options: dict[str, Any]) -> Any:
     """Open a file for writing; a transaction holds it, with what wraps it for text and compression."""
-    from rollingfs.fs.text_file import open_to_write  # not before a file is written
+    from rollingfs.fs.closing import open_to_write  # not before a file is written
 
     autocommit = options.pop("autocommit", not self._intrans)
     file = open_to_write(self._open, path, mode, compression, {**options, "autocommit": autocommit})

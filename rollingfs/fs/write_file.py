@@ -15,8 +15,8 @@ from rollingfs.format import names, transitions
 from rollingfs.format.transitions import Guard
 from rollingfs.fs.arguments import WRITE_MODES
 from rollingfs.fs.binding import Binding, check_absent, find_end
+from rollingfs.fs.closing import CommitsByClose, is_unwinding, tell_lost, watch
 from rollingfs.fs.core import Core
-from rollingfs.fs.unclosed import CommitsByClose, is_unwinding, tell_lost, watch
 from rollingfs.fs.write_buffer import NEVER, CommitOnGiven, WriteBuffer, parse_commit_on
 from rollingfs.segment.files.intakes import addition, replacement
 from rollingfs.segment.verbs.append import append

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import field, replace
 
 from rollingfs.format.header import Chunk, Header
-from rollingfs.policy import BLOCK_BYTES
 from rollingfs.runtime.values import value_class
 from rollingfs.segment.files.rewrite_plan import Asked, Chosen, Plan, Run, moves
 
@@ -58,39 +57,28 @@ class OffloadStatus:
         return self.cold_end
 
 
-@value_class
-class BlockRule:
-    """The rule by which a block moves.
+DEFAULT = Asked("", Chosen(), 0.0)
+"""For a segment without a policy."""
 
-    Parameters
-    ----------
-    block_bytes
-        Size of a full block.
-    max_delay_s
-        Age of its oldest byte, in seconds, at which a block moves although it is not full. With `after_age` of a
-        policy, the age in addition.
-    chosen
-        Predicate of chunks that may move. If it keeps the newest bytes, the inline tail stays.
-    """
 
-    block_bytes: int = BLOCK_BYTES
-    max_delay_s: float = MAX_DELAY_S
-    chosen: Chosen = Chosen()
+def _delay_s(rule: Asked) -> float:
+    """Return the age of its oldest byte at which a block moves although it is not full; `after_age` comes on top."""
+    return MAX_DELAY_S if rule.max_delay_s is None else rule.max_delay_s
 
-    @property
-    def poll_s_max(self) -> float:
-        """Return the longest pause between two polls."""
-        return max(0.05, min(POLL_S_MAX, self.max_delay_s / POLLS_A_DELAY))
 
-    @property
-    def keeps_newest(self) -> bool:
-        """Return whether the newest bytes stay."""
-        return self.chosen.after_bytes is not None or self.chosen.after_age_s is not None
+def poll_s_max(rule: Asked) -> float:
+    """Return the longest pause between two polls."""
+    return max(0.05, min(POLL_S_MAX, _delay_s(rule) / POLLS_A_DELAY))
 
-    @property
-    def poll_s_min(self) -> float:
-        """Return the shortest pause between two polls that may find no change."""
-        return min(POLL_S_MIN, self.poll_s_max)
+
+def poll_s_min(rule: Asked) -> float:
+    """Return the shortest pause between two polls that may find no change."""
+    return min(POLL_S_MIN, poll_s_max(rule))
+
+
+def keeps_newest(rule: Asked) -> bool:
+    """Return whether the newest bytes stay, and so the inline tail."""
+    return rule.chosen.after_bytes is not None or rule.chosen.after_age_s is not None
 
 
 @value_class
@@ -134,10 +122,10 @@ class Hot:
         return self.chunk_bytes + self.tail_bytes
 
 
-def look(header: Header, now_ms: int, rule: BlockRule = BlockRule()) -> Hot:  # noqa: B008 - it is immutable
+def look(header: Header, now_ms: int, rule: Asked = DEFAULT) -> Hot:
     """Return the backlog by the header only, before a look at chunks."""
     inline_bytes = header.length - header.tail_start
-    tail_bytes = 0 if rule.keeps_newest else inline_bytes
+    tail_bytes = 0 if keeps_newest(rule) else inline_bytes
     at_ms = min(header.tail_at_ms, now_ms) if tail_bytes else now_ms
     return Hot(
         header.segment,
@@ -153,7 +141,7 @@ def look(header: Header, now_ms: int, rule: BlockRule = BlockRule()) -> Hot:  # 
     )
 
 
-def with_chunks(hot: Hot, chunks: Sequence[Chunk], rule: BlockRule, header: Header, now_ms: int) -> Hot:
+def with_chunks(hot: Hot, chunks: Sequence[Chunk], rule: Asked, header: Header, now_ms: int) -> Hot:
     """Take more chunks into account, in the order of their offsets, until a block is full."""
     after_ms = round((rule.chosen.after_age_s or 0) * 1000)
     for chunk in chunks:
@@ -207,23 +195,24 @@ class Move:
     upto: int | None
 
 
-def plan(hot: Hot, now_ms: int, rule: BlockRule) -> Wait | Move:
+def plan(hot: Hot, now_ms: int, rule: Asked) -> Wait | Move:
     """Return the next step for a segment.
 
     A block that its chunks fill moves without a roll, which would be another commit among the writers.
     """
     if hot.block_end is not None:
         return Move(hot.first, hot.block_end)
+    delay_s, least_s = _delay_s(rule), poll_s_min(rule)
     age_s = max(0.0, (now_ms - hot.oldest_ms) / 1000)
-    is_due = hot.is_sealed or hot.hot_bytes >= rule.block_bytes or age_s >= rule.max_delay_s
+    is_due = hot.is_sealed or hot.hot_bytes >= rule.block_bytes or age_s >= delay_s
     if hot.hot_bytes and is_due:
         return Move(hot.first, None if hot.tail_bytes else hot.end)
-    next_s = max(rule.poll_s_min, (hot.next_ms - now_ms) / 1000)
+    next_s = max(least_s, (hot.next_ms - now_ms) / 1000)
     if not hot.hot_bytes:
-        return Wait(min(rule.poll_s_max, next_s), is_over=hot.is_sealed and not hot.kept_bytes, due_s=next_s)
-    due_s = max(rule.poll_s_min, min(rule.max_delay_s - age_s, next_s))
+        return Wait(min(poll_s_max(rule), next_s), is_over=hot.is_sealed and not hot.kept_bytes, due_s=next_s)
+    due_s = max(least_s, min(delay_s - age_s, next_s))
     full_s = (rule.block_bytes - hot.hot_bytes) / hot.rate / POLLS_A_BLOCK if hot.rate else math.inf
-    return Wait(max(rule.poll_s_min, min(full_s, rule.max_delay_s - age_s, rule.poll_s_max)), due_s=due_s)
+    return Wait(max(least_s, min(full_s, delay_s - age_s, poll_s_max(rule))), due_s=due_s)
 
 
 def retry_s(failures: int, chance: float) -> float:
@@ -235,13 +224,12 @@ def mover_of(asked: Asked) -> Plan:
     """Return the plan of an offload by a policy, without inline bytes."""
     if asked.max_delay_s is None:
         return moves(asked)
-    rule = BlockRule(asked.block_bytes, asked.max_delay_s, asked.chosen)
 
     def made(header: Header, chunks: Sequence[Chunk], now_ms: int, is_last: bool) -> tuple[int, list[Run]]:
         end, found = header.start, list[Run]()
         while True:
             left = [chunk for chunk in chunks if chunk.end > end]
-            block = plan(with_chunks(look(header, now_ms, rule), left, rule, header, now_ms), now_ms, rule)
+            block = plan(with_chunks(look(header, now_ms, asked), left, asked, header, now_ms), now_ms, asked)
             if not isinstance(block, Move):
                 return end, found
             chosen = replace(asked.chosen, upto=block.upto, start=block.start)

@@ -28,7 +28,7 @@ from rollingfs.segment.segment import Segment
 from rollingfs.segment.verbs.change import roll
 from rollingfs.segment.verbs.offload import DamagedBlocksError, Offloaded, check_may_move, offload
 from rollingfs.stream import blocks
-from rollingfs.stream.blocks import MAX_DELAY_S, RETRY_S_MAX, SLOW_S, BlockRule, Hot, Move, OffloadStatus, Wait
+from rollingfs.stream.blocks import DEFAULT, RETRY_S_MAX, SLOW_S, Hot, Move, OffloadStatus, Wait
 from rollingfs.stream.ledger import Ledgers, check_policy, check_retention, policies_of
 from rollingfs.stream.ledger_codec import Ledger
 from rollingfs.stream.members import Members
@@ -97,7 +97,7 @@ class Followed:
         self._asked: Asked | None = None
         self._own: OffloadPolicy | None = None
         self._damage: _Damage | None = None
-        self._rule = BlockRule()
+        self._rule = DEFAULT
         self._block: tuple[int, float] | None = None
         """The end of the newest block, and when it was assigned."""
         self._offloaded_s: float | None = None
@@ -130,7 +130,7 @@ class Followed:
             )
         if hot is None:
             return OffloadStatus(0, 0, 0.0, error)
-        lag_bytes = hot.hot_bytes if self._rule.keeps_newest else hot.length - hot.start
+        lag_bytes = hot.hot_bytes if blocks.keeps_newest(self._rule) else hot.length - hot.start
         if self._asked is None:
             lag_bytes = 0
         oldest_ms = hot.oldest_ms if damage is None else min(hot.oldest_ms, damage.oldest_ms)
@@ -162,7 +162,7 @@ class Followed:
             return self._waits(left_s)
         assert self._hot is not None
         if self._asked is None:
-            now: Wait | Move = Wait(self._rule.poll_s_max, due_s=math.inf)
+            now: Wait | Move = Wait(self.poll_s_max, due_s=math.inf)
         else:
             now = blocks.plan(self._hot, self._client.now_ms(), self._rule)
         if isinstance(now, Wait):
@@ -177,7 +177,7 @@ class Followed:
     @property
     def poll_s_max(self) -> float:
         """The longest pause between two polls."""
-        return self._rule.poll_s_max
+        return blocks.poll_s_max(self._rule)
 
     async def move(self, block: Move) -> Wait:
         """Move a block. An error goes to the status; what was not committed is tried again after a pause."""
@@ -195,7 +195,7 @@ class Followed:
             self._moving_s = None
         self._succeeded()
         self._offloaded_s = self._client.now_ms() / 1000 if count else self._offloaded_s
-        return Wait(0.0 if count else self._rule.poll_s_min)
+        return Wait(0.0 if count else blocks.poll_s_min(self._rule))
 
     async def move_all(self) -> Offloaded:
         """Move all blocks that are full or old now; an error is raised, for a damaged chunk after all other blocks."""
@@ -252,12 +252,11 @@ class Followed:
         self._own, damage = header.offload, self._damage
         self._asked = asked = await self._ask(self.path, self._own, None)
         if asked is None:  # no chunk is looked at, so the next look begins at the first one
-            self._rule, self._damage = BlockRule(), None
+            self._rule, self._damage = DEFAULT, None
             return replace(blocks.look(header, self._client.now_ms()), start=header.start)
         check_tier(self._client.backend, asked.tier, self.path)
-        delay_s = MAX_DELAY_S if asked.max_delay_s is None else asked.max_delay_s
         passed = damage.end if damage is not None and damage.segment == header.segment else 0
-        self._rule = rule = BlockRule(asked.block_bytes, delay_s, replace(asked.chosen, start=passed))
+        self._rule = rule = replace(asked, chosen=replace(asked.chosen, start=passed))
         now_ms = self._client.now_ms()
         hot = blocks.look(header, now_ms, rule)
         is_same = before is not None and before.segment == header.segment

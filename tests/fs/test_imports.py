@@ -12,7 +12,7 @@ whether the verbs that need it could import it at their first use."""
 FEW = (
     *("backend.generic", "backend.local", "backend.objects.azure", "backend.objects.backend", "fs.read_file"),
     *(
-        "fs.text_file",
+        "fs.closing",
         "fs.write_file",
         "parquet",
         "show",

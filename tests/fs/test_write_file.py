@@ -9,7 +9,7 @@ import pytest
 from rollingfs import FencedError, RollingPolicy, SegmentSealedError
 from rollingfs.format.transitions import Guard
 from rollingfs.fs import write_buffer
-from rollingfs.fs.text_file import TextFile
+from rollingfs.fs.closing import TextFile
 from rollingfs.segment.verbs.truncate import truncate
 from rollingfs.segment.write import chunk_writer, ingest
 from tests.support.backends import private_memory

@@ -17,8 +17,8 @@ from rollingfs.format import drops, names
 from rollingfs.format.header import AGE_S_MAX, GRACE_S, Page
 from rollingfs.format.transitions import Guard
 from rollingfs.runtime.concurrency import drive
+from rollingfs.segment.files.rewrite_plan import Asked, Chosen
 from rollingfs.segment.verbs.change import acquire, roll
-from rollingfs.stream.blocks import BlockRule
 from tests.support.examples import MANY, slowly
 from tests.support.faults import Crashed, Fault, Store, TieredStore
 from tests.support.life import World
@@ -52,7 +52,7 @@ def rolled(world: World) -> Any:
 
 
 def follow(world: World) -> Any:
-    return settle(followed(world, A, BlockRule(block_bytes=40, max_delay_s=100)))
+    return settle(followed(world, A, Asked("cold", Chosen(), 0.0, 40, 100)))
 
 
 def tiers(world: World) -> set[str]:

@@ -5,11 +5,12 @@ from dataclasses import replace
 from hypothesis import given, strategies as st
 
 from rollingfs.format.header import Chunk, Header, Phase
+from rollingfs.segment.files.rewrite_plan import Asked, Chosen
 from rollingfs.stream import blocks
-from rollingfs.stream.blocks import BlockRule, Hot, Move, Wait
+from rollingfs.stream.blocks import DEFAULT, Hot, Move, Wait
 
 NOW_MS = 1_800_000_000_000
-RULE = BlockRule(block_bytes=100, max_delay_s=600)
+RULE = Asked("cold", Chosen(), 0.0, block_bytes=100, max_delay_s=600)
 
 
 def chunk(start: int, length: int, tier: str = "", age_s: int = 0) -> Chunk:
@@ -23,7 +24,7 @@ def header(*chunks: Chunk, tail: bytes = b"", tail_age_s: int = 0, start: int = 
 
 
 def hot(found: Header) -> Hot:
-    return blocks.with_chunks(blocks.look(found, NOW_MS), found.entries, BlockRule(100), found, NOW_MS)  # type: ignore[arg-type]
+    return blocks.with_chunks(blocks.look(found, NOW_MS), found.entries, RULE, found, NOW_MS)  # type: ignore[arg-type]
 
 
 def plan(found: Header) -> Wait | Move:
@@ -89,6 +90,6 @@ def test_plan_always_moves_hot_bytes_or_waits_while(parts, tail, age_s, sealed):
 
 
 def test_rule_polls_often_for_short_delays():
-    rule = BlockRule(max_delay_s=2.0)
-    assert (rule.poll_s_max, rule.poll_s_min) == (0.5, 0.5)
-    assert BlockRule().poll_s_max == 30.0
+    rule = replace(RULE, max_delay_s=2.0)
+    assert (blocks.poll_s_max(rule), blocks.poll_s_min(rule)) == (0.5, 0.5)
+    assert blocks.poll_s_max(DEFAULT) == 30.0

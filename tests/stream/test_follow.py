@@ -13,10 +13,10 @@ from rollingfs.errors import CorruptChunkError, CorruptHeaderError
 from rollingfs.folders.listing import Listings
 from rollingfs.format import names
 from rollingfs.runtime.concurrency import drive
-from rollingfs.segment.files.rewrite_plan import Chosen
+from rollingfs.segment.files.rewrite_plan import Asked, Chosen
 from rollingfs.segment.verbs.change import change
 from rollingfs.segment.verbs.export import export
-from rollingfs.stream.blocks import RETRY_S_MAX, BlockRule, OffloadStatus
+from rollingfs.stream.blocks import RETRY_S_MAX, OffloadStatus
 from rollingfs.stream.follow import Followed
 from rollingfs.stream.ledger import Ledgers
 from rollingfs.stream.states import states_below
@@ -26,12 +26,12 @@ from tests.support.life import World
 from tests.support.small import Failing, client, filled, is_whole, settle, shrink_pages, step
 
 pytestmark = pytest.mark.usefixtures("hurried")
-RULE = BlockRule(block_bytes=40, max_delay_s=100)
+RULE = Asked("cold", Chosen(), 0.0, 40, 100)
 A = "/stream/a"
 WHOLE = b"0" * 20 + b"1" * 20 + b"2" * 20 + b"tail"
 
 
-def followed(world: World, rule: BlockRule = RULE, lag_s: float = 0.0) -> Followed:
+def followed(world: World, rule: Asked = RULE, lag_s: float = 0.0) -> Followed:
     return small.followed(world, A, rule, lag_s)
 
 
@@ -93,7 +93,7 @@ def test_bytes_after_damage_move_first_damage_once_mended(damaged):
 def test_upkeep_moves_bytes_after_damage_and_reports_it(damaged):
     world, file, _ = damaged
     with pytest.raises(CorruptChunkError, match=re.escape(file)):
-        drive(followed(world, rule=BlockRule(block_bytes=40, max_delay_s=0)).move_all())
+        drive(followed(world, rule=replace(RULE, max_delay_s=0)).move_all())
     assert chunks_of(world)[:2] == [("", 20), ("", 20)]
     assert {tier for tier, _ in chunks_of(world)[2:]} == {"cold"}
 
@@ -147,7 +147,7 @@ def test_full_block_moves_immediately_its_rest_with_the_tail(world):
 
 
 def test_idle_segments_chunks_move_when_the_policy_allows(world):
-    one = followed(world, BlockRule(block_bytes=40, max_delay_s=100, chosen=Chosen(after_age_s=1000)))
+    one = followed(world, replace(RULE, chosen=Chosen(after_age_s=1000)))
     calls = 0
     for _ in range(100):
         now = step(one)

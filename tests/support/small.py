@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -14,7 +15,7 @@ from rollingfs.runtime.concurrency import drive
 from rollingfs.segment.at import At
 from rollingfs.segment.files.rewrite_plan import Asked
 from rollingfs.stream import stream_verbs
-from rollingfs.stream.blocks import BlockRule, Move, OffloadStatus, Wait
+from rollingfs.stream.blocks import Move, OffloadStatus, Wait
 from rollingfs.stream.follow import Followed, fixed
 from rollingfs.stream.members import Members
 from rollingfs.stream.upkeep import Upkeep, Upkept
@@ -104,9 +105,9 @@ def is_whole(world: World, path: str = "/stream/a") -> bool:
     return all(row.ok for row in world.rows(path))
 
 
-def followed(world: World, path: str, rule: BlockRule, lag_s: float = 0.0) -> Followed:
-    """A segment that is followed into the tier ``cold``."""
-    return Followed(world.client, path, fixed(Asked("cold", rule.chosen, lag_s, rule.block_bytes, rule.max_delay_s)))
+def followed(world: World, path: str, rule: Asked, lag_s: float = 0.0) -> Followed:
+    """A segment that is followed."""
+    return Followed(world.client, path, fixed(replace(rule, lag_s=lag_s)))
 
 
 def step(one: Followed) -> Wait:
