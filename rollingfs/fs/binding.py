@@ -14,7 +14,7 @@ from rollingfs.fs.core import Core
 from rollingfs.segment.at import At
 from rollingfs.segment.files.adopt import adopt
 from rollingfs.segment.read.piece_checks import RUNS_MAX, PieceChecks
-from rollingfs.segment.read.revalidate import Current, RevalidatingReads
+from rollingfs.segment.read.revalidate import Current, read_current
 from rollingfs.segment.segment import Segment
 from rollingfs.segment.verbs.change import acquire
 from rollingfs.segment.verbs.create import create
@@ -164,7 +164,7 @@ class Binding(Current):
         )  # of this call alone: a look of another thread may be too old for it
         current.believe()
         checks = None if verify else self._checks
-        [answer] = await RevalidatingReads(self.client.fetcher, [(current, span)], checks=checks, verify=verify).run()
+        [answer] = await read_current(self.client.fetcher, [(current, span)], checks=checks, verify=verify)
         if end > began.length:  # else the caller goes on from the snapshot: its length may be an expected offset
             self.snapshot = current.snapshot
         if isinstance(answer, Exception):

@@ -13,7 +13,7 @@ from fsspec.callbacks import DEFAULT_CALLBACK, Callback, NoOpCallback
 from rollingfs.errors import ConflictError, SegmentTruncatedError
 from rollingfs.fs.core import Core
 from rollingfs.segment.read.piece_checks import PieceChecks
-from rollingfs.segment.read.revalidate import Current, RevalidatingReads, Trust
+from rollingfs.segment.read.revalidate import Current, Trust, read_current
 from rollingfs.segment.segment import Segment
 
 Slice = tuple[str, int | None, int | None]
@@ -110,7 +110,7 @@ async def _read(core: Core, ranges: Sequence[Slice], verify: bool) -> list[bytes
         each.believe()
     span = _absolute_span if core.absolute else _span
     wanted = [(current[path], partial(span, start, end)) for path, start, end in ranges]
-    return await RevalidatingReads(core.client.fetcher, wanted, verify=verify).run()
+    return await read_current(core.client.fetcher, wanted, verify=verify)
 
 
 async def get_file(
@@ -201,7 +201,7 @@ async def pieces(
     current.believe()
     if fresh:
         current.trust = Trust.OLD
-    [first] = await RevalidatingReads(core.client.fetcher, [(current, first_piece)], checks=checks).run()
+    [first] = await read_current(core.client.fetcher, [(current, first_piece)], checks=checks)
     if isinstance(first, Exception):
         raise first
     return current.known, _pieces(core, current.known, first, checks, verify, piece_bytes)

@@ -19,7 +19,7 @@ from rollingfs.runtime.bridge import Bridge
 from rollingfs.segment.at import At
 from rollingfs.segment.read.piece_checks import RUNS_MAX, PieceChecks
 from rollingfs.segment.read.prefetch import PREFETCH_RANGE_BYTES, Bounds
-from rollingfs.segment.read.revalidate import OUTDATED, Current, RevalidatingReads, Span, Trust
+from rollingfs.segment.read.revalidate import OUTDATED, Current, Span, Trust, read_current
 from rollingfs.segment.segment import Segment
 
 if TYPE_CHECKING:
@@ -137,8 +137,8 @@ class ReadBuffer:
             self._bridge.run(self._current.look())
         else:
             wanted = [(self._current, span)]
-            reads = RevalidatingReads(self._fetcher, wanted, looks_max=0, limit=self._limit, **self._options())
-            [answer] = self._bridge.run(reads.run())
+            read = read_current(self._fetcher, wanted, looks_max=0, limit=self._limit, **self._options())
+            [answer] = self._bridge.run(read)
         self.is_unsure = self._current.trust is Trust.OLD  # if the look failed
         if self._current.known.token != self.snapshot.token:
             self._restart()

@@ -21,7 +21,7 @@ from rollingfs.format.append_keys import ATTRIBUTE, WRITERS, AppendKey, check_fr
 from rollingfs.format.crc import crc32c
 from rollingfs.format.transitions import Guard
 from rollingfs.segment.files.intakes import addition
-from rollingfs.segment.read.revalidate import Current, RevalidatingReads, Span, Trust
+from rollingfs.segment.read.revalidate import Current, Span, Trust, read_current
 from rollingfs.segment.segment import Segment
 from rollingfs.segment.verbs.append import Written, append
 from rollingfs.stream.cut import StreamCut
@@ -142,7 +142,7 @@ class ServedStore:
         current.trust = Trust.OLD  # whatever the cache believes
         self.readers += 1
         try:
-            [found] = await self.run(RevalidatingReads(self.client.fetcher, [(current, short)]).run())
+            [found] = await self.run(read_current(self.client.fetcher, [(current, short)]))
         finally:
             self.readers -= 1
         if isinstance(found, Exception):

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from rollingfs.format import commit_lines
 from rollingfs.format.header import Commit
-from rollingfs.segment.commit.operation import Verdict, judge
+from rollingfs.segment.commit.attempt import Verdict, judge
 from tests.models.explore import explore as visit
 
 ATTEMPTS_MAX = 2

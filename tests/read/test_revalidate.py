@@ -8,7 +8,8 @@ import threading
 import pytest
 
 from rollingfs import RollingPolicy, SegmentTruncatedError
-from rollingfs.segment.read.revalidate import Current, RevalidatingReads, Trust
+from rollingfs.fs import binding
+from rollingfs.segment.read.revalidate import Current, Trust, read_current
 from rollingfs.segment.verbs.create import create
 from rollingfs.segment.verbs.delete import delete
 from rollingfs.segment.verbs.truncate import truncate
@@ -67,10 +68,8 @@ def test_of_several_paths_only_what_changed_is_read_again(site: Site) -> None:
         current.believe()
         assert current.trust is Trust.OLD
     site.backend.calls.clear()
-    reads = RevalidatingReads(
-        site.client.fetcher, [(one, lambda now: (now.length - 4, now.length)) for one in currents]
-    )
-    assert site.run(reads.run()) == [b"more", b"same"]
+    reads = read_current(site.client.fetcher, [(one, lambda now: (now.length - 4, now.length)) for one in currents])
+    assert site.run(reads) == [b"more", b"same"]
     read = [path.split("$")[0] for verb, path in site.backend.calls if verb == "read_range"]
     assert read.count(same) == 1
     assert read.count(site.path) == 2
@@ -112,5 +111,5 @@ def test_other_threads_old_look_does_not_count(monkeypatch: pytest.MonkeyPatch) 
     other.start()
     assert asked.wait(10)
     site.run(append(site.other(), site.path, b"more"))
-    beside(monkeypatch, RevalidatingReads, "run", lambda _: (go.set(), other.join(10)))
+    beside(monkeypatch, binding, "read_current", lambda *_, **__: (go.set(), other.join(10)))
     assert segment.read(10, 14) == b"more"

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from unittest import mock
 
 from rollingfs.runtime import system
-from rollingfs.segment.commit import commits
 from tests.support.simulation import EPOCH_S, VirtualLoop, virtual_time
 
 HOUR_S = 3600.0
@@ -35,9 +34,5 @@ class Wall:
 @contextlib.contextmanager
 def simulated_time(seed: int) -> Iterator[VirtualLoop]:
     """A loop whose time is also the monotonic clock and the boot clock; chance is the same in every run."""
-    with virtual_time(seed) as loop:
-        boots = (mock.patch.object(module, "boot_s", loop.time) for module in (system, commits))
-        with contextlib.ExitStack() as stack:
-            for boot in boots:
-                stack.enter_context(boot)
-            yield loop
+    with virtual_time(seed) as loop, mock.patch.object(system, "boot_s", loop.time):
+        yield loop

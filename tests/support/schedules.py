@@ -19,10 +19,7 @@ HELD_S_MAX = 20.0
 """Only a broken test holds a lock so long."""
 SOON_S_MAX = 120.0
 PARTS = (
-    *(
-        f"segment/commit/{name}"
-        for name in ("commits", "operation", "attempt", "lost_answers", "turns", "store", "chunk_files")
-    ),
+    *(f"segment/commit/{name}" for name in ("commits", "attempt", "recovery", "turns", "store", "chunk_files")),
     *("segment/write/group_commit", "segment/write/append_to_header"),
 )
 APPENDING = tuple(f"rollingfs/{part}.py" for part in PARTS)

@@ -1,4 +1,4 @@
-"""The change that is wanted, and the attempts to commit it."""
+"""The change that is wanted, the attempts to commit it, and the verdict of a header on them."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import math
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from functools import cached_property
 
 from rollingfs.errors import AppendOutcomeUnknown, BadOffsetError, CommitTimeoutError, CorruptHeaderError
@@ -15,8 +16,9 @@ from rollingfs.format.codec import format_header
 from rollingfs.format.commit_lines import Acknowledged
 from rollingfs.format.header import AGE_S_MAX, COMMITS_MAX, OFFSET_MAX, RECORDS_MAX, Header
 from rollingfs.format.records import Record, Tip
+from rollingfs.runtime.system import Moment
+from rollingfs.runtime.values import value_class
 from rollingfs.segment.commit.chunk_files import NewFiles, Uploads
-from rollingfs.segment.commit.operation import NOTHING_SENT, Committed, Operation, Sent, Verdict, is_crowded
 from rollingfs.segment.commit.store import Store
 from rollingfs.segment.commit.turns import LOOKS_MAX, Turns
 from rollingfs.segment.segment import Grown, Segment
@@ -29,6 +31,73 @@ BELIEVED_S_MAX = 60.0
 """No commit is based on a header of many writers that is older than this: too many may have committed since."""
 REQUEST_SHARE = 1 / 3
 """Share of a commit's time for a single request; a look at the header needs the rest."""
+
+
+class Verdict(Enum):
+    """Verdict of the present header on an attempt to replace its predecessor."""
+
+    MINE = "it took place"
+    SAME = "it has not taken place, but still may"
+    NOT_MINE = "it did not take place and never will"
+    UNKNOWN = "nothing can be said"
+
+
+def judge(base: Header | Segment | None, same: bool, current: Header | None, writer: str, number: int) -> Verdict:
+    """Return whether operation `number` of `writer`, conditioned on `base`, took place.
+
+    Parameters
+    ----------
+    base
+        The header that the attempt would have replaced; or None.
+    same
+        Whether the file still has the token of the attempt's condition.
+    current
+        The header that is there now; None without a file (or for an empty file).
+    """
+    if same:
+        return Verdict.SAME
+    if current is None:
+        return Verdict.UNKNOWN
+    base_version = base.version if base else 0
+    mine = current.commit_of(writer)
+    if mine is not None and mine.number == number:
+        return Verdict.MINE
+    if current.version <= base_version or (mine is not None and mine.number > number):
+        return Verdict.UNKNOWN
+    if mine is None and current.evicted > base_version:
+        return Verdict.UNKNOWN  # with a line of mine, it has not gone: it says what it said before
+    return Verdict.NOT_MINE
+
+
+def is_crowded(base: Header | None) -> bool:
+    """Return whether the line of a commit after `base` may soon be evicted."""
+    if base is None:
+        return False
+    return sum(line.version > base.version - COMMITS_MAX for line in base.commits) > COMMITS_MAX // 2
+
+
+@value_class
+class Committed:
+    """The segment before and after a commit; the same value if no commit was needed."""
+
+    before: Segment
+    after: Segment
+
+    @property
+    def base(self) -> Header | None:
+        """Return the header before the commit."""
+        return self.before.header
+
+    @property
+    def header(self) -> Header | None:
+        """Return the header after the commit."""
+        return self.after.header
+
+    @property
+    def made(self) -> Header:
+        """Return the header that is there, of a commit whose step always leaves a header."""
+        assert self.header is not None
+        return self.header
 
 
 @dataclass(eq=False, repr=False)
@@ -62,12 +131,20 @@ class Change:
 
 @dataclass(eq=False, repr=False)
 class Attempt:
-    """The attempts to commit an operation, in their order.
+    """The attempts to commit an operation, in their order: a change as its commit line names it.
 
     It refers neither to the change nor to the slot: a step that keeps its attempt must not keep these from being freed.
     """
 
-    operation: Operation
+    path: str
+    """The segment."""
+    writer: str
+    """The id of the client that commits."""
+    number: int
+    """Of the operation, by this writer's count."""
+    deadline_s: float
+    """When the commit gives up, by the monotonic clock."""
+    began: Moment
     store: Store
     turns: Turns
     timeout_s: float
@@ -75,8 +152,12 @@ class Attempt:
     """The files that were written for the change."""
     prompt: bool = False
     """Whether it never waits for a turn."""
-    sent: Sent = NOTHING_SENT
-    """The requests sent so far."""
+    base: Segment | None = None
+    """The header that the newest attempt is based on."""
+    wanted: Header | None = None
+    """The header that the newest attempt would make; None if that sends a record."""
+    is_out: bool = False
+    """Whether an attempt was sent that took place, or that may still take place."""
     fresh: bool = False
     """Whether the base that `step` is given was read for this commit."""
     record: tuple[Record, Tip] | None = None
@@ -99,12 +180,7 @@ class Attempt:
     @cached_property
     def files(self) -> NewFiles:
         """The files of the change; a plain append has none, and so does not make this."""
-        return NewFiles(self.store, self.operation.path, self.uploads)
-
-    @property
-    def is_out(self) -> bool:
-        """Whether an attempt was sent that took place, or that may still take place."""
-        return self.sent.is_open
+        return NewFiles(self.store, self.path, self.uploads)
 
     def judge(self, current: Segment, *, may_be_gone: bool = True) -> Verdict:
         """Return the verdict of a look at the header on the newest attempt.
@@ -114,8 +190,16 @@ class Attempt:
         may_be_gone
             Whether the attempt may have made a header that was moved or deleted whole since, where the store does that.
         """
-        may_be_gone = may_be_gone and self.store.backend.capability.removes_whole
-        return self.sent.judge(self.operation, current, may_be_gone=may_be_gone)
+        base = self.base
+        assert base is not None
+        is_same = current.token == base.token
+        found = None if is_same else current.header
+        verdict = judge(base, is_same, found, self.writer, self.number)
+        if verdict is Verdict.NOT_MINE and may_be_gone and self.store.backend.capability.removes_whole:
+            ours = {header.segment for header in (base.text, self.wanted) if header is not None}
+            if found is not None and found.segment not in ours:
+                return Verdict.UNKNOWN  # the attempt's segment may have been moved or deleted, with the commit's line
+        return verdict
 
     def content(self, wanted: Header) -> bytes:
         """The file to replace the header by."""
@@ -123,7 +207,7 @@ class Attempt:
             return format_header(wanted)
         except ValueError as error:
             is_long = wanted.length > OFFSET_MAX
-            raise BadOffsetError(f"{self.operation.path}: {error}; nothing was written") if is_long else error from None
+            raise BadOffsetError(f"{self.path}: {error}; nothing was written") if is_long else error from None
 
     def adapt(self, plain: Plain, others: bytes, token: str | None) -> bytes | None:
         """Return the record after later records on its base, or after another header, of this token, in its place.
@@ -132,10 +216,10 @@ class Attempt:
         """
         assert self.record is not None
         self.turns.meet()
-        operation, (record, _) = self.operation, self.record
+        record, _ = self.record
         base = self._later(others) if token is None else self._instead(plain, others, token)
         if base is not None and base.text is not None:
-            adapted = base.tip.record(operation.writer, operation.number, record.at_ms, record.data)
+            adapted = base.tip.record(self.writer, self.number, record.at_ms, record.data)
             if adapted is not None:
                 self.adapted = base, adapted
                 return adapted[0].encode(base.text.segment)
@@ -143,17 +227,17 @@ class Attempt:
         return b"" if self.has_turns else None
 
     def _later(self, others: bytes) -> Segment | None:
-        base = self.sent.base
+        base = self.base
         text = base.text if base is not None else None
         if base is None or text is None:
             return None
-        tip = base.tip.behind(others, text.segment, self.operation.writer)
+        tip = base.tip.behind(others, text.segment, self.writer)
         return Grown(base, others, tip) if tip is not None else None
 
     def _instead(self, plain: Plain, content: bytes, token: str) -> Segment | None:
         """Return another header, if a record may follow on it, and the newest attempt did not make it."""
         try:
-            found = self.store.headers.parsed(self.operation.path, token, content)
+            found = self.store.headers.parsed(self.path, token, content)
         except CorruptHeaderError:
             return None
         is_free = self.judge(found) is Verdict.NOT_MINE and plain(found, round(self.store.clock() * 1000))
@@ -167,32 +251,32 @@ class Attempt:
         token
             The token of what it made; None if a look has shown that: others may have gone on before the look.
         """
-        base, record = self.adapted or (self.sent.base, self.record)
+        base, record = self.adapted or (self.base, self.record)
         assert base is not None
         if record is not None:
             return Committed(base, Grown(base, *record, token))
-        return Committed(base, Segment(self.operation.path, self.sent.wanted, token, room=RECORDS_MAX))
+        return Committed(base, Segment(self.path, self.wanted, token, room=RECORDS_MAX))
 
     def left_s(self) -> float:
         """The seconds that are left for the commit."""
-        if self.operation.age_s(self.store.clock) > AGE_S_MAX:
+        if self.began.age_s(self.store.clock) > AGE_S_MAX:
             return 0.0
-        return self.operation.deadline_s - time.monotonic()
+        return self.deadline_s - time.monotonic()
 
     def share_s(self) -> float:
         """Return the seconds for a request; the first may take its whole share, however slow its chunks were."""
         share_s = self.timeout_s * REQUEST_SHARE
-        is_first = self.count == 1 and self.operation.age_s(self.store.clock) <= AGE_S_MAX
+        is_first = self.count == 1 and self.began.age_s(self.store.clock) <= AGE_S_MAX
         return share_s if is_first else min(self.left_s(), share_s)
 
     async def load(self) -> Segment:
         """The header to begin with, read within the time that is left."""
         try:
-            load = self.store.headers.load(self.operation.path)
+            load = self.store.headers.load(self.path)
             return await self.store.runtime.limit(load, max(self.left_s(), LAST_LOOK_S))
         except TimeoutError as error:
             raise CommitTimeoutError(
-                f"{self.operation.path}: the store did not give its header in time ({error!r}); nothing was written"
+                f"{self.path}: the store did not give its header in time ({error!r}); nothing was written"
             ) from error
 
     # -- what it is based on -----------------------------------------------------------------------------
@@ -203,12 +287,12 @@ class Attempt:
         An attempt on an old header of many writers would fail anyway, and its commit line could be evicted. Then the
         client could not see that it failed. A segment that was collected and made again is such a case, too.
         """
-        headers, path = self.store.headers, self.operation.path
+        headers, path = self.store.headers, self.path
         if seen.header is None:
             return seen
         if seen is not given and headers.recent(path, AGE_S_MAX) is None:
             return None
-        is_alone = all(line.writer == self.operation.writer for line in seen.header.commits)
+        is_alone = all(line.writer == self.writer for line in seen.header.commits)
         is_first = seen is given and self.turns.believed_s == math.inf  # none of its own lines can go
         if not (is_alone or is_first) and headers.recent(path, self.turns.believed_s) is None:
             return None
@@ -222,7 +306,7 @@ class Attempt:
         turns, sleep = self.turns, self.store.runtime.sleep
         if not self.count:
             turns.begin()
-        if base.turn == self.operation.writer:
+        if base.turn == self.writer:
             return base
         if self.has_turns:
             base = await self._ahead(base)
@@ -255,10 +339,10 @@ class Attempt:
             return base
         began, self.took_turn = time.monotonic(), True
         try:
-            turn = store.backend.take_turn(names.header_path(self.operation.path))
+            turn = store.backend.take_turn(names.header_path(self.path))
             await store.runtime.limit(turn, self.share_s())
         except OSError as error:  # the attempt meets it, too, and has it judged
-            logger.debug("%s: it takes no turn: %s", self.operation.path, error)
+            logger.debug("%s: it takes no turn: %s", self.path, error)
             return base
         now, self.fresh = await self.load(), True
         turns.looked(base, now, time.monotonic() - began)
@@ -266,7 +350,7 @@ class Attempt:
 
     def end_turn(self) -> None:
         """Let others change the header, if this commit's turn still keeps them out."""
-        self.store.backend.end_turn(names.header_path(self.operation.path))
+        self.store.backend.end_turn(names.header_path(self.path))
 
 
 Plain = Callable[[Segment, int], bytes | None]
@@ -277,7 +361,7 @@ Step = Callable[[Segment, Attempt], Awaitable[Header | None]]
 
 def acknowledged(attempt: Attempt, base: Header | None, made: Header) -> Acknowledged:
     """The operation of an attempt that has replaced `base`, as the client remembers it."""
-    return Acknowledged.of(base, made, attempt.operation.writer, attempt.operation.number, time.monotonic())
+    return Acknowledged.of(base, made, attempt.writer, attempt.number, time.monotonic())
 
 
 def check_time(attempt: Attempt, *, is_void: bool, cause: Exception | None = None) -> None:
@@ -297,7 +381,7 @@ def check_time(attempt: Attempt, *, is_void: bool, cause: Exception | None = Non
     """
     if attempt.left_s() > 0:
         return
-    path, timeout_s = attempt.operation.path, attempt.timeout_s
+    path, timeout_s = attempt.path, attempt.timeout_s
     if not is_void:
         why = (
             f"{attempt.count} requests in {timeout_s} s were not confirmed, the last: {cause!r}; "
@@ -306,13 +390,6 @@ def check_time(attempt: Attempt, *, is_void: bool, cause: Exception | None = Non
         raise unknown(path, why) from cause
     raced = f"other writers were faster {attempt.count} times"
     raise CommitTimeoutError(f"{path}: {cause or raced}; nothing was written within {timeout_s} s") from cause
-
-
-def untold(path: str, current: Header | None) -> AppendOutcomeUnknown:
-    """Return the error for a commit that the present header does not decide."""
-    if current is None:
-        return unknown(path, "no header is there any more: the segment, or a folder above it, was moved or deleted")
-    return unknown(path, "the header was replaced so often, or was made anew, that no trace is left")
 
 
 def unknown(path: str, why: str) -> AppendOutcomeUnknown:

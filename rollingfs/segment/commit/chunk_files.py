@@ -44,32 +44,21 @@ class Stored:
     """For a staged chunk: when its upload began by the store's own clock, in seconds since 1970."""
     kinds: Kinds = UNKNOWN_KINDS
     """Of its first bytes, if it may begin a segment, and of its last."""
+    tier: str = ""
+    """Alias of its tier; `path` then names the parallel file in the hot store. No receipt has such a file."""
+    pieces: tuple[tuple[int, int], ...] = ()
+    """As of a `Chunk`, in a tier."""
 
     @property
     def file(self) -> str:
         """The path under which the backend knows it."""
-        return self.path
+        return names.in_tier(self.tier, self.path) if self.tier else self.path
 
     def chunk(self, segment: str, start: int) -> Chunk:
         """The entry in the header of `segment` that uses the whole file."""
-        return Chunk(start, self.size, names.relate(segment, self.path), self.crc32c, self.at_ms)
-
-
-@value_class
-class TierStored(Stored):
-    """A chunk file in a tier; `path` names the parallel file in the hot store. A receipt has no such file."""
-
-    tier: str = ""
-    """Alias of the tier."""
-    pieces: tuple[tuple[int, int], ...] = ()
-    """As of a `Chunk`."""
-
-    @property
-    def file(self) -> str:
-        return names.in_tier(self.tier, self.path)
-
-    def chunk(self, segment: str, start: int) -> Chunk:
-        chunk = Stored.chunk(self, segment, start)
+        chunk = Chunk(start, self.size, names.relate(segment, self.path), self.crc32c, self.at_ms)
+        if not self.tier:
+            return chunk
         return replace(chunk, tier=self.tier, moved_ms=round(self.began.wall_s * 1000), pieces=self.pieces)
 
 

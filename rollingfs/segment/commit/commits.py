@@ -1,7 +1,7 @@
 """`Commits`: the only way in which a header is replaced.
 
 Load the header, compute the next, replace it on condition that no other writer replaced it first. If that is not
-confirmed, `lost_answers` judges what the header shows. Specified in ``docs/protocol/commit.md`` (P5); checked by
+confirmed, `recovery` judges what the header shows. Specified in ``docs/protocol/commit.md`` (P5); checked by
 explicit-state model checking.
 
 A commit that finds a merge in its way has it settled (`recovery`), and begins again.
@@ -31,13 +31,11 @@ from rollingfs.format.codec import format_header, is_surely_short
 from rollingfs.format.header import AGE_S_MAX, FILE, Header
 from rollingfs.format.transitions import MarksFullError, MergeFoundError
 from rollingfs.runtime.meters import COMMIT, CONFLICT, UNKNOWN
-from rollingfs.runtime.system import Moment, boot_s
-from rollingfs.segment.commit.attempt import Attempt, Change, Plain, Step, acknowledged, check_time
+from rollingfs.runtime.system import Moment
+from rollingfs.segment.commit.attempt import Attempt, Change, Committed, Plain, Step, Verdict, acknowledged, check_time
 from rollingfs.segment.commit.chunk_files import Uploads
 from rollingfs.segment.commit.index_pages import PageGoneError, names_page
-from rollingfs.segment.commit.lost_answers import LostAnswers, after_error, after_interrupt
-from rollingfs.segment.commit.operation import Committed, Operation, Sent, Verdict
-from rollingfs.segment.commit.recovery import Merges
+from rollingfs.segment.commit.recovery import LostAnswers, Merges, after_error, after_interrupt
 from rollingfs.segment.commit.store import Store
 from rollingfs.segment.commit.turns import Slot
 from rollingfs.segment.segment import Segment
@@ -191,9 +189,10 @@ class Commits:
     def attempt(self, slot: Slot, change: Change, began: Moment | None = None) -> Attempt:
         """Return the state of a commit before its first request."""
         path, slots = change.path, self.store.slots
-        wall_s, began_s = (began.wall_s, began.boot_s) if began else (self.store.clock(), boot_s())
-        operation = Operation(wall_s, began_s, path, slots.writer, next(slots.numbers), change.deadline_s)
-        attempt = Attempt(operation, self.store, slot.turns, self.timeout_s, change.uploads, change.prompt)
+        began, turns, timeout_s = began or Moment.now(self.store.clock), slot.turns, self.timeout_s
+        number, deadline_s = next(slots.numbers), change.deadline_s
+        attempt = Attempt(path, slots.writer, number, deadline_s, began, self.store, turns, timeout_s)
+        attempt.uploads, attempt.prompt = change.uploads, change.prompt
         attempt.has_turns = self.store.backend.capability.has_turns and not (self.store.runtime.is_async or change.slow)
         if slot.may_lose is None:
             backend = self.store.backend
@@ -202,7 +201,7 @@ class Commits:
         return attempt
 
     async def _loop(self, slot: Slot, change: Change, attempt: Attempt) -> Committed:
-        path, headers, backend = attempt.operation.path, self.store.headers, self.store.backend
+        path, headers, backend = attempt.path, self.store.headers, self.store.backend
         seen = None if change.fresh else headers.seen(path) or change.seen
         if seen is not None and not backend.capability.conflicts_are_final:
             seen = attempt.believed(seen, change.seen)
@@ -213,8 +212,7 @@ class Commits:
             # without conditions: no step, no turn, and no header of what it makes
             may_follow = backend.capability.can_extend and not (slot.done_drops or slot.settled)
             plain = change.plain(base, now_ms) if may_follow else None
-            operation = attempt.operation  # a claim gives it another number
-            attempt.record = base.tip.record(operation.writer, operation.number, now_ms, plain) if plain else None
+            attempt.record = base.tip.record(attempt.writer, attempt.number, now_ms, plain) if plain else None
             attempt.is_plain = attempt.record is not None
             if attempt.record is None:
                 base = await attempt.in_turn(base)
@@ -247,7 +245,7 @@ class Commits:
                 slot.is_able = not attempt.may_lose
             if named:
                 attempt.files.name(named)
-            attempt.sent = Sent(base, wanted, True)
+            attempt.base, attempt.wanted, attempt.is_out = base, wanted, True  # in this order, whatever interrupts
             found = await self._try(base, data, attempt, change.plain)
             if isinstance(found, Committed):
                 if slot.done_drops or slot.settled:
@@ -256,7 +254,7 @@ class Commits:
                     slot.free_s = time.monotonic() + self.interval_s
                 return found
             self.store.meters.note(CONFLICT)
-            attempt.sent = replace(attempt.sent, is_open=False)
+            attempt.is_out = False
             attempt.files.lose()
             check_time(attempt, is_void=True)
             base, attempt.fresh = found, True
@@ -272,26 +270,26 @@ class Commits:
 
         async def step(found: Segment, claim: Attempt) -> Header | None:
             is_free = found.live and found.header is not None and found.header.merge is None
-            return replace(found.header, turn=claim.operation.writer) if is_free and found.header is not None else None
+            return replace(found.header, turn=claim.writer) if is_free and found.header is not None else None
 
-        change = Change(attempt.operation.path, step, attempt.operation.deadline_s)
-        claim = self.attempt(slot, change, attempt.operation)
+        change = Change(attempt.path, step, attempt.deadline_s)
+        claim = self.attempt(slot, change, attempt.began)
         # the judge takes a line with a higher number as unknown
-        attempt.operation = replace(attempt.operation, number=next(self.store.slots.numbers))
+        attempt.number = next(self.store.slots.numbers)
         try:
             await self._loop(slot, change, claim)
         except (AppendOutcomeUnknown, CommitTimeoutError) as error:
-            logger.debug("%s: the turn could not be claimed: %s", attempt.operation.path, error)
+            logger.debug("%s: the turn could not be claimed: %s", attempt.path, error)
         finally:
             if claim.took_turn:
                 claim.end_turn()  # a claim that changed nothing still has it
-        await self.wait_for_store(slot, attempt.operation.deadline_s)
+        await self.wait_for_store(slot, attempt.deadline_s)
         check_time(attempt, is_void=True)
-        return self.store.headers.seen(attempt.operation.path) or await attempt.load()
+        return self.store.headers.seen(attempt.path) or await attempt.load()
 
     async def _without_page(self, base: Segment, attempt: Attempt, gone: PageGoneError) -> Segment:
         """Return a header that names no lost page."""
-        path = attempt.operation.path
+        path = attempt.path
         current = await self.store.headers.load(path)
         is_named = current.token == base.token or names_page(path, current.header, gone.filename)
         attempt.gone += attempt.fresh and is_named
@@ -304,8 +302,8 @@ class Commits:
         """Return whether a record is enough for what a step wants."""
         data = records.data_of(base.header, wanted) if base.header is not None else None
         if data and base.room and self.store.backend.capability.can_extend:
-            at_ms, operation = wanted.tail_until_ms or wanted.tail_at_ms, attempt.operation
-            attempt.record = base.tip.record(operation.writer, operation.number, at_ms, data)
+            at_ms = wanted.tail_until_ms or wanted.tail_at_ms
+            attempt.record = base.tip.record(attempt.writer, attempt.number, at_ms, data)
         return attempt.record is not None
 
     async def _finished(self, base: Segment, wanted: Header, attempt: Attempt) -> Header:
@@ -314,14 +312,13 @@ class Commits:
         is_grown = base.header is None or wanted.entries is not base.header.entries
         is_short = not (is_grown and placement.plan_fold(wanted.entries)) and is_surely_short(wanted, room)
         if not is_short:
-            wanted = await self.store.pages.fold(attempt.operation.path, wanted, attempt.files.page, now_ms, room)
-        number, writer = attempt.operation.number, attempt.operation.writer
-        return transitions.stamp(wanted, base.header, writer, number, now_ms, is_short=is_short)
+            wanted = await self.store.pages.fold(attempt.path, wanted, attempt.files.page, now_ms, room)
+        return transitions.stamp(wanted, base.header, attempt.writer, attempt.number, now_ms, is_short=is_short)
 
     async def _try(self, base: Segment, data: bytes | None, attempt: Attempt, plain: Plain) -> Segment | Committed:
         """Replace `base`, or extend it; returns what was committed, or the header that is there instead."""
         headers, backend, limit, lost = self.store.headers, self.store.backend, self.store.runtime.limit, None
-        path = names.header_path(attempt.operation.path)
+        path = names.header_path(attempt.path)
         while True:
             attempt.count += 1
             attempt.adapted = token = None
@@ -333,11 +330,11 @@ class Commits:
                     token = await limit(call, attempt.share_s())
                     if token is None:  # the file cannot be extended
                         attempt.adapted = None
-                        attempt.sent = replace(attempt.sent, wanted=attempt.result().header)
+                        attempt.wanted = attempt.result().header
                         attempt.record = None
                 if token is None:
-                    assert attempt.sent.wanted is not None
-                    data = format_header(attempt.sent.wanted) if data is None else data
+                    assert attempt.wanted is not None
+                    data = format_header(attempt.wanted) if data is None else data
                     send = backend.create(path, data) if base.token is None else backend.replace(path, data, base.token)
                     token = await limit(send, attempt.share_s())
             except (OSError, TimeoutError) as error:
@@ -351,7 +348,7 @@ class Commits:
                 done = attempt.result(token)
                 attempt.turns.took(time.monotonic() - began_s, done.after.version)
                 mine = acknowledged(attempt, done.base, done.made) if attempt.may_lose else None
-                headers.keep(attempt.operation.path, done.after, began, is_own=True, mine=mine)
+                headers.keep(attempt.path, done.after, began, is_own=True, mine=mine)
                 return done
 
     def _shown(self, attempt: Attempt) -> Committed:
@@ -359,5 +356,5 @@ class Commits:
         done = attempt.result()
         if attempt.may_lose and done.header is not None:
             mine = acknowledged(attempt, done.base, done.header)
-            self.store.headers.acknowledge(attempt.operation.path, mine, done.header)
+            self.store.headers.acknowledge(attempt.path, mine, done.header)
         return done

@@ -30,9 +30,8 @@ from rollingfs.format.transitions import Guard
 from rollingfs.policy import RollingPolicy
 from rollingfs.runtime.system import Moment
 from rollingfs.segment.at import At
-from rollingfs.segment.commit.attempt import Attempt, Step
+from rollingfs.segment.commit.attempt import Attempt, Committed, Step
 from rollingfs.segment.commit.chunk_files import Stored, Uploads, copy_through
-from rollingfs.segment.commit.operation import Committed
 from rollingfs.segment.commit.removals import delete_shadowed
 from rollingfs.segment.segment import Segment, is_shadowed, modified_ms, names_file, shadow
 

@@ -171,7 +171,7 @@ async def _mark(at: At, source: Source, incarnation: str, txns: Set[str], deadli
             return None
         merging.check_other(base.header, txns, source.path)
         found = merging.check_source(base.header, source.path, sealed=sealed, segment=source.segment)
-        await check_passes(at, source.path, found.adopted, attempt.operation.deadline_s)
+        await check_passes(at, source.path, found.adopted, attempt.deadline_s)
         await _folders(at, source.path, found)  # who cannot read the map could not undo the mark
         if witnessed is None and source.evidence is not None:
             # before the mark that others may find, but not before a check: a refused source leaves no folder there

@@ -29,7 +29,7 @@ from rollingfs.runtime.concurrency import Lock
 from rollingfs.runtime.meters import Steps
 from rollingfs.runtime.system import Moment
 from rollingfs.segment.at import At
-from rollingfs.segment.commit.chunk_files import Stored, TierStored, Uploads
+from rollingfs.segment.commit.chunk_files import Stored, Uploads
 from rollingfs.segment.files.copies import READ_BYTES_MAX, CopyPiece, fill, plan_pieces
 from rollingfs.segment.files.rewrite_commits import Swap, failing, is_there, swap_chunks, window, young_line
 from rollingfs.segment.files.rewrite_plan import Plan, Run, size_of
@@ -206,7 +206,7 @@ def new_file(at: At, path: str, run: Sequence[Chunk], line: Tier | None) -> Stor
     if line is None:
         return Stored(f"{folder}/{names.new_chunk_name(run[0].start)}", size, None, at_ms, began)
     name = names.new_tier_name(line.key, run[0].start)
-    return TierStored(f"{folder}/{name}", size, None, at_ms, began, tier=line.alias)
+    return Stored(f"{folder}/{name}", size, None, at_ms, began, tier=line.alias)
 
 
 async def written(
@@ -261,7 +261,7 @@ async def _written(
         await _check_sizes(at, view.path, run)
         raise
     stored = replace(stored, crc32c=crc)
-    return replace(stored, pieces=fold(parts)) if isinstance(stored, TierStored) else stored
+    return replace(stored, pieces=fold(parts)) if stored.tier else stored
 
 
 def _pieces(at: At, path: str, run: Sequence[Chunk], target: str) -> list[CopyPiece]:

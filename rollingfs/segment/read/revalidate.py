@@ -152,8 +152,16 @@ Span = Callable[[Segment], tuple[int, int]]
 Wanted = tuple[Current, Span]
 
 
-class RevalidatingReads:
-    """Several reads at once, by snapshots that may be out of date.
+async def read_current(
+    fetcher: Fetcher,
+    wanted: Sequence[Wanted],
+    *,
+    looks_max: int = SNAPSHOTS_MAX,
+    limit: int | None = None,
+    checks: PieceChecks | None = None,
+    verify: bool = False,
+) -> list[bytes | Exception]:
+    """Return the bytes of several reads, or the error of each, by snapshots that may be out of date.
 
     1. A snapshot that is `OLD` is looked at again: with a header over an async backend in parallel with the data, else
        before the data. So an unchanged header costs no time, and never more than a request.
@@ -162,90 +170,62 @@ class RevalidatingReads:
     3. If a read fails because its snapshot is out of date, a new snapshot is taken and all reads of that path are
        repeated, at most `looks_max` times.
     """
+    errors: dict[Current, OSError] = {}
+    """The errors of looks that failed."""
+    answers: list[bytes | Exception] = [b""] * len(wanted)
+    runtime, again = fetcher.runtime, list(range(len(wanted)))
 
-    def __init__(
-        self,
-        fetcher: Fetcher,
-        wanted: Sequence[Wanted],
-        *,
-        looks_max: int = SNAPSHOTS_MAX,
-        limit: int | None = None,
-        checks: PieceChecks | None = None,
-        verify: bool = False,
-    ) -> None:
-        self._fetcher = fetcher
-        self._wanted = wanted
-        self._looks_max = looks_max
-        self._read_many = partial(fetcher.read_many, limit=limit, checks=checks, verify=verify)
-        self._errors: dict[Current, OSError] = {}
-        """The errors of looks that failed."""
-        self._asked: list[Request | Exception] = []
-        self._answers: list[bytes | Exception] = [b""] * len(wanted)
+    def requests() -> list[Request | Exception]:
+        return [errors[current] if current in errors else _request(current, span) for current, span in wanted]
 
-    async def run(self) -> list[bytes | Exception]:
-        """Return the bytes of each read, or the error that it raises."""
-        self._asked = self._requests()
-        old = self._old()
-        again: Sequence[int] = await self._begin(old) if old else range(len(self._wanted))
-        for looks in range(self._looks_max + 1):
-            await self._read(again)
-            gone = self._gone()
-            if not gone or looks == self._looks_max:
-                break
-            await self._look(gone)
-            self._asked = self._requests()
-            again = [number for number, (current, _) in enumerate(self._wanted) if current in gone]
-        return self._answers
+    async def look(currents: Iterable[Current]) -> None:
+        calls = [partial(_look_at, current, errors) for current in currents]
+        await runtime.gather(calls, fetcher.backend.capability.requests_max)
 
-    def _old(self) -> dict[Current, None]:
-        """Return the paths to look at first, also if recent snapshots lack bytes."""
-        old: dict[Current, None] = {}
-        for (current, _), asked in zip(self._wanted, self._asked, strict=True):
-            if current.trust is Trust.OLD or (isinstance(asked, Exception) and current.trust is Trust.RECENT):
-                old[current] = None
-        return old
+    async def read(asked: Sequence[Request | Exception], numbers: Sequence[int]) -> None:
+        todo = [one for one in map(asked.__getitem__, numbers) if not isinstance(one, Exception)]
+        found = iter(await fetcher.read_many(todo, limit, checks=checks, verify=verify) if todo else ())
+        for number in numbers:
+            one = asked[number]
+            answers[number] = one if isinstance(one, Exception) else next(found)
 
-    async def _begin(self, old: Iterable[Current]) -> Sequence[int]:
-        """Look at old snapshots, and read in parallel; return the remaining reads."""
-        numbers = range(len(self._wanted))
-        is_beside = self._fetcher.backend.is_async and all(
-            current.snapshot is not None and current.snapshot.header is not None for current in old
-        )
-        if not is_beside:
-            await self._look(old)
-            self._asked = self._requests()
-            return numbers
-        before = self._asked
-        await self._fetcher.runtime.gather([partial(self._look, old), partial(self._read, numbers)], 2)
-        self._asked = self._requests()
-        return [number for number in numbers if not _holds(before[number], self._asked[number], self._answers[number])]
-
-    def _requests(self) -> list[Request | Exception]:
-        errors = self._errors
-        return [errors[current] if current in errors else _request(current, span) for current, span in self._wanted]
-
-    async def _look(self, currents: Iterable[Current]) -> None:
-        calls = [partial(self._look_at, current) for current in currents]
-        await self._fetcher.runtime.gather(calls, self._fetcher.backend.capability.requests_max)
-
-    async def _look_at(self, current: Current) -> None:
-        try:
-            await current.look()
-        except OSError as error:  # the answer to each read of this path
-            self._errors[current] = error
-
-    async def _read(self, numbers: Sequence[int]) -> None:
-        asked = [self._asked[number] for number in numbers]
-        requests = [one for one in asked if not isinstance(one, Exception)]
-        found = iter(await self._read_many(requests) if requests else ())
-        for number, one in zip(numbers, asked, strict=True):
-            self._answers[number] = one if isinstance(one, Exception) else next(found)
-
-    def _gone(self) -> set[Current]:
-        """Return the paths whose snapshot was out of date, so that another look may help."""
-        pairs = zip(self._wanted, self._answers, strict=True)
+    asked = requests()
+    if old := _to_look_at(wanted, asked):
+        if fetcher.backend.is_async and all(one.snapshot and one.snapshot.header for one in old):
+            before = asked
+            await runtime.gather([partial(look, old), partial(read, before, again)], 2)
+            asked = requests()
+            again = [number for number in again if not _holds(before[number], asked[number], answers[number])]
+        else:
+            await look(old)
+            asked = requests()
+    for looks in range(looks_max + 1):
+        await read(asked, again)
+        pairs = zip(wanted, answers, strict=True)
         gone = {current for (current, _), answer in pairs if isinstance(answer, OUTDATED)}
-        return {current for current in gone if current not in self._errors and not current.is_of_segment}
+        gone = {current for current in gone if current not in errors and not current.is_of_segment}
+        if not gone or looks == looks_max:
+            break
+        await look(gone)
+        asked = requests()
+        again = [number for number, (current, _) in enumerate(wanted) if current in gone]
+    return answers
+
+
+async def _look_at(current: Current, errors: dict[Current, OSError]) -> None:
+    try:
+        await current.look()
+    except OSError as error:  # the answer to each read of this path
+        errors[current] = error
+
+
+def _to_look_at(wanted: Sequence[Wanted], asked: Sequence[Request | Exception]) -> dict[Current, None]:
+    """Return the paths to look at first, also if recent snapshots lack bytes."""
+    return {
+        current: None
+        for (current, _), one in zip(wanted, asked, strict=True)
+        if current.trust is Trust.OLD or (isinstance(one, Exception) and current.trust is Trust.RECENT)
+    }
 
 
 def _request(current: Current, span: Span) -> Request | Exception:

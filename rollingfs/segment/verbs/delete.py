@@ -135,7 +135,7 @@ async def _bury(at: At, path: str, guard: Guard, seen: Segment | None, *, is_unr
         drops = drop_all(found, at.now_ms())
         hints = await at.pages.hints(path, known.entries)
         grave = replace(grave, adopted=shadow(plain) or found.adopted, drops=drops)
-        await wait_for_new_date(at, path, grave.adopted, attempt.operation.deadline_s)
+        await wait_for_new_date(at, path, grave.adopted, attempt.deadline_s)
         return with_hints(grave, hints, at.now_ms())
 
     committed = await at.commits.commit(path, step, seen=seen)

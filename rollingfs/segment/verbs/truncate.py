@@ -25,9 +25,8 @@ from rollingfs.runtime.concurrency import backoff_s
 from rollingfs.runtime.meters import OVERWRITE
 from rollingfs.runtime.values import value_class
 from rollingfs.segment.at import At
-from rollingfs.segment.commit.attempt import Attempt
+from rollingfs.segment.commit.attempt import Attempt, Committed
 from rollingfs.segment.commit.chunk_files import Uploads
-from rollingfs.segment.commit.operation import Committed
 from rollingfs.segment.commit.removals import finish_drops, try_drops
 from rollingfs.segment.files.adopt import commit_live
 from rollingfs.segment.files.intakes import addition

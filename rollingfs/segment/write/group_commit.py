@@ -20,10 +20,9 @@ from rollingfs.format.placement import Item
 from rollingfs.format.transitions import Attrs, Guard
 from rollingfs.runtime.logs import keeper
 from rollingfs.runtime.values import value_class
-from rollingfs.segment.commit.attempt import Attempt, Change
+from rollingfs.segment.commit.attempt import Attempt, Change, Committed
 from rollingfs.segment.commit.chunk_files import Stored, Uploads
 from rollingfs.segment.commit.commits import Commits
-from rollingfs.segment.commit.operation import Committed
 from rollingfs.segment.commit.turns import Slot
 from rollingfs.segment.segment import Segment
 from rollingfs.segment.write.append_to_header import as_items, grow, is_aged

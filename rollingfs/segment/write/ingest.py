@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from rollingfs.backend.contract import frozen
 from rollingfs.errors import TELLING, not_committed, worded
@@ -27,16 +27,11 @@ T = TypeVar("T")
 Items = Sequence[bytes | Stored]
 
 
-class BinaryFile(Protocol):
-    """A file object that gives bytes."""
-
-    def read(self, size: int, /) -> bytes: ...
-
-
 if TYPE_CHECKING:
+    from _typeshed import SupportsRead
     from typing_extensions import Buffer
 
-    Data = Buffer | BinaryFile | Staged | Iterable[Buffer | Staged]
+    Data = Buffer | SupportsRead[bytes] | Staged | Iterable[Buffer | Staged]
 else:
     Data = Any
 """Bytes-like, a binary file object, a receipt, or an iterable of bytes-like and receipts."""
