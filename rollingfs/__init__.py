@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from rollingfs.fs.stream_handle import Stream as Stream
     from rollingfs.policy import OffloadPolicy as OffloadPolicy, RollingPolicy as RollingPolicy
     from rollingfs.segment.commit.chunk_files import Staged as Staged
-    from rollingfs.segment.files.state import SegmentState as SegmentState
     from rollingfs.segment.files.survey import Collected as Collected
     from rollingfs.segment.verbs.erase import Erased as Erased
     from rollingfs.segment.verbs.export import Exported as Exported
@@ -51,6 +50,7 @@ if TYPE_CHECKING:
     from rollingfs.stream.blocks import OffloadStatus as OffloadStatus
     from rollingfs.stream.cut import StreamCut as StreamCut
     from rollingfs.stream.retention import RetentionPolicy as RetentionPolicy
+    from rollingfs.stream.states import SegmentState as SegmentState
 
 _MODULES = {
     name: module
@@ -66,7 +66,7 @@ _MODULES = {
         "segment.verbs.export": "Exported",
         "segment.verbs.offload": "Offloaded",
         "segment.verbs.rebuild": "Rebuilt",
-        "segment.files.state": "SegmentState",
+        "stream.states": "SegmentState",
         "policy": "OffloadPolicy RollingPolicy",
         "show.metrics": "Metrics",
         "stream.blocks": "OffloadStatus",

@@ -73,7 +73,6 @@ BELOW_VERBS: dict[str, dict[str, str]] = {
         "backend.objects.clouds": "`config` lists the options of each kind of store",
         "segment.files.adopt": "a pipe to a plain file asks for its attributes before the first commit",
         "segment.files.intakes": "uploads standard input before the verb that commits it",
-        "segment.files.state": "a value: what `top` shows",
         "segment.write.ingest": "uploads standard input before the verb that commits it",
     },
     "parquet": {"segment.read.ends": "reads the footer that an append replaces, as a concat does"},
@@ -83,10 +82,7 @@ BELOW_VERBS: dict[str, dict[str, str]] = {
         "segment.read.revalidate": "reads a range by the header that was seen, while the newest is asked for",
     },
     "ship": {"segment.write.ingest": "a limit: the largest append that takes one request"},
-    "show": {
-        "segment.files.rewrite_plan": "pure: the next offload",
-        "segment.files.state": "a value: what a notebook shows",
-    },
+    "show": {"segment.files.rewrite_plan": "pure: the next offload"},
     "spark": {
         "backend.contract": "a value: a file as the store lists it",
         "segment.at": "a type",
@@ -99,7 +95,6 @@ BELOW_VERBS: dict[str, dict[str, str]] = {
         "segment.commit.index_pages": "repeats a look whose pages are gone",
         "segment.files.rewrite_commits": "finds the next block of a growing segment",
         "segment.files.rewrite_plan": "pure: the next offload",
-        "segment.files.state": "a value: the states below a folder",
         "segment.read.ends": "whether old footers waste a part of a file",
         "segment.read.folder_contents": "lists the members of a stream",
         "segment.read.revalidate": "the errors of a read whose segment has changed",

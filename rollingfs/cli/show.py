@@ -22,7 +22,6 @@ from rollingfs.cli.upkeep import policy_text
 from rollingfs.errors import visible
 from rollingfs.folders.info import Info
 from rollingfs.fs.segment_handle import SegmentHandle
-from rollingfs.segment.files.state import SIZES
 from rollingfs.segment.segment import Spot
 from rollingfs.show.readable import STEPS, prices_of, size_text, upkeep_texts
 from rollingfs.show.segment_map import (
@@ -38,6 +37,7 @@ from rollingfs.show.segment_map import (
     draw,
     outline,
 )
+from rollingfs.stream.states import SIZES
 
 MAP_COLUMNS_MAX = 120
 MAP_MARGIN_COLUMNS = 3

@@ -24,7 +24,6 @@ from rollingfs.cli.output import WrongUsage
 from rollingfs.cli.session import Session, StorePath
 from rollingfs.cli.stores import split
 from rollingfs.errors import visible
-from rollingfs.segment.files.state import Outlook, SegmentState
 from rollingfs.ship import Lag, Shipper
 from rollingfs.show.readable import (
     count_text,
@@ -36,6 +35,7 @@ from rollingfs.show.readable import (
     sizes_text,
     upkeep_texts,
 )
+from rollingfs.stream.states import Outlook, SegmentState
 
 
 @contextlib.contextmanager

@@ -12,6 +12,7 @@ from fsspec.callbacks import DEFAULT_CALLBACK, Callback
 
 from rollingfs.backend import shared_errors
 from rollingfs.errors import CorruptHeaderError
+from rollingfs.folders.info import remove_rows
 from rollingfs.folders.listing import REPORT, ROWLESS_MAX, Listings, OnError, Scan
 from rollingfs.format import names
 from rollingfs.runtime.values import added, value_class
@@ -184,7 +185,7 @@ async def _refresh_rows(at: At, segments: Sequence[str]) -> None:
     alone = [names.parent(one) for one in segments if names.is_listing(one) and counts[names.parent(one)] == 1]
     try:
         for folder in alone:
-            await listings.rows.remove(folder)
+            await remove_rows(at, folder)
         for folder, count in counts.items():
             if count > ROWLESS_MAX:
                 await listings.scan(folder, REPORT, with_rows=True, rowless_max=0)

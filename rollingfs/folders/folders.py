@@ -1,4 +1,10 @@
-"""Makes and removes folders, with the segments and plain files in them."""
+"""Makes and removes folders, with the segments and plain files in them.
+
+A tombstone outlives the removal of its folder, because it carries the version of its segment. So on a store with
+folders, a folder that holds tombstones cannot go. It is marked instead, by a hidden file (`names.REMOVED_NAME`):
+it does not exist for users unless something lives in it. A writer of a segment in it need not remove the mark.
+Whoever deletes a segment removes the mark, as `make` does: the folder stays, perhaps empty, until it is removed.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +22,6 @@ from rollingfs.folders.listing import REPORT, Listings, Scan
 from rollingfs.format import names
 from rollingfs.format.codec import parse_header
 from rollingfs.format.transitions import missing
-from rollingfs.segment.at import At
 from rollingfs.segment.commit.removals import take_all
 from rollingfs.segment.files.adopt import remove_plain
 from rollingfs.segment.read.folder_contents import kept_path, removed_path
@@ -40,282 +45,291 @@ def _parsed(header: str, blob: Blob) -> Header | None:
     return parse_header(blob.data, header)
 
 
-class Folders:
-    """Changes folders.
+# -- making --------------------------------------------------------------------------------------------
 
-    A tombstone outlives the removal of its folder, because it carries the version of its segment. So on a store with
-    folders, a folder that holds tombstones cannot go. It is marked instead, by a hidden file (`names.REMOVED_NAME`):
-    it does not exist for users unless something lives in it. A writer of a segment in it need not remove the mark.
-    Whoever deletes a segment removes the mark, as `make` does: the folder stays, perhaps empty, until it is removed.
+
+async def make(listings: Listings, path: str, *, parents: bool = True) -> None:
+    """Make a folder that is not there yet.
+
+    Raises
+    ------
+    FileExistsError
+        A segment, a plain file or a folder is there.
+    FileNotFoundError
+        The folder that it would be in is missing, and `parents` is false.
     """
+    if await listings.is_there(path):
+        raise FileExistsError(errno.EEXIST, "There is a file or folder already", path)
+    names.check_new_name(path)
+    parent = above(listings, path)
+    if not parents and listings.backend.capability.has_folders and not await listings.is_folder(parent):
+        raise FileNotFoundError(errno.ENOENT, "The folder above it is missing", parent)
+    if not needs_mark(listings, path):  # else the first file in it makes it
+        await listings.backend.make_folder(path)
+        await unmark(listings, path)
 
-    def __init__(self, client: At, listings: Listings) -> None:
-        self.client = client
-        self.backend = client.backend
-        self.listings = listings
 
-    # -- making --------------------------------------------------------------------------------------------
+async def make_all(listings: Listings, path: str, *, exist_ok: bool = False) -> None:
+    """Make a folder and its parents; with `exist_ok`, do not make a bucket.
 
-    async def make(self, path: str, *, parents: bool = True) -> None:
-        """Make a folder that is not there yet.
+    fsspec calls this for each file that it opens for writing: a bucket whose name is mistyped must not be made so.
 
-        Raises
-        ------
-        FileExistsError
-            A segment, a plain file or a folder is there.
-        FileNotFoundError
-            The folder that it would be in is missing, and `parents` is false.
-        """
-        if await self.listings.is_there(path):
-            raise FileExistsError(errno.EEXIST, "There is a file or folder already", path)
-        names.check_new_name(path)
-        above = self.above(path)
-        if not parents and self.backend.capability.has_folders and not await self.listings.is_folder(above):
-            raise FileNotFoundError(errno.ENOENT, "The folder above it is missing", above)
-        await self._make(path)
-
-    async def make_all(self, path: str, *, exist_ok: bool = False) -> None:
-        """Make a folder and its parents; with `exist_ok`, do not make a bucket.
-
-        fsspec calls this for each file that it opens for writing: a bucket whose name is mistyped must not be made so.
-
-        Raises
-        ------
-        NoBucketError
-            With `exist_ok`: the bucket is missing.
-        FileExistsError
-            A folder is there, and `exist_ok` is false; or a segment or plain file is there.
-        """
-        if exist_ok and not self.backend.capability.has_folders:
-            if self.listings.is_top(path) and not await self.listings.is_folder(path):
-                raise shared_errors.no_bucket(path, "bucket", f"make it first, with {worded('fs.mkdir')}")
-            return
-        if not exist_ok or not await self.listings.is_folder(path):
-            try:
-                await self.make(path)
-            except FileExistsError:  # with `exist_ok`, another caller may make the folder meanwhile
-                if not exist_ok or not await self.listings.is_folder(path):
-                    raise
-        elif self.backend.capability.has_folders:
-            await self.backend.make_folder(path)  # it is there; this makes it durable, whoever made it
-
-    async def _make(self, path: str) -> None:
-        if self.needs_mark(path):
-            return  # the first file in it makes it
-        await self.backend.make_folder(path)
-        await self.unmark(path)
-
-    async def keep(self, path: str) -> None:
-        """Let a folder be there although it is empty, on a store without folders too."""
-        if self.needs_mark(path):
-            await self.backend.write(kept_path(path), [b""])
-
-    def needs_mark(self, path: str) -> bool:
-        return not self.backend.capability.has_folders and not self.listings.is_top(path)
-
-    async def unmark(self, folder: str) -> None:
-        """Remove the marks by which a folder and those above it count as removed."""
-        while self.backend.capability.has_folders and not self.listings.is_top(folder):
-            if await self.listings.is_removed(folder):
-                await self.backend.delete([removed_path(folder)])
-            folder = self.above(folder)
-
-    def above(self, path: str) -> str:
-        """Return the folder that a path is in."""
-        return self.backend.strip(names.parent(path))
-
-    # -- removing ------------------------------------------------------------------------------------------
-
-    async def remove_empty(self, path: str) -> None:
-        """Remove an empty folder (on an object store: a bucket).
-
-        Raises
-        ------
-        FileNotFoundError, NotADirectoryError
-            It is not a folder.
-        OSError
-            It is not empty (``errno.ENOTEMPTY``).
-        """
-        infos = await self.listings.ls(path)
-        if [info["name"] for info in infos if info["type"] == "file"] == [path]:
-            raise NotADirectoryError(errno.ENOTDIR, "It is a file, not a folder", path)
-        if infos:
-            raise shared_errors.not_empty(path)
-        is_gone = await self._remove(path, is_kept=True)
-        if not is_gone and await self.listings.is_folder(path):  # another writer has put something in it since
-            await self.keep(path)
-            raise shared_errors.not_empty(path)
-        await self.unmark(self.above(path))
-
-    async def _remove(self, path: str, is_kept: bool) -> bool:
-        """Remove a folder, or mark it as removed; returns whether the store itself has removed it, and all in it."""
+    Raises
+    ------
+    NoBucketError
+        With `exist_ok`: the bucket is missing.
+    FileExistsError
+        A folder is there, and `exist_ok` is false; or a segment or plain file is there.
+    """
+    if exist_ok and not listings.backend.capability.has_folders:
+        if listings.is_top(path) and not await listings.is_folder(path):
+            raise shared_errors.no_bucket(path, "bucket", f"make it first, with {worded('fs.mkdir')}")
+        return
+    if not exist_ok or not await listings.is_folder(path):
         try:
-            if is_kept and self.needs_mark(path):
-                await self.backend.delete([kept_path(path)])
-            await self.backend.remove_folder(path)
-        except FileNotFoundError:
-            return True  # on an object store it went with its last file
-        except OSError as error:
-            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST) or self.listings.is_top(path):
+            await make(listings, path)
+        except FileExistsError:  # with `exist_ok`, another caller may make the folder meanwhile
+            if not exist_ok or not await listings.is_folder(path):
                 raise
-        else:
-            return True
-        if self.backend.capability.has_folders:
-            with contextlib.suppress(FileExistsError):
-                await self.backend.write(removed_path(path), [b""])
-        return False
+    elif listings.backend.capability.has_folders:
+        await listings.backend.make_folder(path)  # it is there; this makes it durable, whoever made it
 
-    async def delete(
-        self, paths: Iterable[str], *, recursive: bool = False, depth_max: int | None = None, damaged: bool = False
-    ) -> None:
-        """Delete segments and plain files; with `recursive`, also folders and all that is in them.
 
-        A path in another path goes with it.
+async def keep(listings: Listings, path: str) -> None:
+    """Let a folder be there although it is empty, on a store without folders too."""
+    if needs_mark(listings, path):
+        await listings.backend.write(kept_path(path), [b""])
 
-        Parameters
-        ----------
-        depth_max
-            Number of levels of a folder to empty; the folders then stay. None: all.
-        damaged
-            Also delete segments whose header cannot be read.
 
-        Raises
-        ------
-        FileNotFoundError
-            A name does not exist.
-        IsADirectoryError
-            It is a folder, and `recursive` is false.
-        FencedError
-            An exclusive owner holds a segment.
-        CorruptHeaderError
-            The header of a segment cannot be read, and `damaged` is false; no file of its folder was deleted.
-        """
-        from rollingfs.segment.verbs.delete import bury_all
+def needs_mark(listings: Listings, path: str) -> bool:
+    return not listings.backend.capability.has_folders and not listings.is_top(path)
 
-        listed = sorted(set(paths))
-        outer = [path for path in listed if not (recursive and any(path.startswith(f"{other}/") for other in listed))]
-        delete = partial(self._delete, recursive=recursive, depth_max=depth_max, damaged=damaged)
-        await bury_all(self.client, [partial(delete, path) for path in outer])
 
-    async def _delete(self, path: str, *, recursive: bool, depth_max: int | None, damaged: bool) -> Buried | None:
-        if names.is_reserved(path):
-            raise missing(path)
-        try:
-            if path and not self.backend.capability.has_folders and self.listings.is_top(path):
-                raise missing(path)  # a bucket is not a file, and a request for a file of its name would be invalid
-            return await self._bury_file(path, damaged=damaged)
-        except FileNotFoundError:
-            if recursive and await self.take_link(path):
-                return None
-            if not await self.listings.is_folder(path):
-                raise
-        if not recursive:
-            raise IsADirectoryError(
-                errno.EISDIR, f"It is a folder, and still there: remove it with {worded(recursive=True)}", path
-            )
-        try:
-            await self._delete_tree(path, depth_max, damaged)
-        finally:  # what the folders said went with them
-            self.client.inherited.forget()
+async def unmark(listings: Listings, folder: str) -> None:
+    """Remove the marks by which a folder and those above it count as removed."""
+    while listings.backend.capability.has_folders and not listings.is_top(folder):
+        if await listings.is_removed(folder):
+            await listings.backend.delete([removed_path(folder)])
+        folder = above(listings, folder)
+
+
+def above(listings: Listings, path: str) -> str:
+    """Return the folder that a path is in."""
+    return listings.backend.strip(names.parent(path))
+
+
+# -- removing ------------------------------------------------------------------------------------------
+
+
+async def remove_empty(listings: Listings, path: str) -> None:
+    """Remove an empty folder (on an object store: a bucket).
+
+    Raises
+    ------
+    FileNotFoundError, NotADirectoryError
+        It is not a folder.
+    OSError
+        It is not empty (``errno.ENOTEMPTY``).
+    """
+    infos = await listings.ls(path)
+    if [info["name"] for info in infos if info["type"] == "file"] == [path]:
+        raise NotADirectoryError(errno.ENOTDIR, "It is a file, not a folder", path)
+    if infos:
+        raise shared_errors.not_empty(path)
+    is_gone = await _remove(listings, path, is_kept=True)
+    if not is_gone and await listings.is_folder(path):  # another writer has put something in it since
+        await keep(listings, path)
+        raise shared_errors.not_empty(path)
+    await unmark(listings, above(listings, path))
+
+
+async def _remove(listings: Listings, path: str, is_kept: bool) -> bool:
+    """Remove a folder, or mark it as removed; returns whether the store itself has removed it, and all in it."""
+    try:
+        if is_kept and needs_mark(listings, path):
+            await listings.backend.delete([kept_path(path)])
+        await listings.backend.remove_folder(path)
+    except FileNotFoundError:
+        return True  # on an object store it went with its last file
+    except OSError as error:
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST) or listings.is_top(path):
+            raise
+    else:
+        return True
+    if listings.backend.capability.has_folders:
+        with contextlib.suppress(FileExistsError):
+            await listings.backend.write(removed_path(path), [b""])
+    return False
+
+
+async def delete(
+    listings: Listings,
+    paths: Iterable[str],
+    *,
+    recursive: bool = False,
+    depth_max: int | None = None,
+    damaged: bool = False,
+) -> None:
+    """Delete segments and plain files; with `recursive`, also folders and all that is in them.
+
+    A path in another path goes with it.
+
+    Parameters
+    ----------
+    depth_max
+        Number of levels of a folder to empty; the folders then stay. None: all.
+    damaged
+        Also delete segments whose header cannot be read.
+
+    Raises
+    ------
+    FileNotFoundError
+        A name does not exist.
+    IsADirectoryError
+        It is a folder, and `recursive` is false.
+    FencedError
+        An exclusive owner holds a segment.
+    CorruptHeaderError
+        The header of a segment cannot be read, and `damaged` is false; no file of its folder was deleted.
+    """
+    from rollingfs.segment.verbs.delete import bury_all
+
+    listed = sorted(set(paths))
+    outer = [path for path in listed if not (recursive and any(path.startswith(f"{other}/") for other in listed))]
+    delete = partial(_delete, listings, recursive=recursive, depth_max=depth_max, damaged=damaged)
+    await bury_all(listings.client, [partial(delete, path) for path in outer])
+
+
+async def _delete(
+    listings: Listings, path: str, *, recursive: bool, depth_max: int | None, damaged: bool
+) -> Buried | None:
+    if names.is_reserved(path):
+        raise missing(path)
+    try:
+        if path and not listings.backend.capability.has_folders and listings.is_top(path):
+            raise missing(path)  # a bucket is not a file, and a request for a file of its name would be invalid
+        return await _bury_file(listings, path, damaged=damaged)
+    except FileNotFoundError:
+        if recursive and await take_link(listings, path):
+            return None
+        if not await listings.is_folder(path):
+            raise
+    if not recursive:
+        raise IsADirectoryError(
+            errno.EISDIR, f"It is a folder, and still there: remove it with {worded(recursive=True)}", path
+        )
+    try:
+        await _delete_tree(listings, path, depth_max, damaged)
+    finally:  # what the folders said went with them
+        listings.client.inherited.forget()
+    return None
+
+
+async def delete_file(listings: Listings, path: str) -> None:
+    """Delete a segment or plain file; the folder it is in stays, perhaps empty."""
+    from rollingfs.segment.verbs.delete import bury_all
+
+    await bury_all(listings.client, [partial(_bury_file, listings, path, damaged=False)])
+
+
+async def _bury_file(listings: Listings, path: str, *, damaged: bool) -> Buried | None:
+    buried = await _bury(listings, path, damaged)
+    await unmark(listings, above(listings, path))
+    return buried
+
+
+async def _bury(listings: Listings, path: str, damaged: bool, seen: Segment | None = None) -> Buried | None:
+    from rollingfs.segment.verbs.delete import bury
+
+    try:
+        return await bury(listings.client, path, seen=seen)
+    except CorruptHeaderError as error:
+        if not damaged:
+            raise CorruptHeaderError(f"{error}. {_how_to_delete()}") from error
+        await _delete_damaged(listings, path)
         return None
 
-    async def delete_file(self, path: str) -> None:
-        """Delete a segment or plain file; the folder it is in stays, perhaps empty."""
-        from rollingfs.segment.verbs.delete import bury_all
 
-        await bury_all(self.client, [partial(self._bury_file, path, damaged=False)])
+async def _delete_tree(listings: Listings, path: str, depth_max: int | None, damaged: bool) -> None:
+    from rollingfs.segment.verbs.delete import bury_all
 
-    async def _bury_file(self, path: str, *, damaged: bool) -> Buried | None:
-        buried = await self._bury(path, damaged)
-        await self.unmark(self.above(path))
-        return buried
+    scans = await listings.tree(path, depth_max, hidden=True, on_error=REPORT)
+    check_readable(path, scans.values(), "deleted", damaged=damaged)
+    for link in [link for scan in scans.values() for link in scan.found.links]:
+        await take_link(listings, link)  # first, so that nothing is deleted through one
+    seen = {path: view for scan in scans.values() for path, view in scan.views.items()}
+    gone = await take_all(listings.client, path, seen)
+    files = [*seen, *(file for scan in scans.values() for file in scan.unreadable)]
+    calls = [partial(_bury_gone, listings, file, damaged, seen.get(file)) for file in files if file not in gone]
+    await bury_all(listings.client, calls)
+    full = await remove_all(listings, scans, path) if depth_max is None else list(scans)
+    await _check_gone(listings, path, full, seen)
 
-    async def _bury(self, path: str, damaged: bool, seen: Segment | None = None) -> Buried | None:
-        from rollingfs.segment.verbs.delete import bury
 
+async def _check_gone(listings: Listings, path: str, folders: Iterable[str], files: Collection[str]) -> None:
+    """Report deleted files that a listing still shows, where no tombstone may hide a plain file."""
+    store, there = listings.backend.capability, set[str]()
+    for folder in folders if store.has_folders and store.can_delete_if else ():
+        with contextlib.suppress(FileNotFoundError):  # somebody else has removed it
+            there |= {file.path for file in (await listings.backend.list(folder)).entries if not file.is_folder}
+    if left := there & set(files):
+        why = "this system refuses the name, or another program has made the file again"
+        said = f"{len(left)} of {len(files)} files are still there, as {min(left)!r}: {why}"
+        raise OSError(errno.ENOTEMPTY, said, path)
+
+
+async def take_link(listings: Listings, path: str, target: str | None = None) -> bool:
+    return listings.backend.capability.has_folders and await listings.backend.take_link(path, target)
+
+
+async def remove_all(listings: Listings, scans: Mapping[str, Scan], top: str) -> list[str]:
+    """Remove the emptied folders of a tree, the lowest first; return the full folders."""
+    folders = [folder for folder in reversed(list(scans)) if not listings.is_top(folder)]
+    full = [folder for folder in folders if not await _remove(listings, folder, scans[folder].stays)]
+    await unmark(listings, above(listings, top))
+    return full
+
+
+async def _bury_gone(listings: Listings, path: str, damaged: bool, seen: Segment | None) -> Buried | None:
+    try:
+        return await _bury(listings, path, damaged, seen)
+    except FileNotFoundError:  # somebody else deleted it meanwhile
+        return None
+    except OSError as error:
+        if error.errno != errno.EILSEQ:  # no name of this system; `_check_gone` reports what is still there
+            raise
+        return None
+
+
+async def _delete_damaged(listings: Listings, path: str) -> None:
+    """Delete an unreadable header, and the plain file of its name; collection takes the chunks.
+
+    The delete names the header's token. A writer that saw the header before cannot commit after it.
+    """
+    from rollingfs.segment.verbs.delete import bury_all, bury_unread
+
+    header = names.header_path(path)
+    while True:
         try:
-            return await bury(self.client, path, seen=seen)
-        except CorruptHeaderError as error:
-            if not damaged:
-                raise CorruptHeaderError(f"{error}. {_how_to_delete()}") from error
-            await self._delete_damaged(path)
-            return None
-
-    async def _delete_tree(self, path: str, depth_max: int | None, damaged: bool) -> None:
-        from rollingfs.segment.verbs.delete import bury_all
-
-        scans = await self.listings.tree(path, depth_max, hidden=True, on_error=REPORT)
-        check_readable(path, scans.values(), "deleted", damaged=damaged)
-        for link in [link for scan in scans.values() for link in scan.found.links]:
-            await self.take_link(link)  # first, so that nothing is deleted through one
-        seen = {path: view for scan in scans.values() for path, view in scan.views.items()}
-        gone = await take_all(self.client, path, seen)
-        files = [*seen, *(file for scan in scans.values() for file in scan.unreadable)]
-        calls = [partial(self._bury_gone, file, damaged, seen.get(file)) for file in files if file not in gone]
-        await bury_all(self.client, calls)
-        full = await self.remove_all(scans, path) if depth_max is None else list(scans)
-        await self._check_gone(path, full, seen)
-
-    async def _check_gone(self, path: str, folders: Iterable[str], files: Collection[str]) -> None:
-        """Report deleted files that a listing still shows, where no tombstone may hide a plain file."""
-        store, there = self.backend.capability, set[str]()
-        for folder in folders if store.has_folders and store.can_delete_if else ():
-            with contextlib.suppress(FileNotFoundError):  # somebody else has removed it
-                there |= {file.path for file in (await self.backend.list(folder)).entries if not file.is_folder}
-        if left := there & set(files):
-            why = "this system refuses the name, or another program has made the file again"
-            said = f"{len(left)} of {len(files)} files are still there, as {min(left)!r}: {why}"
-            raise OSError(errno.ENOTEMPTY, said, path)
-
-    async def take_link(self, path: str, target: str | None = None) -> bool:
-        return self.backend.capability.has_folders and await self.backend.take_link(path, target)
-
-    async def remove_all(self, scans: Mapping[str, Scan], top: str) -> list[str]:
-        """Remove the emptied folders of a tree, the lowest first; return the full folders."""
-        folders = [folder for folder in reversed(list(scans)) if not self.listings.is_top(folder)]
-        full = [folder for folder in folders if not await self._remove(folder, scans[folder].stays)]
-        await self.unmark(self.above(top))
-        return full
-
-    async def _bury_gone(self, path: str, damaged: bool, seen: Segment | None) -> Buried | None:
-        try:
-            return await self._bury(path, damaged, seen)
-        except FileNotFoundError:  # somebody else deleted it meanwhile
-            return None
-        except OSError as error:
-            if error.errno != errno.EILSEQ:  # no name of this system; `_check_gone` reports what is still there
-                raise
-            return None
-
-    async def _delete_damaged(self, path: str) -> None:
-        """Delete an unreadable header, and the plain file of its name; collection takes the chunks.
-
-        The delete names the header's token. A writer that saw the header before cannot commit after it.
-        """
-        from rollingfs.segment.verbs.delete import bury_all, bury_unread
-
-        header = names.header_path(path)
-        while True:
-            try:
-                blob = await self.backend.read(header)
-                await read_fitting(self.backend, self.client.runtime, header, partial(_parsed, header), blob)
-            except CorruptHeaderError:
-                pass  # still unreadable: delete this version
-            except FileNotFoundError:
-                break
-            else:
-                # an index page is lost, or somebody has repaired the header
-                await bury_all(self.client, [partial(bury_unread, self.client, path)])
-                return
-            if not (await self.client.abilities(path)).delete_if:
-                await self.backend.delete([header])
-                break
-            if await self.backend.delete_if(header, blob.token):
-                break
-        self.client.headers.forget(path)
-        collect = worded("collect", recursive=True)
-        logger.warning("%s: deleted with its header unread; its chunks are left to %s", path, collect)
-        await remove_plain(self.client, path)
+            blob = await listings.backend.read(header)
+            await read_fitting(listings.backend, listings.client.runtime, header, partial(_parsed, header), blob)
+        except CorruptHeaderError:
+            pass  # still unreadable: delete this version
+        except FileNotFoundError:
+            break
+        else:
+            # an index page is lost, or somebody has repaired the header
+            await bury_all(listings.client, [partial(bury_unread, listings.client, path)])
+            return
+        if not (await listings.client.abilities(path)).delete_if:
+            await listings.backend.delete([header])
+            break
+        if await listings.backend.delete_if(header, blob.token):
+            break
+    listings.client.headers.forget(path)
+    collect = worded("collect", recursive=True)
+    logger.warning("%s: deleted with its header unread; its chunks are left to %s", path, collect)
+    await remove_plain(listings.client, path)
 
 
 def check_readable(path: str, scans: Iterable[Scan], what: str, *, damaged: bool = False) -> None:

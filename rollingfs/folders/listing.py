@@ -1,7 +1,7 @@
 """Contents of folders: segments, plain files and folders, as of the call.
 
 The backend lists headers with their tokens, so `Listings` reads only headers that it has not seen and for which
-the folder has no row (`listing_rows`). An entry that cannot be read fails the listing of its folder, or is shown with
+the folder has no row (`info`). An entry that cannot be read fails the listing of its folder, or is shown with
 its error: the caller chooses.
 """
 
@@ -14,8 +14,16 @@ from typing import Any, Literal
 
 from rollingfs.backend.contract import Listing
 from rollingfs.errors import CorruptHeaderError
-from rollingfs.folders.info import Info, Scan as Scan, info_of, info_of_folder, info_of_row, info_of_unreadable
-from rollingfs.folders.listing_rows import ListingRows
+from rollingfs.folders.info import (
+    Info,
+    Scan as Scan,
+    info_of,
+    info_of_folder,
+    info_of_row,
+    info_of_unreadable,
+    keep_rows,
+    rows_of,
+)
 from rollingfs.format import names
 from rollingfs.format.listing_codec import Row
 from rollingfs.format.transitions import missing
@@ -56,7 +64,8 @@ class Listings:
     def __init__(self, client: At) -> None:
         self.client = client
         self.backend = client.backend
-        self.rows = ListingRows(client)
+        self._refused: set[str] = set()
+        """Folders whose rows this client cannot write."""
         self.gather = client.contents.gather
         self.is_folder = client.contents.is_folder
         self.is_removed = client.contents.is_removed
@@ -167,7 +176,7 @@ class Listings:
         unseen = [path for path in found.headers if path not in loads]
         rows: Mapping[str, Row] | None = None
         if with_rows and (len(unseen) > UNSEEN_MIN or not rowless_max):
-            rows = await self.rows.load(folder, found.headers)
+            rows = await rows_of(self.client, folder, found.headers)
             loads = {path: loaded for path, loaded in loads.items() if path not in rows}
             unseen = [path for path in unseen if path not in rows]
         if unseen:
@@ -220,7 +229,7 @@ class Listings:
                 views[file.path] = Segment.of_plain(file)
         stays = not found.is_removed if self.backend.capability.has_folders else found.is_kept or not listing.entries
         if rows is not None and len(read) > rowless_max:
-            await self.rows.keep(folder, rows.values(), read, rowless_max)
+            await keep_rows(self.client, folder, rows.values(), read, rowless_max, self._refused)
         return Scan(
             folder,
             found,

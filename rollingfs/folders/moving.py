@@ -8,9 +8,9 @@ from functools import partial
 
 from rollingfs.backend import shared_errors
 from rollingfs.errors import ConflictError
-from rollingfs.folders.folders import Folders, check_readable
-from rollingfs.folders.listing import REPORT
-from rollingfs.folders.listing_rows import is_ours
+from rollingfs.folders.folders import above, check_readable, keep, make_all, needs_mark, remove_all, take_link, unmark
+from rollingfs.folders.info import is_ours, remove_rows
+from rollingfs.folders.listing import REPORT, Listings
 from rollingfs.format import names
 from rollingfs.format.transitions import exists, missing
 from rollingfs.segment.at import At
@@ -83,7 +83,9 @@ async def _parts(client: At, view: Segment) -> AsyncIterator[bytes]:
         yield await client.fetcher.read(view, start, min(start + PIECE_BYTES, view.length))
 
 
-async def move(folders: Folders, source: str, given: str, *, into: bool | None = None, overwrite: bool = True) -> None:
+async def move(
+    listings: Listings, source: str, given: str, *, into: bool | None = None, overwrite: bool = True
+) -> None:
     """Give a segment, a plain file or a whole folder another name; no bytes are moved.
 
     If the target is a folder, the source goes into it under its own name; if it is a file, the source replaces it.
@@ -112,65 +114,67 @@ async def move(folders: Folders, source: str, given: str, *, into: bool | None =
     """
     if names.is_reserved(source):
         raise missing(source)
-    target = folders.backend.strip(given)
+    target = listings.backend.strip(given)
     if into is None:
-        into = source != target and await _is_folder_only(folders, target)
+        into = source != target and await _is_folder_only(listings, target)
     if into:
-        target = folders.backend.strip(f"{target}/{source.rpartition('/')[2]}")
+        target = listings.backend.strip(f"{target}/{source.rpartition('/')[2]}")
     elif source == target:
-        await folders.backend.respell(source, given)
+        await listings.backend.respell(source, given)
     if names.is_listing(target):
         names.check_new_name(target)
-    if not overwrite and source != target and await folders.listings.is_there(target):
+    if not overwrite and source != target and await listings.is_there(target):
         raise exists(target)  # the commit decides; this spares the source a mark
     try:
-        await rename(folders.client, source, target, overwrite=overwrite)
+        await rename(listings.client, source, target, overwrite=overwrite)
     except FileNotFoundError:
-        if source != target and await folders.take_link(source, target):
+        if source != target and await take_link(listings, source, target):
             return
-        if not await folders.listings.is_folder(source):
+        if not await listings.is_folder(source):
             raise
     else:
-        await folders.unmark(folders.above(source))
+        await unmark(listings, above(listings, source))
         return
     if source != target:
         try:
-            await _move_tree(folders, source, target, overwrite)
+            await _move_tree(listings, source, target, overwrite)
         finally:  # what the folders say went with them; a plain file that became a segment has asked before
-            folders.client.inherited.forget()
+            listings.client.inherited.forget()
 
 
-async def _is_folder_only(folders: Folders, path: str) -> bool:
-    is_folder = await folders.listings.is_folder(path)
-    return is_folder and (await folders.listings.info(path, fresh=True))["type"] == "directory"
+async def _is_folder_only(listings: Listings, path: str) -> bool:
+    is_folder = await listings.is_folder(path)
+    return is_folder and (await listings.info(path, fresh=True))["type"] == "directory"
 
 
-async def _move_tree(folders: Folders, source: str, target: str, overwrite: bool) -> None:
+async def _move_tree(listings: Listings, source: str, target: str, overwrite: bool) -> None:
     if target.startswith(f"{source}/"):
         raise ValueError(f"the folder {source!r} cannot move into itself, to {target!r}; nothing was moved")
-    scans = await folders.listings.tree(source, hidden=True, on_error=REPORT)
+    scans = await listings.tree(source, hidden=True, on_error=REPORT)
     check_readable(source, scans.values(), "moved")
     links = [link for scan in scans.values() for link in scan.found.links]
     for link in links:
         if names.is_reserved(link):  # the header, the chunks or the lock of a segment
             raise shared_errors.linked(link)
     if not overwrite:
-        await _claim(folders, target)
+        await _claim(listings, target)
     for folder in scans:
-        await folders.make_all(target + folder[len(source) :], exist_ok=True)
+        await make_all(listings, target + folder[len(source) :], exist_ok=True)
         if scans[folder].stays:
-            await folders.keep(target + folder[len(source) :])
+            await keep(listings, target + folder[len(source) :])
     for link in links:
-        await folders.take_link(link, target + link[len(source) :])
+        await take_link(listings, link, target + link[len(source) :])
     views = {path: view for scan in scans.values() for path, view in scan.views.items()}
     targets = {path: target + path[len(source) :] for path, view in views.items() if not _has_rows(path, view)}
     # a segment that has a folder's name goes first: it would be refused once that folder holds something
     try:
-        done = [await _move_one(folders, file, targets.pop(file), overwrite) for file in list(targets) if file in scans]
+        done = [
+            await _move_one(listings, file, targets.pop(file), overwrite) for file in list(targets) if file in scans
+        ]
         seen = {path: views[path] for path in targets}
-        moved = await take_all(folders.client, target, seen, targets)
-        calls = [partial(_move_one, folders, *one, overwrite) for one in targets.items() if one[0] not in moved]
-        done += await folders.client.each(calls)
+        moved = await take_all(listings.client, target, seen, targets)
+        calls = [partial(_move_one, listings, *one, overwrite) for one in targets.items() if one[0] not in moved]
+        done += await listings.client.each(calls)
     except FileExistsError as error:
         text = f"another writer has made {error.filename} in it; what had moved by then is in it, the rest at {source}"
         raise OSError(errno.ENOTEMPTY, text, target) from error
@@ -178,11 +182,11 @@ async def _move_tree(folders: Folders, source: str, target: str, overwrite: bool
         raise missing(source)  # all of it went away meanwhile
     for folder in scans:
         if names.listing_path(folder) in scans[folder].views:
-            await folders.listings.rows.remove(folder)  # the moved headers have other tokens
-    await folders.remove_all(scans, source)
+            await remove_rows(listings.client, folder)  # the moved headers have other tokens
+    await remove_all(listings, scans, source)
 
 
-async def _claim(folders: Folders, target: str) -> None:
+async def _claim(listings: Listings, target: str) -> None:
     """Make the target of a moved folder; a single mover or maker wins.
 
     Raises
@@ -190,24 +194,24 @@ async def _claim(folders: Folders, target: str) -> None:
     FileExistsError
         Another was faster.
     """
-    if not folders.needs_mark(target):
-        is_made = await folders.backend.make_folder(target) or await folders.listings.is_removed(target)
+    if not needs_mark(listings, target):
+        is_made = await listings.backend.make_folder(target) or await listings.is_removed(target)
     else:
-        await folders.client.abilities(target)
+        await listings.client.abilities(target)
         try:
-            is_made = bool(await folders.backend.create(kept_path(target), b""))
+            is_made = bool(await listings.backend.create(kept_path(target), b""))
         except FileExistsError:
             is_made = False
     if not is_made:
         raise exists(target)
 
 
-async def _move_one(folders: Folders, source: str, target: str, overwrite: bool) -> bool:
+async def _move_one(listings: Listings, source: str, target: str, overwrite: bool) -> bool:
     """Move a segment or plain file of a tree; returns whether it was still there."""
     try:
-        await rename(folders.client, source, target, overwrite=overwrite)
+        await rename(listings.client, source, target, overwrite=overwrite)
     except FileNotFoundError:
-        if await folders.listings.is_there(source):
+        if await listings.is_there(source):
             raise
         return False
     return True

@@ -14,7 +14,6 @@ from fsspec import AbstractFileSystem
 from fsspec.utils import stringify_path
 
 from rollingfs.backend.contract import Backend
-from rollingfs.folders.folders import Folders
 from rollingfs.folders.listing import Listings
 from rollingfs.format import names
 from rollingfs.policy import parse_bytes
@@ -158,8 +157,6 @@ class Core:
         """Maximum files that a copy of several has under way."""
         self.listings = Listings(client)
         """The contents of folders."""
-        self.folders = Folders(client, self.listings)
-        """Makes, removes and renames by name."""
 
     @cached_property
     def ledgers(self) -> Ledgers:

@@ -18,6 +18,7 @@ from fsspec.implementations.chained import ChainedFileSystem
 
 from rollingfs.backend.contract import Backend
 from rollingfs.backend.objects.clouds import FSSPEC_OPTIONS
+from rollingfs.folders.folders import above
 from rollingfs.folders.listing import REPORT
 from rollingfs.fs import (
     arguments,
@@ -198,7 +199,7 @@ class RollingFileSystem(AsyncFileSystem, ChainedFileSystem, metaclass=Configured
             self._core.via = Via(append_via, self._client, commit_timeout_s)
         # the class has these two as well, for callers that know no target (fsspec's URLs, UPath)
         self._strip = self._strip_protocol = self._core.strip  # type: ignore[method-assign]
-        self._parent = lambda path: self._core.folders.above(self._strip(path))
+        self._parent = lambda path: above(self._core.listings, self._strip(path))
         self._at = partial(Binding, self._core)
 
     def __repr__(self) -> str:

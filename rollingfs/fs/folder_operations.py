@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from fsspec.callbacks import DEFAULT_CALLBACK, Callback
 from fsspec.utils import stringify_path
 
+from rollingfs.folders import folders
 from rollingfs.format import names
 from rollingfs.format.transitions import missing
 from rollingfs.fs import patterns
@@ -38,12 +39,12 @@ async def mkdir(core: Core, path: str, create_parents: bool = True, mode: int = 
     """
     if mode != MODE:
         raise ValueError(f"{path}: mkdir takes no mode but {MODE:#o}: the umask decides the rights; nothing was made")
-    await core.folders.make(core.strip(path), parents=create_parents)
+    await folders.make(core.listings, core.strip(path), parents=create_parents)
 
 
 async def makedirs(core: Core, path: str, exist_ok: bool = False) -> None:
     """Make a folder and those above it."""
-    await core.folders.make_all(core.strip(path), exist_ok=exist_ok)
+    await folders.make_all(core.listings, core.strip(path), exist_ok=exist_ok)
 
 
 async def rmdir(core: Core, path: str) -> None:
@@ -54,7 +55,7 @@ async def rmdir(core: Core, path: str) -> None:
     OSError
         It is not empty (``errno.ENOTEMPTY``).
     """
-    await core.folders.remove_empty(core.strip(path))
+    await folders.remove_empty(core.listings, core.strip(path))
 
 
 async def rm_file(core: Core, path: str, **kwargs: Any) -> None:
@@ -70,7 +71,7 @@ async def rm_file(core: Core, path: str, **kwargs: Any) -> None:
     path = core.strip(path)
     if names.is_reserved(path):
         raise missing(path)
-    await core.folders.delete_file(path)
+    await folders.delete_file(core.listings, path)
 
 
 async def rm(
@@ -109,14 +110,14 @@ async def rm(
         The header of a segment cannot be read, and `damaged` is false; no file of its folder was deleted.
     """
     paths = await patterns.chosen(core, path)
-    await core.folders.delete(paths, recursive=recursive, depth_max=maxdepth, damaged=damaged)
+    await folders.delete(core.listings, paths, recursive=recursive, depth_max=maxdepth, damaged=damaged)
 
 
 async def mv_file(core: Core, path1: str, path2: str, overwrite: bool = True, **kwargs: Any) -> None:
     """Give a segment or plain file another name, as `mv` does; no bytes are moved."""
     from rollingfs.folders.moving import move
 
-    await move(core.folders, core.strip(path1), without_scheme(path2), overwrite=overwrite)
+    await move(core.listings, core.strip(path1), without_scheme(path2), overwrite=overwrite)
 
 
 async def mv(
@@ -161,7 +162,7 @@ async def mv(
     sources = await patterns.chosen(core, path1)
     if not is_one(path2):
         for source, target in zip(sources, as_list(path2), strict=True):
-            await move(core.folders, source, without_scheme(target), into=False, overwrite=overwrite)
+            await move(core.listings, source, without_scheme(target), into=False, overwrite=overwrite)
         return
     into: bool | None = None  # the move itself looks whether the target is a folder
     if not is_one(path1) or sources != patterns.listed(core, path1) or stringify_path(path2).endswith("/"):
@@ -169,7 +170,7 @@ async def mv(
     elif stringify_path(path1).endswith("/"):
         into = False  # as with cp: the folder's content
     for source in sources:
-        await move(core.folders, source, without_scheme(path2), into=into, overwrite=overwrite)
+        await move(core.listings, source, without_scheme(path2), into=into, overwrite=overwrite)
 
 
 async def collect(

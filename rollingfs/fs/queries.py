@@ -19,8 +19,8 @@ from rollingfs.fs.core import Core
 from rollingfs.fs.upkeep_verbs import look_at, policies_at
 
 if TYPE_CHECKING:
-    from rollingfs.segment.files.state import SegmentState
     from rollingfs.stream.ledger import Policies
+    from rollingfs.stream.states import SegmentState
 
 logger = logging.getLogger("rollingfs")
 

@@ -15,6 +15,7 @@ from typing import Any, cast
 from rollingfs import RollingFileSystem, core
 from rollingfs.backend.local.looks import leads_out
 from rollingfs.errors import RollingError
+from rollingfs.folders.folders import delete, remove_empty
 from rollingfs.folders.moving import move
 from rollingfs.format import names
 from rollingfs.format.append_keys import ATTRIBUTE, WRITERS, AppendKey, check_fresh, remembering
@@ -283,7 +284,7 @@ class ServedStore:
         IsADirectoryError
             A folder that is not empty has the name of a file.
         """
-        await self.run(move(self.core.folders, place, target, into=into, overwrite=overwrite))
+        await self.run(move(self.core.listings, place, target, into=into, overwrite=overwrite))
 
     async def delete(self, place: str, *, recursive: bool) -> None:
         """Delete a segment, a plain file or an empty folder; with `recursive`, a folder with all that is in it.
@@ -293,11 +294,10 @@ class ServedStore:
         OSError
             The folder is not empty (``errno.ENOTEMPTY``).
         """
-        folders = self.core.folders
         try:
-            await self.run(folders.delete([place], recursive=recursive))
+            await self.run(delete(self.core.listings, [place], recursive=recursive))
         except IsADirectoryError:
-            await self.run(folders.remove_empty(place))
+            await self.run(remove_empty(self.core.listings, place))
 
 
 def etag(view: Segment) -> str:

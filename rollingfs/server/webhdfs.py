@@ -16,6 +16,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
+from rollingfs.folders.folders import keep
 from rollingfs.format.crc import crc32c
 from rollingfs.segment.verbs.concat import concat
 from rollingfs.server.operations import Call, query_of
@@ -245,7 +246,7 @@ async def _mkdirs(call: Hdfs) -> Response:
         raise FileExistsError(17, "a file has the name; no folder was made", call.at)
     await call.fs._makedirs(call.at, exist_ok=True)
     if found is None:
-        await call.store.run(call.store.core.folders.keep(call.at))  # Hadoop's committers list the folder they made
+        await call.store.run(keep(call.store.core.listings, call.at))  # Hadoop's committers list the folder they made
     return answer({"boolean": True})
 
 

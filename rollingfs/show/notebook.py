@@ -8,12 +8,12 @@ from html import escape
 from rollingfs.errors import visible
 from rollingfs.format.header import Chunk, Header
 from rollingfs.segment.files.rewrite_plan import Asked
-from rollingfs.segment.files.state import SIZES, Outlook
 from rollingfs.segment.segment import Segment
 from rollingfs.show.readable import Prices, count_text, size_text, upkeep_texts
 from rollingfs.show.segment_map import INLINE, ChunkRun, runs
 from rollingfs.stream.blocks import mover_of
 from rollingfs.stream.members import Listed, View
+from rollingfs.stream.states import SIZES, Outlook
 
 ROWS_MAX = 12
 """Maximum rows of a legend, and of the table of a stream's segments."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rollingfs.runtime.values import value_class
-from rollingfs.segment.files.state import SIZES, Outlook
+from rollingfs.stream.states import SIZES, Outlook
 
 _UNITS = ("KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 

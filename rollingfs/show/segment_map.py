@@ -11,9 +11,9 @@ from pathlib import Path
 from rollingfs.errors import visible
 from rollingfs.format.header import Chunk, Entry, Page
 from rollingfs.runtime.values import value_class
-from rollingfs.segment.files.state import SIZES, size_class
 from rollingfs.segment.segment import Segment
 from rollingfs.show.readable import count_text, size_text
+from rollingfs.stream.states import SIZES, size_class
 
 WIDTH = 72
 """Characters of the bar."""

@@ -1,27 +1,223 @@
-"""The states of all segments below a folder: a listing for each folder, and a read of each header that is new.
+"""The states of segments, and their outlook: bytes in each store, and bytes that wait to be moved or deleted.
 
-Where the client has tiers, the policies of the folders are read too: below by the listing, and above once
-in `POLICIES_S_MAX`.
+Of all below a folder, with a listing for each folder, and a read of each header that is new. Where the client has
+tiers, the policies of the folders are read too: below by the listing, and above once in `POLICIES_S_MAX`.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from dataclasses import astuple, replace
 from functools import partial
 
 from rollingfs.errors import ConflictError, CorruptHeaderError
 from rollingfs.folders.collect_tree import tree_of
 from rollingfs.folders.listing import REPORT, Listings
 from rollingfs.format import names
-from rollingfs.format.header import Entry
+from rollingfs.format.header import Chunk, Entry, Header, Phase
 from rollingfs.format.transitions import live
+from rollingfs.runtime.values import value_class
 from rollingfs.segment.at import At
 from rollingfs.segment.commit.index_pages import read_map
-from rollingfs.segment.files.rewrite_plan import Asked, Chosen
-from rollingfs.segment.files.state import Outlook, SegmentState
+from rollingfs.segment.files.rewrite_plan import Asked, Chosen, Plan, Run, joins, may_join, size_of
 from rollingfs.segment.segment import Segment
 from rollingfs.stream.blocks import mover_of
 from rollingfs.stream.ledger import Ledgers, policies_of
+
+SIZES = (
+    (64 << 10, "< 64 KiB"),
+    (1 << 20, "< 1 MiB"),
+    (16 << 20, "< 16 MiB"),
+    (64 << 20, "< 64 MiB"),
+    (None, "64 MiB or more"),
+)
+"""Classes of chunks by their bytes."""
+CHUNKS_MAX = 65_536
+"""Of a segment with more chunks, index pages that are not read are left out of the plans."""
+
+
+@value_class
+class Outlook:
+    """The number of chunks, and the chunks that the next round of upkeep joins or moves. Both can be added up."""
+
+    sizes: tuple[int, ...] = (0,) * len(SIZES)
+    """The number of chunks of each class in `SIZES`."""
+    joins: int = 0
+    """Chunks that consolidation joins."""
+    joins_to: int = 0
+    """Chunks that it makes of them."""
+    join_bytes: int = 0
+    moves: int = 0
+    """Chunks that the offload policy moves."""
+    moves_to: int = 0
+    """Blocks that it makes of them."""
+    move_bytes: int = 0
+
+    @property
+    def saved_objects(self) -> int:
+        """Objects that there are fewer then, and requests that a read of everything makes fewer."""
+        return self.joins - self.joins_to + self.moves - self.moves_to
+
+    def plus(self, other: Outlook) -> Outlook:
+        """Both together."""
+        sizes = tuple(map(sum, zip(self.sizes, other.sizes, strict=True)))
+        return Outlook(sizes, *map(sum, zip(astuple(self)[1:], astuple(other)[1:], strict=True)))
+
+    @staticmethod
+    def of(
+        header: Header, entries: Sequence[Entry], now_ms: int, stores: Sequence[str], mover: Plan | None = None
+    ) -> Outlook:
+        """Return the outlook of a segment.
+
+        Parameters
+        ----------
+        entries
+            The entries of the header. Of an index page that is not unfolded, all chunks count as equally long.
+        stores
+            As of `joins`.
+        mover
+            The chunks that the offload policy moves; None without a policy.
+        """
+        sizes = [0] * len(SIZES)
+        for entry in entries:
+            count = _count(entry)
+            sizes[size_class(entry.length / count)] += count
+        planned = [entry for entry in entries if isinstance(entry, Chunk) or header.chunk_count <= CHUNKS_MAX]
+        chunks = [chunk for entry in planned for chunk in _chunks(entry, header) if chunk.end > header.start]
+        moved: list[Run] = []
+        joined: list[Run] = []
+        if mover is not None and header.phase is not Phase.MERGING:
+            moved = mover(header, chunks, now_ms, True)[1]
+        if may_join(header):
+            joined = joins(stores, by_itself=True)(header, _after(chunks, moved), now_ms, True)[1]
+        return Outlook(tuple(sizes), *_sums(joined), *_sums(moved))
+
+
+def size_class(size: float) -> int:
+    """The class in `SIZES` of a chunk."""
+    return next(index for index, (limit, _) in enumerate(SIZES) if limit is None or size < limit)
+
+
+def _count(entry: Entry) -> int:
+    """Its chunks. A page that begins within its file lists more chunks than it uses, perhaps more than it has bytes."""
+    return 1 if isinstance(entry, Chunk) else min(entry.count, entry.length)
+
+
+def _chunks(entry: Entry, header: Header) -> Iterator[Chunk]:
+    if isinstance(entry, Chunk):
+        yield entry
+    else:
+        start, count = entry.start, _count(entry)
+        for index in range(count):
+            length = entry.length // count + (index < entry.length % count)
+            yield Chunk(start, length, entry.file, None, header.modified_ms)
+            start += length
+
+
+def _after(chunks: Sequence[Chunk], moved: Sequence[Run]) -> list[Chunk]:
+    """The chunks once the runs have moved: upkeep joins after it has moved."""
+    gone = {chunk.start for run, _ in moved for chunk in run}
+    blocks = []
+    for run, tier in moved:
+        size = size_of(run)
+        blocks.append(replace(run[0], length=size, offset=0, size=size, tier=tier, pieces=()))
+    left = [chunk for chunk in chunks if chunk.start not in gone]
+    return sorted([*left, *blocks], key=lambda chunk: chunk.start)
+
+
+def _sums(runs: Sequence[Run]) -> tuple[int, int, int]:
+    return sum(len(run) for run, _ in runs), len(runs), sum(size_of(run) for run, _ in runs)
+
+
+@value_class
+class SegmentState:
+    """A segment or plain file as maintenance sees it. Sizes are in bytes, offsets are segment offsets."""
+
+    path: str
+    state: str
+    """``"open"``, ``"sealed"``, ``"merging"``, ``"plain"`` or ``"unreadable"``; then only `error` has more."""
+    start: int = 0
+    """Offset of the first retained byte."""
+    length: int = 0
+    """End offset."""
+    hot_bytes: int = 0
+    """Retained bytes in the hot store, with those inside the header."""
+    cold_bytes: int = 0
+    """Retained bytes in tiers."""
+    inline_bytes: int = 0
+    """Bytes inside the header, which no offload moves."""
+    cold_end: int = 0
+    """All retained bytes before this offset are in tiers."""
+    lag_bytes: int = 0
+    """Bytes that an offload would move now."""
+    lag_s: float = 0.0
+    """The age, in seconds, of the oldest chunk that an offload would move now; 0.0 if it would move no chunk."""
+    drops: int = 0
+    """Drop lines: things that are no longer part of the segment and that wait to be deleted."""
+    chunks: int = 0
+    version: int = 0
+    """Number of the last commit."""
+    committed: float = 0.0
+    """Date of the last commit, in seconds since 1970."""
+    rewritten: int = 0
+    """Bytes that consolidations have rewritten so far."""
+    outlook: Outlook = Outlook()
+    """Its chunks by size, and the chunks that the next round of upkeep joins or moves."""
+    error: str | None = None
+
+    @property
+    def size(self) -> int:
+        """Bytes retained."""
+        return self.length - self.start
+
+    @staticmethod
+    def of(path: str, header: Header, chunks: Sequence[Chunk], count: int, chosen: Chosen, now_ms: int) -> SegmentState:
+        """The state of a segment.
+
+        Parameters
+        ----------
+        chunks
+            The chunks of the header, index pages unfolded. Without chunks, all bytes are hot and stay.
+        count
+            Number of the segment's chunks.
+        chosen
+            The chunks that an offload would move.
+        """
+        cold = sum(_retained(chunk, header) for chunk in chunks if chunk.tier)
+        cold_end = header.start
+        for chunk in chunks:
+            if not chunk.tier:
+                break
+            cold_end = chunk.end
+        waiting = [chunk for chunk in chunks if not chunk.tier and chosen.has(chunk, header, now_ms)]
+        oldest_ms = min((chunk.at_ms for chunk in waiting), default=now_ms)
+        return SegmentState(
+            path,
+            str(header.phase),
+            header.start,
+            header.length,
+            header.size - cold,
+            cold,
+            len(header.tail),
+            cold_end,
+            sum(_retained(chunk, header) for chunk in waiting),
+            max(0, now_ms - oldest_ms) / 1000,
+            len(header.drops),
+            count,
+            header.version,
+            header.modified_ms / 1000,
+            header.rewritten,
+        )
+
+    @staticmethod
+    def unreadable(path: str, error: OSError) -> SegmentState:
+        """Return the state of a segment or folder that cannot be read."""
+        return SegmentState(path, "unreadable", error=str(error))
+
+
+def _retained(chunk: Chunk, header: Header) -> int:
+    """The bytes of a chunk that have not been truncated away."""
+    return chunk.end - max(chunk.start, header.start)
 
 
 async def states_below(
@@ -60,7 +256,8 @@ async def states_below(
 async def _state(client: At, ledgers: Ledgers, view: Segment, chosen: Chosen) -> SegmentState:
     if view.header is None:
         assert view.plain is not None
-        return SegmentState.of_plain(view.path, view.size, view.plain.modified)
+        size = view.size
+        return SegmentState(view.path, "plain", 0, size, size, chunks=int(size > 0), committed=view.plain.modified)
 
     async def read(loaded: Segment) -> SegmentState:
         header = live(loaded.header, view.path)

@@ -11,8 +11,8 @@ from rich.console import Console
 
 from rollingfs import RollingFileSystem
 from rollingfs.cli import output, top
-from rollingfs.segment.files.state import Outlook, SegmentState
 from rollingfs.show.readable import next_text, prices_of, saved_text
+from rollingfs.stream.states import Outlook, SegmentState
 from tests.support.cli import Run, done, terminal
 
 

@@ -11,7 +11,7 @@ from rollingfs import RollingFileSystem
 from rollingfs.backend.contract import Backend
 from rollingfs.backend.generic import GenericBackend
 from rollingfs.backend.local.backend import LocalBackend
-from rollingfs.folders.folders import Folders
+from rollingfs.folders.folders import keep
 from rollingfs.folders.listing import Listings
 from rollingfs.folders.moving import move
 from rollingfs.runtime.concurrency import drive
@@ -40,7 +40,7 @@ def test_other_deletes_hinder_a_folder_move_only_when_complete(is_all: bool) -> 
             other.delete("/x/a/kept")
 
     world.backend.plan("is_folder", "/x/b", before=empty, skips=1)
-    moved = move(Folders(world.client, Listings(world.client)), "/x/a", "/x/b", into=False)
+    moved = move(Listings(world.client), "/x/a", "/x/b", into=False)
     if is_all:
         with pytest.raises(FileNotFoundError, match="'/x/a'"):
             drive(moved)
@@ -69,7 +69,7 @@ def clients(store: str, tmp_path: Path) -> tuple[str, Scripted, RollingFileSyste
 def test_rmdir_refuses_a_folder_that_gained_a_file(store: str, tmp_path: Path) -> None:
     path, backend, fs, other = clients(store, tmp_path)
     other.makedirs(path)
-    drive(Folders(other._client, Listings(other._client)).keep(path))
+    drive(keep(Listings(other._client), path))
     backend.plan("remove_folder", path, before=lambda: other.pipe_file(f"{path}/new", b"new"))
     with pytest.raises(OSError, match="not empty") as refusal:
         fs.rmdir(path)

@@ -8,7 +8,7 @@ from typing import Any
 
 from rollingfs.backend.contract import Over
 from rollingfs.errors import BadOffsetError, ConflictError
-from rollingfs.folders.folders import Folders
+from rollingfs.folders import folders
 from rollingfs.folders.listing import Listings
 from rollingfs.folders.moving import move
 from rollingfs.format import names
@@ -188,15 +188,13 @@ class TreeVerbs(Draw):
 
     def remove_tree(self) -> Op:
         folder = self.chance.choice(self.world.folders)
-        return self._of_tree(folder, lambda client: Folders(client, Listings(client)).delete(folder, recursive=True))
+        return self._of_tree(folder, lambda client: folders.delete(Listings(client), [folder], recursive=True))
 
     def move_tree(self) -> Op | None:
         if MOVED not in self.world.folders:
             return None
         folder, target = self.chance.sample(("/top/sub", MOVED), 2)
-        return self._of_tree(
-            folder, lambda client: move(Folders(client, Listings(client)), folder, target, into=False), target=target
-        )
+        return self._of_tree(folder, lambda client: move(Listings(client), folder, target, into=False), target=target)
 
     def copy_tree(self) -> Op:
         """Copy a folder to a name where nothing is, or, with a slash behind the name, into a folder of that name."""

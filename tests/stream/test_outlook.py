@@ -5,7 +5,7 @@ import pytest
 from rollingfs import OffloadPolicy
 from rollingfs.format.header import Chunk, Header, Page
 from rollingfs.policy import RollingPolicy
-from rollingfs.segment.files.state import Outlook
+from rollingfs.stream.states import Outlook
 from rollingfs.stream.upkeep import Upkeep, total
 from tests.support.places import tiered
 from tests.support.small import a_round
@@ -49,7 +49,7 @@ def test_chunks_of_an_unread_page_count_equally_long(monkeypatch):
     header = Header("id", 1, policy=RollingPolicy(max_bytes=400), entries=(page, last))
     found = Outlook.of(header, header.entries, 0, ("",))
     assert (sum(found.sizes), found.joins, found.joins_to, found.join_bytes) == (68, 68, 5, 1010)
-    monkeypatch.setattr("rollingfs.segment.files.state.CHUNKS_MAX", 67)
+    monkeypatch.setattr("rollingfs.stream.states.CHUNKS_MAX", 67)
     found = Outlook.of(header, header.entries, 0, ("",))
     assert (sum(found.sizes), found.joins) == (68, 0)
 

@@ -17,7 +17,7 @@ from rollingfs import RollingPolicy
 from rollingfs.backend.local import disk
 from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.errors import RollingError
-from rollingfs.folders.folders import Folders
+from rollingfs.folders.folders import make_all
 from rollingfs.folders.listing import Listings
 from rollingfs.runtime.concurrency import drive
 from rollingfs.segment.verbs.concat import concat as concat_segment
@@ -167,7 +167,7 @@ def create(world, top):
 
 
 def make_folder(world, top):
-    drive(Folders(world.client, Listings(world.client)).make_all(f"{top}/b/c/d", exist_ok=True))
+    drive(make_all(Listings(world.client), f"{top}/b/c/d", exist_ok=True))
 
 
 def move(world, top):

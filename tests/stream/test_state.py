@@ -4,7 +4,7 @@ from hypothesis import given, settings, strategies as st
 
 from rollingfs.format.header import Chunk, Drop, Header, Page, Phase
 from rollingfs.segment.files.rewrite_plan import Chosen
-from rollingfs.segment.files.state import SegmentState
+from rollingfs.stream.states import SegmentState
 
 NOW_MS = 1_000_000
 
