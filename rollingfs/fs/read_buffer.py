@@ -10,7 +10,7 @@ import concurrent.futures
 import time
 import weakref
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rollingfs.backend.contract import Buffer
 from rollingfs.errors import ConflictError
@@ -18,12 +18,9 @@ from rollingfs.fs.core import Tuning
 from rollingfs.runtime.bridge import Bridge
 from rollingfs.segment.at import At
 from rollingfs.segment.read.piece_checks import RUNS_MAX, PieceChecks
-from rollingfs.segment.read.prefetch import PREFETCH_RANGE_BYTES, Bounds
+from rollingfs.segment.read.prefetch import PREFETCH_RANGE_BYTES, Ahead, Prefetch
 from rollingfs.segment.read.revalidate import OUTDATED, Current, Span, Trust, read_current
 from rollingfs.segment.segment import Segment
-
-if TYPE_CHECKING:
-    from rollingfs.segment.read.ahead import Ahead
 
 LINE_BYTES = 64 * 1024
 """Bytes fetched for a line that is not in the buffer."""
@@ -257,16 +254,14 @@ class ReadBuffer:
         self._ahead = None
         if not (self._bridge.is_async and self._tuning.prefetch) or self._verify:
             return
-        from rollingfs.segment.read.ahead import Ahead
-
         snapshot, fetcher, bridge, checks = self.snapshot, self._fetcher, self._bridge, self._checks
 
         def begin(first: int, last: int, limit: int | None = None) -> concurrent.futures.Future[Buffer]:
             how = {"range_bytes": PREFETCH_RANGE_BYTES, "checks": checks}
             return bridge.start(fetcher.read_view(snapshot, first, last, limit=limit, **how))
 
-        bounds = Bounds(begin, snapshot.start, snapshot.length, self._limit, self._tuning.memory_bytes)
-        self._ahead = Ahead(bounds, fetcher.footers, (snapshot.path, snapshot.token) if snapshot.token else None)
+        row = Prefetch(begin, snapshot.start, snapshot.length, self._limit, self._tuning.memory_bytes)
+        self._ahead = Ahead(row, fetcher.footers, (snapshot.path, snapshot.token) if snapshot.token else None)
 
 
 # -- bytes that Arrow holds ------------------------------------------------------------------------------------

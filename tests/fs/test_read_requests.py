@@ -61,7 +61,7 @@ def test_sequential_read_fills_its_window_and_close_cancels_it(over_async, monke
         assert file.read(50_000) == data[20:50_020]
         assert world.backend.at_once_max["read_range"] <= full
         assert max(last for _, last in world.ranges()) <= 50_020 + 1000 * (full + 1)
-        ahead = file._buffer._ahead._row._ranges
+        ahead = file._buffer._ahead._row.ranges
         eventually(lambda: all(each.data.done() for each in ahead))  # those not begun yet, too
         world.backend.plans.clear()
         never = asyncio.Event()

@@ -5,7 +5,6 @@ import errno
 import io
 import random
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,9 +15,8 @@ from rollingfs.format.thrift import I64, LIST, STRUCT, MalformedFooterError, dec
 from rollingfs.fs.core import Tuning
 from rollingfs.fs.read_file import ReadFile
 from rollingfs.policy import RollingPolicy
-from rollingfs.segment.read import ahead, prefetch
-from rollingfs.segment.read.ahead import FOOTERS_MAX, MISSES_MAX, ColumnAhead, ColumnPattern, pattern_of
-from rollingfs.segment.read.prefetch import Bounds
+from rollingfs.segment.read import prefetch
+from rollingfs.segment.read.prefetch import FOOTERS_MAX, MISSES_MAX, Ahead, ColumnPattern, Prefetch, pattern_of
 from tests.support.backends import private_memory, raises
 from tests.support.examples import examples
 from tests.support.reading import World
@@ -58,8 +56,8 @@ class File:
         self.began: list[tuple[int, int]] = []
         self.own: list[tuple[int, int]] = []
         self.futures: dict[tuple[int, int], Future[bytes]] = {}
-        bounds = Bounds(self.begin, SHIFT, SHIFT + len(DATA), ranges_max, memory_bytes)
-        self.ahead = ColumnAhead(bounds, {} if footers is None else footers, key)
+        row = Prefetch(self.begin, SHIFT, SHIFT + len(DATA), ranges_max, memory_bytes)
+        self.ahead = Ahead(row, {} if footers is None else footers, key)
         if is_known:
             self.ahead.read(SHIFT + len(DATA) - 60_000, DATA[-60_000:])
 
@@ -71,7 +69,7 @@ class File:
 
     def read(self, start: int, end: int) -> bool:
         """Whether a read's bytes were fetched ahead."""
-        found = self.ahead.take(start, end)
+        found = self.ahead.take_columns(start, end)
         if found is None:
             self.own.append((start, end))
             self.ahead.read(start, DATA[start - SHIFT : end - SHIFT])
@@ -92,9 +90,9 @@ def bytes_of(reads: list[tuple[int, int]]) -> int:
 
 
 def test_the_pattern_is_that_of_arrow_s_metadata():
-    pattern = pattern_of(DATA[-60_000:], len(DATA))
+    pattern = pattern_of(DATA[-60_000:], SHIFT, len(DATA))
     chunks = [spans(group, column) for group in range(GROUPS) for column in range(COLUMNS)]
-    assert [(SHIFT + start, SHIFT + end) for start, end in pattern._chunks] == chunks
+    assert pattern._chunks == chunks
     assert pattern._columns == COLUMNS
 
 
@@ -111,7 +109,7 @@ def test_columns_that_are_read_together_are_fetched_together():
 
 
 def test_a_large_read_of_many_columns_promises_no_other(monkeypatch):
-    monkeypatch.setattr(ahead, "RUN_BYTES_MAX", spans(0, 3)[1] - spans(0, 1)[0] - 1)
+    monkeypatch.setattr(prefetch, "RUN_BYTES_MAX", spans(0, 3)[1] - spans(0, 1)[0] - 1)
     file = File()
     assert not any(file.read(*spans(group, 1, 3)) for group in range(GROUPS))
     assert not file.began
@@ -148,7 +146,9 @@ def test_all_reads_are_exact_and_memory_stays_bounded(reads, memory_bytes, range
 @pytest.mark.parametrize("reads_footer", [False, True], ids=["chunks alone", "the footer again"])
 def test_reader_of_chunk_lookups_is_soon_left_alone(reads_footer):
     file, chance = File(), random.Random(1)
-    file.ahead._pattern = ColumnPattern([(number * 10, number * 10 + 10) for number in range(1000 * COLUMNS)], COLUMNS)
+    file.ahead._pattern = ColumnPattern(
+        [(number * 10, number * 10 + 10) for number in range(1000 * COLUMNS)], COLUMNS, SHIFT
+    )
     for start in (SHIFT + chance.randrange(1000 * COLUMNS) * 10 for _ in range(100)):
         file.read(start, start + 10)
         if reads_footer:
@@ -171,7 +171,7 @@ def test_scan_of_many_chunks_looks_at_each_few_times(columns):
             return super().isdisjoint(other)
 
     file, chunks = File(ranges_max=10), [(number * 10, number * 10 + 10) for number in range(3600)]
-    pattern = file.ahead._pattern = ColumnPattern(chunks, columns)
+    pattern = file.ahead._pattern = ColumnPattern(chunks, columns, SHIFT)
     done = pattern._done = Done()
     for start, end in chunks:
         file.read(SHIFT + start, SHIFT + end)
@@ -179,24 +179,26 @@ def test_scan_of_many_chunks_looks_at_each_few_times(columns):
 
 
 def test_many_small_chunks_are_not_fetched_for_large_read(monkeypatch):
-    monkeypatch.setattr(ahead, "RUN_BYTES_MAX", 500)
+    monkeypatch.setattr(prefetch, "RUN_BYTES_MAX", 500)
     file = File()
     groups = range(0, 100 * 1001, 1001)
-    file.ahead._pattern = ColumnPattern([span for at in groups for span in ((at, at + 1), (at + 1, at + 1001))], 2)
+    file.ahead._pattern = ColumnPattern(
+        [span for at in groups for span in ((at, at + 1), (at + 1, at + 1001))], 2, SHIFT
+    )
     for start, end in ((0, 1), (1, 1001)):
         file.read(SHIFT + start, SHIFT + end)
     assert file.began == [(SHIFT + 1001, SHIFT + 1002), (SHIFT + 2002, SHIFT + 2003)]  # one for each read
 
 
 def test_large_chunk_counts_as_requests_that_it_takes(monkeypatch):
-    monkeypatch.setattr(ahead, "PREFETCH_RANGE_BYTES", bytes_of([spans(1, 1)]) // 3)
+    monkeypatch.setattr(prefetch, "PREFETCH_RANGE_BYTES", bytes_of([spans(1, 1)]) // 3)
     file, limits = File(ranges_max=5), []
 
     def begin(*span_and_limit: int) -> Future[bytes]:
         limits.append(span_and_limit[-1])
         return file.begin(*span_and_limit)
 
-    file.ahead._bounds = replace(file.ahead._bounds, begin=begin)
+    file.ahead._row.begin = begin
     for group in range(GROUPS):
         file.read(*spans(group, 1))
         assert len(file.ahead._ahead) <= 1
@@ -208,7 +210,7 @@ def test_after_too_many_misses_the_ranges_are_cancelled():
     file = File()
     pending: list[Future[bytes]] = []
 
-    file.ahead._bounds = replace(file.ahead._bounds, begin=lambda *_: pending.append(Future()) or pending[-1])
+    file.ahead._row.begin = lambda *_: pending.append(Future()) or pending[-1]
     file.ahead._misses = MISSES_MAX
     file.read(*spans(0, 1))
     assert not pending[0].cancelled()
@@ -222,7 +224,7 @@ def test_unfetchable_chunk_fails_only_the_read_that_needs_it():
     file.futures[spans(1, 1)] = file.ahead._ahead[spans(1, 1)] = Future()
     file.futures[spans(1, 1)].set_exception(FileNotFoundError("gone"))
     with pytest.raises(FileNotFoundError, match="gone"):
-        file.ahead.take(*spans(1, 1))
+        file.ahead.take_columns(*spans(1, 1))
     assert not file.ahead._ahead
 
 
@@ -234,7 +236,7 @@ def test_unfetchable_chunk_fails_only_the_read_that_needs_it():
 def test_damaged_footer_gives_no_pattern_or_one_within_file(at, value, cut):
     last = bytearray(DATA[-60_000:])
     last[-at : -at + len(value) or None] = value
-    pattern = pattern_of(bytes(last[cut:]), len(DATA))
+    pattern = pattern_of(bytes(last[cut:]), 0, len(DATA))
     assert all(0 < start < end <= len(DATA) for start, end in pattern._chunks)
 
 
@@ -275,7 +277,7 @@ def test_only_the_last_footers_are_kept():
 
 
 def test_large_footer_is_decoded_only_after_some_reads(monkeypatch):
-    monkeypatch.setattr(ahead, "FOOTER_BYTES_PER_READ", FOOTER_BYTES // 3 + 1)
+    monkeypatch.setattr(prefetch, "FOOTER_BYTES_PER_READ", FOOTER_BYTES // 3 + 1)
     file = File()
     assert [file.read(*spans(group, 1)) for group in range(GROUPS)] == [False] * 3 + [True] * (GROUPS - 3)
     assert not file.ahead._ahead
@@ -341,14 +343,14 @@ def test_columns_read_one_by_one_are_no_sequence(store, columns, limits):
         for group in range(GROUPS):
             for column in columns:
                 store.read_chunk(file, group, column)
-                assert file._buffer._ahead._row.is_idle or group == 0  # which shows nothing yet
+                assert file._buffer._ahead._row.ranges == [] or group == 0  # which shows nothing yet
 
 
 def test_error_from_before_read_is_not_that_of_read(store):
     with store.opened() as file:
         store.backend.plan("read_range", before=raises(OSError(errno.EIO, "the store was down")), times=1)
-        ahead = file._buffer._ahead._columns
-        ahead._fill(ahead.note(*(offset - SHIFT for offset in spans(0, 1))))
+        ahead = file._buffer._ahead
+        ahead._fill(ahead._note(*(offset - SHIFT for offset in spans(0, 1))))
         [future] = ahead._ahead.values()
         assert isinstance(future.exception(60), OSError)
         store.read_chunk(file, 1, 1)
@@ -357,7 +359,7 @@ def test_error_from_before_read_is_not_that_of_read(store):
 def test_thread_with_a_closed_file_is_told_and_stops(store):
     file, gate = store.opened(), asyncio.Event()
     store.read_chunk(file, 0, 1)
-    ahead = file._buffer._ahead._columns
+    ahead = file._buffer._ahead
     [(span, future)] = ahead._ahead.items()
     future.result(60)
     pending: Future[bytes] = Future()
@@ -376,7 +378,7 @@ def test_thread_with_a_closed_file_is_told_and_stops(store):
 
 def test_fetches_begun_after_another_threads_close_are_dropped(store, monkeypatch):
     file = store.opened()
-    columns = file._buffer._ahead._columns
+    columns = file._buffer._ahead
     beside(monkeypatch, columns, "_fill", lambda _: file.close())
     store.read_chunk(file, 0, 1)
     assert file.closed

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given, settings, strategies as st
 
 from rollingfs.segment.read import prefetch
-from rollingfs.segment.read.prefetch import Bounds, Prefetch, range_bytes
+from rollingfs.segment.read.prefetch import Prefetch, range_bytes
 from tests.support.examples import examples
 
 MIB = 2**20
@@ -21,7 +21,7 @@ class File:
         self.own: list[tuple[int, int]] = []
         self.futures: list[concurrent.futures.Future[bytes]] = []
         self.buffer = 0, b""
-        self.prefetch = Prefetch(Bounds(self.begin, 0, len(DATA), ranges_max, memory_bytes))
+        self.prefetch = Prefetch(self.begin, 0, len(DATA), ranges_max, memory_bytes)
 
     def begin(self, start: int, end: int) -> concurrent.futures.Future[bytes]:
         self.ahead.append((start, end))
@@ -53,7 +53,7 @@ class File:
 
     @property
     def held(self) -> int:
-        return sum(each.end - each.start for each in self.prefetch._ranges)
+        return sum(each.end - each.start for each in self.prefetch.ranges)
 
 
 @pytest.fixture(autouse=True)
@@ -75,7 +75,7 @@ def test_all_reads_are_exact_and_memory_is_limited(reads, memory_bytes, ranges_m
         end = min(start + size, len(DATA))
         assert file.read(start, end) == DATA[start:end]
         assert file.held <= max(memory_bytes, prefetch.AHEAD_BYTES_MIN)
-        assert len(file.prefetch._ranges) <= ranges_max
+        assert len(file.prefetch.ranges) <= ranges_max
         place = end
 
 
@@ -119,7 +119,7 @@ def test_skipped_bytes_lose_their_place():
         file.read(start, start + 500)
     for start in range(3500, 16_000, 500):
         file.read(start, start + 500)
-    assert all(each.start >= 15_000 for each in file.prefetch._ranges)
+    assert all(each.start >= 15_000 for each in file.prefetch.ranges)
 
 
 def test_far_seek_or_failed_range_cancels_everything():
@@ -131,7 +131,7 @@ def test_far_seek_or_failed_range_cancels_everything():
     assert file.held == 0
     failing: concurrent.futures.Future[bytes] = concurrent.futures.Future()
     failing.set_exception(OSError("the store is away"))
-    file.prefetch._begin = lambda start, end: failing
+    file.prefetch.begin = lambda start, end: failing
     with pytest.raises(OSError, match="the store is away"):
         file.read(18_100, 18_200)
     assert file.held == 0
