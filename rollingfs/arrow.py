@@ -20,7 +20,6 @@ from rollingfs.fs.core import core
 from rollingfs.fs.filesystem import RollingFileSystem
 from rollingfs.parquet.files import GROUP_ROWS_MAX, as_table
 from rollingfs.parquet.grow import Settled, changed, commit, guard_of, judged, look, repeated
-from rollingfs.runtime.values import value_class
 from rollingfs.segment.files.join_looks import check_open_ended, schema_to_grow
 from rollingfs.segment.segment import Segment
 
@@ -30,18 +29,11 @@ KNOWN_MAX = 256
 """Maximum streams whose schemas a process remembers."""
 
 
-@value_class
-class _Known:
-    """An Arrow stream as this process last saw it."""
+_known: OrderedDict[tuple[str, int], tuple[bytes, int]] = OrderedDict()
+"""Arrow streams as this process last saw them, by incarnation and start, whose bytes do not change.
 
-    schema: bytes
-    """The message of its schema."""
-    end: int
-    """An offset at which a message begins, without an end mark before it."""
-
-
-_known: OrderedDict[tuple[str, int], _Known] = OrderedDict()
-"""By incarnation and start, whose bytes do not change."""
+The message of the schema, and an offset at which a message begins, without an end mark before it.
+"""
 
 
 def append(fs: RollingFileSystem, path: str, table: Any, *, compression: str | None = None) -> int:
@@ -104,27 +96,25 @@ def _append_once(
                 guard = replace(guard, expected_offset=None)
         written = commit(fs, path, view, [data], verdict, guard=guard)
     header = written.header
-    _remember((header.segment, header.start), _Known(schema, written.offset + len(data)))
+    _remember((header.segment, header.start), schema, written.offset + len(data))
     return int(written.offset)
 
 
 def _schema_of(fs: RollingFileSystem, view: Segment) -> bytes:
     """Return the message of the schema of a stream that rows can be appended to."""
     fetcher, key = core(fs).client.fetcher, (view.header.segment, view.start) if view.header is not None else None
-    known = _known.get(key) if key is not None else None
-    if known is None or known.end > view.length:
-        schema: bytes = core(fs).run(schema_to_grow(fetcher, view))
-    else:
-        schema = known.schema
-        if known.end < view.length:
-            core(fs).run(check_open_ended(fetcher, view, known.end))
+    schema, end = _known.get(key, (b"", 0)) if key is not None else (b"", 0)
+    if not schema or end > view.length:
+        schema = core(fs).run(schema_to_grow(fetcher, view))
+    elif end < view.length:
+        core(fs).run(check_open_ended(fetcher, view, end))
     if key is not None:
-        _remember(key, _Known(schema, view.length))
+        _remember(key, schema, view.length)
     return schema
 
 
-def _remember(key: tuple[str, int], known: _Known) -> None:
-    _known[key] = known
+def _remember(key: tuple[str, int], schema: bytes, end: int) -> None:
+    _known[key] = schema, end
     _known.move_to_end(key)
     while len(_known) > KNOWN_MAX:
         _known.popitem(last=False)

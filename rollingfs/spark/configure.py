@@ -145,8 +145,10 @@ def configure(
         A storage option has no counterpart in the S3 connector, the connector for this Hadoop is not known, or the
         root of a tier is not a URL.
     """
-    known = {**_defaults(), **_options(builder)}
-    _use_this_python(known)
+    known: dict[str, str] = {**_defaults(), **getattr(builder, "_options", {})}
+    is_local = known.get("spark.master", os.environ.get("MASTER", "local")).startswith("local")
+    if is_local and "spark.pyspark.python" not in known:  # that on the PATH may lack rollingfs
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if gateway:
         where = gateway_url(gateway if isinstance(gateway, str) else "/", storage_options)
         settings = {"spark.hadoop.fs.defaultFS": where, VECTORED: known.get(VECTORED, "false")}
@@ -165,18 +167,12 @@ def _of_jar(known: Mapping[str, str], storage_options: Mapping[str, Any] | None)
         settings[f"spark.hadoop.fs.AbstractFileSystem.{scheme}.impl"] = jar.ABSTRACT_FILE_SYSTEM
     if storage_options is not None:
         settings |= s3a_options(storage_options)
-        if not _has_s3a(known):
-            packages, excludes = known.get("spark.jars.packages"), known.get("spark.jars.excludes")
+        packages, excludes = known.get("spark.jars.packages"), known.get("spark.jars.excludes")
+        named = f"{known.get('spark.jars')},{packages}"
+        if "hadoop-aws" not in named and not any(jar.spark_jars().glob("hadoop-aws-*.jar")):
             settings["spark.jars.packages"] = _joined(packages, s3a_packages())
             settings["spark.jars.excludes"] = _joined(excludes, S3A_EXCLUDES)
     return settings
-
-
-def _use_this_python(known: Mapping[str, str]) -> None:
-    """Let the Python processes of a local Spark be this Python: that on the PATH may lack rollingfs."""
-    is_local = known.get("spark.master", os.environ.get("MASTER", "local")).startswith("local")
-    if is_local and "spark.pyspark.python" not in known:
-        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 
 
 def tier_options(tiers: Mapping[str, str | Mapping[str, Any]]) -> dict[str, str]:
@@ -257,11 +253,6 @@ def _flat(options: Mapping[str, Any], above: str = "") -> Iterable[tuple[str, An
             yield f"{above}{key}", value
 
 
-def _options(builder: Any) -> dict[str, str]:
-    """Return the options that the builder has already."""
-    return dict(getattr(builder, "_options", {}))
-
-
 def _defaults() -> dict[str, str]:
     """Return the options of ``spark-defaults.conf``; an option of the builder would hide them."""
     folder = os.environ.get("SPARK_CONF_DIR")
@@ -273,11 +264,6 @@ def _defaults() -> dict[str, str]:
     lines = (line.strip() for line in text.splitlines())
     pairs = (re.split(r"\s*[=:\s]\s*", line, maxsplit=1) for line in lines if line and not line.startswith("#"))
     return {pair[0]: pair[1] for pair in pairs if len(pair) == 2}
-
-
-def _has_s3a(known: Mapping[str, str]) -> bool:
-    named = f"{known.get('spark.jars', '')},{known.get('spark.jars.packages', '')}"
-    return "hadoop-aws" in named or any(jar.spark_jars().glob("hadoop-aws-*.jar"))
 
 
 def _joined(old: str | None, new: Iterable[str]) -> str:

@@ -1,13 +1,13 @@
 """Maintenance of thousands of segments, as a Spark job or by threads: each segment gives a row, also if it fails.
 
-Operations on whole folders (`StreamOperations`) come first: a stream's ledger records a trim before it begins.
+Operations on whole folders come first: a stream's ledger records a trim before it begins.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from typing import Any
 
@@ -25,16 +25,16 @@ from rollingfs.spark.segment_operations import (
     ROW_SCHEMA,
     UPKEEP,
     Chores,
-    ExportFolder,
     Outcome,
     OutcomeRow,
+    check_exports,
     maintain_one,
     merged,
     said,
 )
 from rollingfs.spark.session import is_classic
 from rollingfs.spark.source import hadoop_globs, places, segments
-from rollingfs.spark.source.options import Options, parse_url
+from rollingfs.spark.source.options import Options, parse_urls
 from rollingfs.stream.cut import StreamCut
 from rollingfs.stream.ledger import Ledgers
 from rollingfs.stream.upkeep import OFFLOAD, RETAIN
@@ -44,112 +44,102 @@ CONCAT = "concat"
 STREAM_OPERATIONS = (RETAIN, TRIM, CONCAT)
 """In the order in which they are done, before the operations on segments."""
 
+NO_CUT = StreamCut({}, 0, 0)
 Outcomes = dict[str, dict[str, Outcome]]
 """By path (of a segment or, for the error of a stream, of its folder), then by operation."""
 
 
-class StreamOperations:
-    """Does the operations of the settings on streams, and the retention of ``upkeep``.
+def _of_streams(settings: Chores) -> list[str]:
+    """Return the operations on streams, with the retention of ``upkeep``."""
+    wanted = settings.operations
+    return [one for one in STREAM_OPERATIONS if one in wanted or (one == RETAIN and UPKEEP in wanted)]
+
+
+def _streams(fs: RollingFileSystem, paths: Sequence[str], settings: Chores) -> list[str]:
+    """Return the streams that the operations are meant for, sorted.
 
     Parameters
     ----------
     paths
         All segments at the URLs.
-    cut, into
-        For ``trim``, and the name of the target of ``concat`` in each folder.
 
     Raises
     ------
     ValueError
-        `cut` or `into` is malformed.
+        No stream is there, or the cut names segments that are not at the URLs.
     """
+    cut, operations = settings.cut or NO_CUT, _of_streams(settings)
+    elsewhere = sorted(cut.keys() - set(paths))
+    if elsewhere:
+        more = f" and {len(elsewhere) - 1} more" if elsewhere[1:] else ""
+        raise ValueError(f"the cut names {elsewhere[0]}{more}, which is not at the URLs; nothing was trimmed")
+    shown = {names.parent(path) for path in paths if not names.is_hidden_segment(path)}
+    found = {names.parent(path) for path in cut}
+    if RETAIN in operations:
+        found |= {names.parent(path) for path in paths if names.is_ledger(path)}
+        # folders that inherit a retention, or may: `_keep` reports the policies that cannot be read
+        folders = frozenset(shown - found)
+        segments = frozenset(path for path in paths if names.parent(path) in folders)
+        ledgers = Ledgers(core(fs).client)
+        core(fs).run(ledgers.renew(Tree(segments, {}, folders, {}, ())))
+        found |= {*ledgers.errors, *(one for one, ledger in ledgers.by_folder.items() if ledger.retention is not None)}
+    if CONCAT in operations:
+        found |= shown
+    if not found and not {*STREAM_OPERATIONS}.isdisjoint(settings.operations):
+        raise ValueError("no stream is at the URLs: give the folder of one that has a retention; nothing was done")
+    return sorted(found)
 
-    def __init__(
-        self, fs: RollingFileSystem, paths: Sequence[str], settings: Chores, cut: StreamCut | str | None, into: Any
-    ) -> None:
-        if into is not None and (not into or "/" in into):
-            raise ValueError(f"into={into!r}: it must be the name of a segment in each folder; nothing was done")
-        self.fs, self.paths, self.settings, self.into = fs, paths, settings, into
-        self.cut = StreamCut.parse(cut) if isinstance(cut, str) else cut or StreamCut({}, 0, 0)
-        wanted = settings.operations
-        self.operations = [one for one in STREAM_OPERATIONS if one in wanted or (one == RETAIN and UPKEEP in wanted)]
 
-    def folders(self) -> list[str]:
-        """Return the streams that the operations are meant for, sorted.
+def _keep(fs: RollingFileSystem, paths: Sequence[str], settings: Chores, folder: str) -> Outcomes:
+    """Do the operations to a stream; its failure is in the row of the folder."""
+    found: Outcomes = {}
+    operation = ""
+    try:
+        for operation in _of_streams(settings):
+            if operation == CONCAT:
+                did = _join(fs, [one for one in paths if names.parent(one) == folder], settings, folder)
+            else:
+                did = _drop(fs, operation, settings, folder)
+            for path, outcome in did.items():
+                found.setdefault(path, {})[operation] = outcome
+    except Exception as failure:  # noqa: BLE001 - one stream's failure is in its rows, never the job's
+        found[folder] = {operation: Outcome(0, None, said(failure))}
+    return found
 
-        Raises
-        ------
-        ValueError
-            No stream is there, or the cut names segments that are not at the URLs.
-        """
-        elsewhere = sorted(self.cut.keys() - set(self.paths))
-        if elsewhere:
-            more = f" and {len(elsewhere) - 1} more" if elsewhere[1:] else ""
-            raise ValueError(f"the cut names {elsewhere[0]}{more}, which is not at the URLs; nothing was trimmed")
-        shown = {names.parent(path) for path in self.paths if not names.is_hidden_segment(path)}
-        found = {names.parent(path) for path in self.cut}
-        if RETAIN in self.operations:
-            found |= {names.parent(path) for path in self.paths if names.is_ledger(path)}
-            found |= self._inheriting(frozenset(shown - found))
-        if CONCAT in self.operations:
-            found |= shown
-        if not found and not {*STREAM_OPERATIONS}.isdisjoint(self.settings.operations):
-            raise ValueError("no stream is at the URLs: give the folder of one that has a retention; nothing was done")
-        return sorted(found)
 
-    def _inheriting(self, folders: frozenset[str]) -> set[str]:
-        """Return the folders that inherit a retention, or may: `keep` reports the policies that cannot be read."""
-        segments = frozenset(path for path in self.paths if names.parent(path) in folders)
-        ledgers = Ledgers(core(self.fs).client)
-        core(self.fs).run(ledgers.renew(Tree(segments, {}, folders, {}, ())))
-        return {*ledgers.errors, *(one for one, ledger in ledgers.by_folder.items() if ledger.retention is not None)}
+def _drop(fs: RollingFileSystem, operation: str, settings: Chores, folder: str) -> dict[str, Outcome]:
+    stream, dry_run, cut = fs.stream(folder), settings.dry_run, settings.cut or NO_CUT
+    if operation == RETAIN and fs.get_policy(folder).retention is None:
+        return {}
+    of_folder = cut.only(path for path in cut if names.parent(path) == folder)
+    did = stream.retain(dry_run) if operation == RETAIN else stream.trim(of_folder, dry_run)
+    sizes = {path: did.dropped.get(path, 0) for path in {*did.dropped, *did.deleted, *did.failed, *did.left}}
+    why = {**did.left, **did.failed}
+    return {
+        path: Outcome(size, {"bytes": size, "deleted": path in did.deleted}, why.get(path))
+        for path, size in sizes.items()
+    }
 
-    def keep(self, folder: str) -> Outcomes:
-        """Do the operations to a stream; its failure is in the row of the folder."""
-        found: Outcomes = {}
-        operation = ""
-        try:
-            for operation in self.operations:
-                did = self._join(folder) if operation == CONCAT else self._drop(operation, folder)
-                for path, outcome in did.items():
-                    found.setdefault(path, {})[operation] = outcome
-        except Exception as failure:  # noqa: BLE001 - one stream's failure is in its rows, never the job's
-            found[folder] = {operation: Outcome(0, None, said(failure))}
-        return found
 
-    def _drop(self, operation: str, folder: str) -> dict[str, Outcome]:
-        stream, dry_run = self.fs.stream(folder), self.settings.dry_run
-        if operation == RETAIN and self.fs.get_policy(folder).retention is None:
-            return {}
-        of_folder = self.cut.only(path for path in self.cut if names.parent(path) == folder)
-        did = stream.retain(dry_run) if operation == RETAIN else stream.trim(of_folder, dry_run)
-        sizes = {path: did.dropped.get(path, 0) for path in {*did.dropped, *did.deleted, *did.failed, *did.left}}
-        why = {**did.left, **did.failed}
-        return {
-            path: Outcome(size, {"bytes": size, "deleted": path in did.deleted}, why.get(path))
-            for path, size in sizes.items()
-        }
-
-    def _join(self, folder: str) -> dict[str, Outcome]:
-        """Join the present segments of a folder, whose last lines are ended where they are not."""
-        fs, seals = self.fs, "seal" in self.settings.operations
-        target = f"{folder.rstrip('/')}/{self.into}"
-        others = [one for one in self.paths if names.parent(one) == folder and one != target]
-        sources = [one for one in others if not names.is_hidden_segment(one)]
-        sizes: dict[str, int] = {}
-        for path, look in zip(sources, segments.look(fs, sources), strict=True):
-            if isinstance(look, CorruptHeaderError):
-                raise look
-            if look is not None and not (look.sealed or seals):
-                raise SegmentNotSealedError(f"{path}: it is not sealed, so nothing in its folder was joined")
-            if look is not None:
-                sizes[path] = look.length - look.start
-        if sizes and not self.settings.dry_run:
-            for path in sizes if seals else ():
-                fs.seal(path)
-            fs.concat(target, list(sizes), create=True, newline=True)
-        found = {path: Outcome(0, {"bytes": size, "into": target}) for path, size in sizes.items()}
-        return found | ({target: Outcome(sum(sizes.values()), {"sources": len(sizes)})} if sizes else {})
+def _join(fs: RollingFileSystem, paths: Sequence[str], settings: Chores, folder: str) -> dict[str, Outcome]:
+    """Join the present segments of a folder, whose last lines are ended where they are not."""
+    seals = "seal" in settings.operations
+    target = f"{folder.rstrip('/')}/{settings.into}"
+    sources = [one for one in paths if one != target and not names.is_hidden_segment(one)]
+    sizes: dict[str, int] = {}
+    for path, look in zip(sources, segments.look(fs, sources), strict=True):
+        if isinstance(look, CorruptHeaderError):
+            raise look
+        if look is not None and not (look.sealed or seals):
+            raise SegmentNotSealedError(f"{path}: it is not sealed, so nothing in its folder was joined")
+        if look is not None:
+            sizes[path] = look.length - look.start
+    if sizes and not settings.dry_run:
+        for path in sizes if seals else ():
+            fs.seal(path)
+        fs.concat(target, list(sizes), create=True, newline=True)
+    found = {path: Outcome(0, {"bytes": size, "into": target}) for path, size in sizes.items()}
+    return found | ({target: Outcome(sum(sizes.values()), {"sources": len(sizes)})} if sizes else {})
 
 
 THREADS_DEFAULT = 8
@@ -227,25 +217,25 @@ def maintain(
     asked = Asked.of(tier, after_bytes, after_age, deletion_lag, block_bytes)
     wanted = _operations(operations, {"truncate": keep, EXPORT: target, TRIM: cut, CONCAT: into, OFFLOAD: asked})
     kept, grace_s = None if keep is None else parse_bytes(keep), None if grace is None else parse_seconds(grace)
-    run = Chores(wanted, kept, align, None, grace_s, parse_seconds(readers_grace), dry_run, asked)
-    fs, paths = _found(options := _options(urls, storage_options))
+    where = parse_urls([urls] if isinstance(urls, str) else urls)
+    options = Options(*where, storage_options=dict(storage_options or {}))
+    fs, paths = _found(options)
+    trimmed = StreamCut.parse(cut) if isinstance(cut, str) else cut
+    run = Chores(wanted, kept, align, grace_s, parse_seconds(readers_grace), dry_run, asked, trimmed, into)
     if target is not None:
-        run = run.to(ExportFolder(target, _roots(fs, options, paths), target_options, overwrite), paths)
-    return _done(spark, options, run, StreamOperations(fs, paths, run, cut, into), threads)
-
-
-def _done(spark: Any, options: Options, settings: Chores, streams: StreamOperations, threads: int) -> Any:
-    """Do all operations; their rows."""
-    work = partial(maintain_one, options, settings)
+        roots = _roots(fs, options, paths)
+        run = replace(run, target=target, roots=roots, target_options=target_options, overwrite=overwrite)
+        check_exports(run, paths)
+    work = partial(maintain_one, options, replace(run, cut=None))
     with ThreadPoolExecutor(threads, "rollingfs-maintain") as pool:
         before: Outcomes = {}
-        for did in pool.map(streams.keep, streams.folders()):
+        for did in pool.map(partial(_keep, fs, paths, run), _streams(fs, paths, run)):
             before |= did
-        joined = [path for path, did in before.items() if CONCAT in did and not did[CONCAT].error]
-        paths = sorted({*streams.paths, *joined})
+        joined = [path for path, of_one in before.items() if CONCAT in of_one and not of_one[CONCAT].error]
+        paths = sorted({*paths, *joined})
         earlier = {path: before.get(path) or before.get(names.parent(path), {}) for path in paths}
         left = [path for path in paths if not any(one.error for one in earlier[path].values())]
-        name = f"rollingfs: {', '.join(settings.operations)} of {len(left)} segments"
+        name = f"rollingfs: {', '.join(wanted)} of {len(left)} segments"
         found = pool.map(work, left) if spark is None else _by_job(spark, name, left, work)
         by_path = {row["path"]: OutcomeRow(**row) for row in found if row.get("path") is not None}
     rows = [row for path in paths if (row := merged(path, earlier[path], by_path.get(path))) is not None]
@@ -298,8 +288,8 @@ def _operations(operations: str | Sequence[str], given: Mapping[str, object]) ->
 def _roots(fs: RollingFileSystem, options: Options, paths: Sequence[str]) -> tuple[str, ...]:
     """Return the folders below which segments keep their paths."""
     roots: set[str] = set()
-    for one in options.places:
-        path = core(fs).strip(one.path).rstrip("/")
+    for one in options.paths:
+        path = core(fs).strip(one).rstrip("/")
         if hadoop_globs.is_pattern(path):
             roots.add(hadoop_globs.above(path))
         else:
@@ -307,23 +297,14 @@ def _roots(fs: RollingFileSystem, options: Options, paths: Sequence[str]) -> tup
     return tuple(sorted(roots))
 
 
-def _options(urls: str | Sequence[str], storage_options: Mapping[str, Any] | None) -> Options:
-    parsed = tuple(parse_url(url) for url in ([urls] if isinstance(urls, str) else urls))
-    protocols = sorted({place.protocol for place in parsed})
-    if len(protocols) != 1:
-        raise ValueError(f"the segments must lie on one backend, but they are on {', '.join(protocols) or 'none'}")
-    return Options(parsed, storage_options=dict(storage_options or {}))
-
-
 def _found(options: Options) -> tuple[RollingFileSystem, list[str]]:
-    """Return all segments at the places, also deleted and damaged segments.
+    """Return all segments at the paths, also deleted and damaged segments.
 
     No header is read for it.
     """
     fs = places.filesystem(options)
     below, found = core(fs), set[str]()
-    for place in options.places:
-        path = below.strip(place.path)
+    for path in map(below.strip, options.paths):
         there = below.run(tree_at(below.client, hadoop_globs.above(path) or "/", RAISE)).segments
         found.update(filter(places.meaning(path), there) if hadoop_globs.is_pattern(path) else there)
     return fs, sorted(found)

@@ -24,6 +24,7 @@ from rollingfs.segment.verbs.verify import damaged
 from rollingfs.spark.source import places
 from rollingfs.spark.source.formats import lines
 from rollingfs.spark.source.options import Options
+from rollingfs.stream.cut import StreamCut
 from rollingfs.stream.ledger import Ledgers
 from rollingfs.stream.upkeep import COLLECT, OFFLOAD, STEPS, Upkeep, Upkept, with_rewritten
 
@@ -38,36 +39,6 @@ ROW_SCHEMA = (
 
 
 @value_class
-class ExportFolder:
-    """The folder to which segments are exported. Each keeps its path below the deepest root that it is in."""
-
-    url: str
-    roots: tuple[str, ...]
-    """The folders in which the segments are."""
-    options: Mapping[str, Any] | None = field(default=None, repr=False)
-    """They may hold secrets."""
-    overwrite: bool = False
-
-    def of(self, path: str) -> str:
-        """Return the URL of the file that a segment becomes.
-
-        Raises
-        ------
-        ValueError
-            The file could be outside of the folder, or belong to another segment: a key on S3 may have such parts.
-        """
-        below = self.below(path)
-        if not {"", ".", ".."}.isdisjoint(below.split("/")[1:]):
-            what = "a part of its name is '.', '..' or empty, so it was not exported; export it alone"
-            raise ValueError(f"{path}: {what}")
-        return f"{self.url.rstrip('/')}{below}"
-
-    def below(self, path: str) -> str:
-        """Return the path of a segment below its root, with a slash before it."""
-        return path[len(max((root for root in self.roots if path.startswith(f"{root}/")), key=len)) :]
-
-
-@value_class
 class Chores:
     """Operations to do, and their arguments."""
 
@@ -76,31 +47,41 @@ class Chores:
     """Number of bytes that truncation leaves at the end of each segment."""
     align: str | None = None
     """The only delimiter after which a segment is cut; it may keep more bytes for that."""
-    target: ExportFolder | None = None
     grace: float | None = None
     readers_grace: float = READERS_GRACE_S
     dry_run: bool = False
     asked: Asked | None = None
     """Arguments of an offload; None: by the policies."""
+    cut: StreamCut | None = None
+    into: str | None = None
+    """The name of the segment in each folder that the others join."""
+    target: str | None = None
+    """The URL of the folder to which segments are exported."""
+    roots: tuple[str, ...] = ()
+    """The folders in which the segments are; an exported segment keeps its path below the deepest."""
+    target_options: Mapping[str, Any] | None = field(default=None, repr=False)
+    """They may hold secrets."""
+    overwrite: bool = False
 
     def __post_init__(self) -> None:
         if self.keep is not None and (self.keep < 0 or self.align == ""):
             raise ValueError(f"cannot keep {self.keep} bytes aligned by {self.align!r}; no segment was changed")
+        if self.into is not None and (not self.into or "/" in self.into):
+            raise ValueError(f"into={self.into!r}: it must be the name of a segment in each folder; nothing was done")
 
-    def to(self, target: ExportFolder, paths: Sequence[str]) -> Chores:
-        """Return the same for an export to a folder.
+    def exported(self, path: str) -> str:
+        """Return the URL of the file that a segment becomes."""
+        assert self.target is not None
+        root = max((root for root in self.roots if path.startswith(f"{root}/")), key=len)
+        return f"{self.target.rstrip('/')}{path[len(root) :]}"
 
-        Raises
-        ------
-        ValueError
-            Two of the segments have the same target.
-        """
-        files: dict[str, str] = {}
-        for path in paths:
-            if (other := files.setdefault(below := target.below(path), path)) != path:
-                where = f"{target.url.rstrip('/')}{below}"
-                raise ValueError(f"{other} and {path} would both be exported to {where}; nothing was done")
-        return replace(self, target=target)
+
+def check_exports(settings: Chores, paths: Sequence[str]) -> None:
+    """Refuse an export in which two segments have the same target."""
+    files: dict[str, str] = {}
+    for path in paths:
+        if (other := files.setdefault(url := settings.exported(path), path)) != path:
+            raise ValueError(f"{other} and {path} would both be exported to {url}; nothing was done")
 
 
 @value_class
@@ -248,14 +229,21 @@ def _rewrite(fs: RollingFileSystem, segment: SegmentHandle, settings: Chores) ->
 
 
 def _export(fs: RollingFileSystem, segment: SegmentHandle, settings: Chores) -> Outcome:
-    """Write a segment as a plain file, unless a file as long is there that is not older than its last change."""
-    place = settings.target
-    assert place is not None
-    url, below, size = place.of(segment.path), core(fs), 0
-    target, name = open_export_target(below.backend, url, None, place.options)
+    """Write a segment as a plain file, unless a file as long is there that is not older than its last change.
+
+    Raises
+    ------
+    ValueError
+        The file could be outside of the folder, or belong to another segment: a key on S3 may have such parts.
+    """
+    url, below, size = settings.exported(segment.path), core(fs), 0
+    if not {"", ".", ".."}.isdisjoint(url.removeprefix(str(settings.target).rstrip("/")).split("/")[1:]):
+        what = "a part of its name is '.', '..' or empty, so it was not exported; export it alone"
+        raise ValueError(f"{segment.path}: {what}")
+    target, name = open_export_target(below.backend, url, None, settings.target_options)
     view = below.run(below.client.headers.view(segment.path, fresh=True))
     if not settings.dry_run and not below.run(is_exported(below.client, view, target, name)):
-        size = below.run(export(below.client, view, target, name, overwrite=place.overwrite)).size
+        size = below.run(export(below.client, view, target, name, overwrite=settings.overwrite)).size
     return Outcome(size, {"target": url, "size": size})
 
 

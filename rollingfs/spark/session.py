@@ -61,10 +61,10 @@ def storage_options(spark: Any, url: str) -> dict[str, Any]:
     ValueError
         A setting has no counterpart; the message names it, and no secret.
     """
-    place = parse_url(url)
-    if place.protocol != "s3":
+    protocol, path = parse_url(url)
+    if protocol != "s3":
         return {}
-    bucket = place.path.removeprefix("s3://").partition("/")[0]
+    bucket = path.removeprefix("s3://").partition("/")[0]
     setting = _hadoop(spark) if is_classic(spark) else _connect(spark)
 
     def get(name: str) -> str | None:

@@ -176,13 +176,13 @@ def _hadoop_url(spark: SparkSession, url: str) -> str | None:
     """Return the URL by which the session opens the segments as files; None where it cannot."""
     from rollingfs.spark.source.options import parse_url
 
-    place = parse_url(url)
-    scheme = f"rolling+{place.protocol}"
+    protocol, path = parse_url(url)
+    scheme = f"rolling+{protocol}"
     if scheme not in jar.SCHEMES and url.startswith(tuple(f"{one}://" for one in jar.MORE_SCHEMES)):
         return url  # whether its connector is there, the user knows who writes this scheme
     if scheme not in jar.SCHEMES or not spark.conf.get(f"spark.hadoop.fs.{scheme}.impl", ""):
         return None
-    return f"{scheme}://{place.path.removeprefix(f'{place.protocol}://')}"
+    return f"{scheme}://{path.removeprefix(f'{protocol}://')}"
 
 
 def _text(

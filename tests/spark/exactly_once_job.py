@@ -21,8 +21,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql.functions import substring
 
 from rollingfs.spark.source import RollingDataSource
-from rollingfs.spark.source.sink import batch_commits
-from rollingfs.spark.source.sink.segment_commit import SegmentCommit
+from rollingfs.spark.source.sink import commits
+from rollingfs.spark.source.sink.commits import SegmentCommit
 from tests.support.schedules import beside
 from tests.support.spark import LOOPBACK
 
@@ -60,7 +60,7 @@ def between_segments() -> Iterator[None]:
     """Commit to one segment after the other, and pause behind the first if the file says so."""
     done: list[SegmentCommit] = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(batch_commits, "COMMITS_MAX", 1)
+        patch.setattr(commits, "COMMITS_MAX", 1)
         beside(patch, SegmentCommit, "commit", lambda *_: done and pause("between"), lambda one, *_: done.append(one))
         yield
 

@@ -15,7 +15,7 @@ import pytest
 
 from rollingfs.spark import configure, jar, storage_options
 from rollingfs.spark.configure import S3A_SETS, gather, s3a_options
-from rollingfs.spark.segment_operations import ExportFolder
+from rollingfs.spark.segment_operations import Chores
 from rollingfs.spark.session import NO_COUNTERPART, from_settings
 from tests.support import spark as world
 from tests.support.cli import done
@@ -328,4 +328,4 @@ def test_profile_is_refused_without_a_connector_for_it(monkeypatch):
 
 
 def test_the_options_of_an_export_are_in_no_text():
-    assert "hush" not in repr(ExportFolder("s3://b/x", (), {"secret": "hush"}))
+    assert "hush" not in repr(Chores((), target="s3://b/x", target_options={"secret": "hush"}))

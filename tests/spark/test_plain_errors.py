@@ -4,7 +4,7 @@ import io
 import os
 import sys
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from rollingfs import RollingFileSystem, RollingPolicy
 from rollingfs.errors import CorruptHeaderError
 from rollingfs.spark.source import plain_errors
 from rollingfs.spark.source.datasource import RollingDataSource
-from rollingfs.spark.source.plain_errors import HIDE_TRACEBACK, plainly, plainly_each
+from rollingfs.spark.source.plain_errors import HIDE_TRACEBACK, plainly
 from tests.support.backends import raises
 from tests.support.spark_source import QUERY, TEXT, Task, put, record_batch
 
@@ -43,7 +43,10 @@ def sent(call: Callable[[], Any]) -> str:
 
 @pytest.mark.parametrize("error", [CorruptHeaderError(SENTENCE), PermissionError(SENTENCE)])
 def test_worker_sends_sentence_of_error_and_no_traceback(worker, error):
-    in_the_midst_of_rows = plainly_each(lambda: (raises(error)() for _ in range(1)))
+    def in_the_midst_of_rows() -> Iterator[Any]:
+        with plain_errors.plain_errors():
+            yield raises(error)()
+
     for call in (plainly(raises(error)), lambda: list(in_the_midst_of_rows())):
         found = sent(call)
         assert found.removesuffix("\n").endswith(f"Error: {SENTENCE}")

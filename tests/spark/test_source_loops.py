@@ -9,7 +9,6 @@ import pytest
 from rollingfs import RollingFileSystem
 from rollingfs.spark.source import places
 from rollingfs.spark.source.datasource import RollingDataSource
-from rollingfs.spark.source.loops import LoopError
 from rollingfs.spark.source.plain_errors import is_sentence
 from tests.support.spark_source import (
     NUMBERS,
@@ -72,7 +71,7 @@ def test_query_into_its_own_source_is_refused_before_commits(
         batch(reader(tmp_path / place), str(tmp_path / target), "query")
         assert fs.cat_file(str(tmp_path / target)) == b"one\n"
         return
-    with pytest.raises(LoopError, match=rf"{target}: the query writes into this segment and reads it.*nothing of"):
+    with pytest.raises(ValueError, match=rf"{target}: the query writes into this segment and reads it.*nothing of"):
         batch(reader(tmp_path / place), str(tmp_path / target), "query")
     assert {path: fs.cat_file(path) for path in fs.find(str(tmp_path / "f"))} == before
 
@@ -81,7 +80,7 @@ def test_query_on_separate_machines_is_refused_at_its_rows(fs, tmp_path):
     put(fs, tmp_path / "f" / "s", b"one\n")
     source = reader(tmp_path / "f")
     end = batch(source, str(tmp_path / "f" / "out"), "query")
-    with pytest.raises(LoopError, match="what earlier batches have written there stays"):
+    with pytest.raises(ValueError, match="what earlier batches have written there stays"):
         batch(source, str(tmp_path / "f" / "out"), "query", end, 1)
     batch(source, str(tmp_path / "g"), "another query", end)  # it follows the output of the first
     assert fs.cat_file(str(tmp_path / "g")) == b"one\n"

@@ -45,7 +45,7 @@ def test_position_is_name_time_cut_or_offset_of_query():
     assert parse_position("o", "1970-01-01 00:01").at_s == 60  # without a zone: UTC, as in the formats
     cut = parse_position("o", str(StreamCut({"/f/a": 7}, 5.0, 7, {"/f/a": "x"})))
     assert cut == parse_position("o", json.dumps({"/f/a": {"segment": "x", "offset": 7}}))
-    assert cut.is_cut
+    assert cut.points
 
 
 @pytest.mark.parametrize(

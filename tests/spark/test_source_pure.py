@@ -13,13 +13,14 @@ from hypothesis import given, strategies as st
 
 from rollingfs.spark.source import segments
 from rollingfs.spark.source.formats import arrow_streams, lines, text, whole_files
-from rollingfs.spark.source.options import BATCH, WRITE, Location, parse_options, parse_url
+from rollingfs.spark.source.options import BATCH, WRITE, parse_options, parse_url
 from rollingfs.spark.source.segments import Extent, Range
-from rollingfs.spark.source.stream import batch_limit, offsets
-from rollingfs.spark.source.stream.batch_limit import Run
+from rollingfs.spark.source.stream import batch_ends, offsets
+from rollingfs.spark.source.stream.batch_ends import Run
 from rollingfs.spark.source.stream.offsets import ReadMark
 from tests.support.spark import arrow_stream, parquet_file
 
+ARROW = arrow_streams.FORMATS["arrow"]
 SHIFT = 1000
 """Where the bytes begin: nothing may rely on offset 0."""
 
@@ -42,16 +43,16 @@ def extent_of(data: bytes, shift: int = SHIFT) -> Extent:
 @pytest.mark.parametrize(
     ("url", "place"),
     [
-        ("rolling::s3://b/x", Location("s3", "s3://b/x")),
-        ("rolling+s3://b/x", Location("s3", "s3://b/x")),
-        ("rolling+s3a://b/x", Location("s3", "s3://b/x")),
-        ("s3a://b/x/*", Location("s3", "s3://b/x/*")),
-        ("file:///data/x", Location("file", "/data/x")),
-        ("file:/data/x", Location("file", "/data/x")),
-        ("rolling::file:///data/x", Location("file", "/data/x")),
-        ("rolling+file:///data/x", Location("file", "/data/x")),
-        ("/data/x", Location("file", "/data/x")),
-        ("memory://x", Location("memory", "memory://x")),
+        ("rolling::s3://b/x", ("s3", "s3://b/x")),
+        ("rolling+s3://b/x", ("s3", "s3://b/x")),
+        ("rolling+s3a://b/x", ("s3", "s3://b/x")),
+        ("s3a://b/x/*", ("s3", "s3://b/x/*")),
+        ("file:///data/x", ("file", "/data/x")),
+        ("file:/data/x", ("file", "/data/x")),
+        ("rolling::file:///data/x", ("file", "/data/x")),
+        ("rolling+file:///data/x", ("file", "/data/x")),
+        ("/data/x", ("file", "/data/x")),
+        ("memory://x", ("memory", "memory://x")),
     ],
 )
 def test_every_url_form_names_backend_and_path(url, place):
@@ -164,7 +165,7 @@ def runs_of(spans: list[tuple[int, int, int]]) -> list[Run]:
 @given(st.dictionaries(st.text(max_size=2), RUNS, max_size=8), st.integers(1, 9000))
 def test_budget_is_spent_oldest_first(spans, most):
     backlogs = {name: runs_of(of_one) for name, of_one in spans.items()}
-    shares = batch_limit.share(backlogs, most)
+    shares = batch_ends.share(backlogs, most)
     waits = {name: sum(run.size for run in of_one) for name, of_one in backlogs.items()}
     assert all(0 <= shares[name] <= max(size, most) for name, size in waits.items())
     assert min(most, sum(waits.values())) - len(waits) <= sum(shares.values()) <= max(most, 0)
@@ -184,8 +185,8 @@ def test_budget_is_spent_oldest_first(spans, most):
 
 def test_sealed_segments_are_sequential_and_growing_ones_parallel():
     backlogs = {"b": [Run(100, 2, 2)], "a": [Run(100, 1, 1)], "y": [Run(100, 5, 9)], "x": [Run(300, 5, 9)]}
-    assert batch_limit.share(backlogs, 150) == {"a": 100, "b": 50, "x": 0, "y": 0}
-    assert batch_limit.share(backlogs, 400) == {"a": 100, "b": 100, "x": 150, "y": 50}
+    assert batch_ends.share(backlogs, 150) == {"a": 100, "b": 50, "x": 0, "y": 0}
+    assert batch_ends.share(backlogs, 400) == {"a": 100, "b": 100, "x": 150, "y": 50}
 
 
 # -- lines -------------------------------------------------------------------------------------------------------
@@ -286,8 +287,8 @@ def test_a_stream_is_taken_only_once_it_is_whole():
     for size in range(len(data) + 1):
         part = data[:size]
         expected = len(one) * (size >= len(one)) + len(two) * (size >= len(data))
-        assert arrow_streams.whole_end(reader_of(part), extent_of(part), SHIFT + size) == SHIFT + expected
-    assert arrow_streams.whole_end(reader_of(data), extent_of(data), SHIFT + 1) == SHIFT + len(one)
+        assert ARROW.end_behind(reader_of(part), extent_of(part), SHIFT + size, is_last=False) == SHIFT + expected
+    assert ARROW.end_behind(reader_of(data), extent_of(data), SHIFT + 1, is_last=False) == SHIFT + len(one)
 
 
 def test_stream_without_its_end_mark_ends_where_next_begins():
@@ -309,9 +310,9 @@ def test_bytes_that_are_no_arrow_stream_fail_with_offset():
 
 def test_rows_become_one_stream_and_none_become_nothing():
     batch = pa.record_batch({"n": [1, 2]})
-    data = b"".join(arrow_streams.encode(iter([batch, batch.slice(0, 0), batch])))
+    data = b"".join(ARROW.encode(iter([batch, batch.slice(0, 0), batch])))
     assert pa.ipc.open_stream(data).read_all().to_pydict() == {"n": [1, 2, 1, 2]}
-    assert b"".join(arrow_streams.encode(iter([batch.slice(0, 0)]))) == b""
+    assert b"".join(ARROW.encode(iter([batch.slice(0, 0)]))) == b""
 
 
 # -- Parquet -----------------------------------------------------------------------------------------------------

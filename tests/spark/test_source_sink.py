@@ -20,9 +20,8 @@ from rollingfs.segment.read import ends
 from rollingfs.spark.source import places, segments
 from rollingfs.spark.source.datasource import RollingDataSource
 from rollingfs.spark.source.places import worker_folder
-from rollingfs.spark.source.sink import batch_commits
-from rollingfs.spark.source.sink.batch_commits import PartlyCommittedError
-from rollingfs.spark.source.sink.segment_commit import SegmentCommit
+from rollingfs.spark.source.sink import commits
+from rollingfs.spark.source.sink.commits import PartlyCommittedError, SegmentCommit
 from rollingfs.spark.source.sink.task_writer import NAME_BYTES_MAX, BadSegmentNameError, task_bytes_max
 from tests.support.backends import Counting, Scripted, private_memory
 from tests.support.faults import CRASHES, Crashed, Fault, Faulty, Store, hurry
@@ -191,13 +190,13 @@ def test_task_stages_its_largest_segments_first(routed, store, monkeypatch):
     writer = routed.plan(0)
     rows = [("small", "1"), ("large", "x" * 50), ("middle", "y" * 10)]
     [receipt] = routed.run(writer, 0, rows)
-    assert {piece.name for piece in receipt.pieces} == {"small", "middle", "large"}
-    assert [piece.name for piece in receipt.pieces if isinstance(piece.data, Staged)] == ["large"]
+    assert {name for name, _ in receipt.pieces} == {"small", "middle", "large"}
+    assert [name for name, piece in receipt.pieces if isinstance(piece.data, Staged)] == ["large"]
     monkeypatch.setattr(task_writer, "HELD_BYTES_MAX", 1)  # the task stages what it holds, then goes on
     batch = record_batch(ROUTED, rows)
     with Task(0, QUERY, 0).running():
         receipt = writer.write(iter([batch, batch]))
-    assert all(isinstance(piece.data, Staged) for piece in receipt.pieces)
+    assert all(isinstance(piece.data, Staged) for _, piece in receipt.pieces)
     writer.commit([receipt], 0)
     assert routed.routed() == {"small": ["1"] * 2, "large": ["x" * 50] * 2, "middle": ["y" * 10] * 2}
 
@@ -329,7 +328,7 @@ FAULTS = (*CRASHES, Fault.BEFORE, Fault.AFTER, Fault.LOST, Fault.LATE, Fault.CON
 )
 def test_driver_with_any_fault_writes_rows_once(monkeypatch, fault, message_bytes, step):
     hurry(monkeypatch)
-    monkeypatch.setattr(batch_commits, "COMMITS_MAX", 1)  # otherwise the requests come in any order
+    monkeypatch.setattr(commits, "COMMITS_MAX", 1)  # otherwise the requests come in any order
     sink = Sink(monkeypatch, Store(), ROUTED, segmentBy="device", taskMessageBytes=message_bytes)
     sink.pickled = lambda one: one
     index = 0

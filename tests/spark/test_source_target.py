@@ -19,7 +19,7 @@ from rollingfs.parquet import grow
 from rollingfs.spark.source import segments
 from rollingfs.spark.source.options import parse_options
 from rollingfs.spark.source.rows import arrow_schema
-from rollingfs.spark.source.sink.segment_commit import SegmentCommit
+from rollingfs.spark.source.sink.commits import SegmentCommit
 from rollingfs.spark.source.sink.writers import RollingWriter
 from tests.support.schedules import beside
 from tests.support.spark import parquet_file

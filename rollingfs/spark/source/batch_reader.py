@@ -15,12 +15,11 @@ from rollingfs.errors import CorruptChunkError, CorruptHeaderError, SegmentTrunc
 from rollingfs.format import names
 from rollingfs.fs.core import core
 from rollingfs.fs.filesystem import RollingFileSystem
-from rollingfs.spark.source import folder_columns, loops, places, rows, segments
-from rollingfs.spark.source.boundaries import Boundaries
+from rollingfs.segment.segment import Segment
+from rollingfs.spark.source import boundaries, folder_columns, places, rows, segments
 from rollingfs.spark.source.formats import CORRUPT
-from rollingfs.spark.source.loops import QUERY_ID
 from rollingfs.spark.source.options import BATCH, Options
-from rollingfs.spark.source.plain_errors import plainly, plainly_each
+from rollingfs.spark.source.plain_errors import plain_errors, plainly
 from rollingfs.spark.source.segments import Extent, Range, SegmentReader, prefetched
 from rollingfs.spark.source.stream.offsets import EARLIEST
 
@@ -63,13 +62,12 @@ class RollingReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         """Return the ranges of the tasks, in the order of names and offsets."""
         fs = places.filesystem(self.options)
-        boundaries = Boundaries(self.options, fs)
-        found = boundaries.complete(places.find(fs, self.options))
+        found = boundaries.complete(fs, self.options, places.find(fs, self.options))
         if found.corrupt:
             logger.warning("%s; they are skipped (onCorrupt=skip)", found)
         views = found.views
         self.rows.check_columns(views, places.bases(self.options))
-        wanted = boundaries.extents(views)
+        wanted = boundaries.extents(fs, self.options, views)
         cut = [one for extent in wanted for one in self.rows.cut(SegmentReader(fs, views[extent.path]), extent)]
         return [InputPartition(group) for group in segments.gather(cut, self.options.partition_bytes)]
 
@@ -147,19 +145,18 @@ class RowReader:
         path = what.path if isinstance(what, Extent) else what.extent.path
         logger.warning("%s: bytes %d to %d are skipped (onCorrupt=skip): %s", path, what.start, what.end, error)
 
-    @plainly_each
-    def read(self, partition: InputPartition | None) -> Iterable[pa.RecordBatch]:
-        """Return the rows of a task's ranges, as Spark wants them."""
+    def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a task's ranges, as Spark wants them."""
         if partition is None or partition.value is None:  # Spark's own, where we made none; None itself before 4.2
-            return iter(())
-        segments.keep_memory()
-        schema = rows.arrow_schema(self.schema)
-        fs = places.filesystem(self.options)
-        if (query := self._query()) is not None:
-            loops.note(fs, self.options, query)
-        if self.options.has_folder_columns:
-            return self._with_folder_columns(fs, partition.value, schema)
-        return self._rows(fs, partition.value, schema)
+            return
+        with plain_errors():
+            segments.keep_memory()
+            schema = rows.arrow_schema(self.schema)
+            fs = places.filesystem(self.options)
+            if (query := self._query()) is not None:
+                places.note_source(fs, self.options, query)
+            make = self._with_folder_columns if self.options.has_folder_columns else self._rows
+            yield from make(fs, partition.value, schema)
 
     def _with_folder_columns(
         self, fs: RollingFileSystem, ranges: Sequence[Range], schema: pa.Schema
@@ -215,16 +212,17 @@ class RowReader:
         for one in ranges:
             try:
                 opened = SegmentReader.of(fs, one.extent)
-                loops.check_source(opened.view, query)
+                places.check_source(opened.view, query)
                 yield opened, one
             except (SegmentTruncatedError, FileNotFoundError) as error:
-                if self._begins_later(fs, one, error):
+                view = segments.view_now(fs, one.extent.path)
+                if self._begins_later(fs, one, view):
                     logger.warning("%s; what is left of it is read", error)
                 elif self.options.fails_on_data_loss:
                     raise self._explained(error) from error
                 else:
                     logger.warning("%s; going on without (failOnDataLoss=false)", error)
-                yield from self._left(fs, one)
+                yield from self._left(fs, one, view)
             except CorruptHeaderError as error:
                 self.skip(one, error)
 
@@ -234,19 +232,19 @@ class RowReader:
         It is None in a batch read, also in a function for batches.
         """
         context = None if self.is_batch else TaskContext.get()
-        return None if context is None else context.getLocalProperty(QUERY_ID)
+        return None if context is None else context.getLocalProperty(places.QUERY_ID)
 
-    def _begins_later(self, fs: RollingFileSystem, one: Range, error: OSError) -> bool:
+    def _begins_later(self, fs: RollingFileSystem, one: Range, view: Segment | None) -> bool:
         """Return whether retention took bytes of a batch that reads from the earliest.
 
         Then the batch reads the rest.
         """
         if not self.is_batch or self.options.starting.name != EARLIEST:
             return False
-        if isinstance(error, segments.StartMovedError):
-            return self.options.has_lines(one.extent.path)
-        # in a stream whose retention deletes segments
-        return isinstance(error, segments.GoneError) and fs.stream(names.parent(one.extent.path)).retention is not None
+        if view is None:  # in a stream whose retention deletes segments
+            return fs.stream(names.parent(one.extent.path)).retention is not None
+        is_cut = segments.is_same(view, one.extent.identity) and view.start > one.extent.start
+        return is_cut and self.options.has_lines(one.extent.path)
 
     def _explained(self, error: OSError) -> OSError:
         """Return the error, for a batch with what to do about it."""
@@ -254,9 +252,8 @@ class RowReader:
             return FileNotFoundError(error.errno, f"{error.strerror}. {PLANNED_ONCE}", error.filename)
         return SegmentTruncatedError(f"{error}. {PLANNED_ONCE}") if self.is_batch else error
 
-    def _left(self, fs: RollingFileSystem, one: Range) -> Iterator[tuple[SegmentReader, Range]]:
+    def _left(self, fs: RollingFileSystem, one: Range, view: Segment | None) -> Iterator[tuple[SegmentReader, Range]]:
         """Yield the rest of a range whose beginning was truncated away; only lines can be read from anywhere."""
-        view = segments.view_now(fs, one.extent.path)
         if view is None or not segments.is_same(view, one.extent.identity) or view.start >= one.end:
             return
         if self.options.has_lines(one.extent.path):

@@ -30,24 +30,6 @@ def option(name: str, parse: Parse, default: Any = None, use: str = READ) -> Any
     return field(default=default, metadata={"name": name, "parse": parse, "use": use})
 
 
-def uses(kind: type) -> dict[str, str]:
-    """Return what a class's options are for, by name."""
-    return {one.metadata["name"]: one.metadata["use"] for one in fields(kind) if one.metadata}
-
-
-def values(kind: type, given: Mapping[str, str]) -> dict[str, Any]:
-    """Return the values of the options that are given, by field.
-
-    Raises
-    ------
-    ValueError
-        A value is impossible; the message names the option.
-    """
-    found = [(one.name, one.metadata) for one in fields(kind) if one.metadata]
-    texts = [(name, of_one, given.get(of_one["name"].lower())) for name, of_one in found]
-    return {name: of_one["parse"](of_one["name"], text) for name, of_one, text in texts if text is not None}
-
-
 def by(parse: Callable[[str], Any], least: float | None = None, unit: str = "") -> Parse:
     """Return a value as a function parses it, perhaps of a least size."""
 
@@ -120,15 +102,6 @@ class DataLossError(SegmentTruncatedError):
     """Bytes are gone before the query has read them; with ``failOnDataLoss=false`` it goes on without them."""
 
 
-@value_class
-class Location:
-    """A URL: the protocol of the backend, and the path (or pattern) in it."""
-
-    protocol: str
-    path: str
-    """With the protocol, as the backend understands it."""
-
-
 def _policy(name: str) -> Parse:
     """Take a part of a policy as it is, after a look at it."""
 
@@ -143,7 +116,10 @@ def _policy(name: str) -> Parse:
 class Options:
     """The options of a read or write, checked."""
 
-    places: tuple[Location, ...]
+    target_protocol: str
+    """Protocol of the backend."""
+    paths: tuple[str, ...]
+    """Paths and patterns, with the protocol, as the backend understands them."""
     storage_options: Mapping[str, Any] = field(default_factory=dict, repr=False)
     """It may hold secrets, so it must be in no text that Spark shows or logs."""
     given: frozenset[str] = frozenset()
@@ -201,6 +177,10 @@ class Options:
             )
         if use == BATCH and self.starting.name == LATEST:
             raise ValueError("option startingOffsets is 'latest': a batch read would be empty; streams begin there")
+        if not self.form.grows and any(one and not one.name for one in (self.starting, self.ending)):
+            raise ValueError(
+                f"format {self.format!r} is read whole: startingOffsets and endingOffsets take no time and no cut"
+            )
         if self.trigger_records_max is not None and not self.form.has_lines:
             raise ValueError(f"option maxRecordsPerTrigger counts lines, and format {self.format!r} has none")
         if self.trigger_records_max is not None and self.trigger_bytes_max is not None:
@@ -224,17 +204,17 @@ class Options:
         return {name: text for name in _POLICY if (text := getattr(self, name)) is not None}
 
     @property
-    def target(self) -> Location:
-        """Return the segment of a write.
+    def target(self) -> str:
+        """Return the path of a write.
 
         Raises
         ------
         ValueError
             There are several.
         """
-        if len(self.places) != 1:
-            raise ValueError(f"a write goes to one segment, but {len(self.places)} are named; nothing was written")
-        return self.places[0]
+        if len(self.paths) != 1:
+            raise ValueError(f"a write goes to one segment, but {len(self.paths)} are named; nothing was written")
+        return self.paths[0]
 
     @property
     def form(self) -> formats.Format:
@@ -268,14 +248,12 @@ class Options:
         """Return options of the rolling filesystem, with the policy of a write."""
         return {**_table(self.storage_options.get("rolling")), **self.policy}
 
-    @property
-    def target_protocol(self) -> str:
-        """Return the backend's protocol."""
-        return self.places[0].protocol
 
-
+_FIELDS: list[tuple[str, str, Parse, str]] = [
+    (one.name, *one.metadata.values()) for one in fields(Options) if one.metadata
+]
 _OWN = {
-    **uses(Options),
+    **{name: use for _, name, _, use in _FIELDS},
     **dict.fromkeys(("storage_options", "tiers"), BOTH),
     **dict.fromkeys(("txnAppId", "txnVersion"), WRITE),
 }
@@ -304,18 +282,16 @@ def parse_options(options: Mapping[str, str]) -> Options:
             f"it has {', '.join(_OWN)}. "
             f"Options of JSON and CSV are for Spark's own parsers: {SPARKS_OWN}"
         )
-    places = tuple(parse_url(url) for url in _urls(given))
-    protocols = sorted({place.protocol for place in places})
-    if len(protocols) != 1:
-        raise ValueError(f"all of load()'s paths must lie on one backend, but they are on {', '.join(protocols)}")
+    where = parse_urls(_urls(given))
     if given.get("format") == CSV:
         raise ValueError(f"format 'csv' is read and written by Spark itself: {SPARKS_OWN}")
+    values = {key: parse(name, given[name.lower()]) for key, name, parse, _ in _FIELDS if name.lower() in given}
     found = Options(
-        places,
+        *where,
         storage_options=_storage_options(given),
         given=frozenset(given),
         transaction=_transaction(given),
-        **values(Options, given),
+        **values,
     )
     if "compression" in given and not found.form.has_lines:
         raise ValueError(f"option compression is for lines, and format {found.format!r} has none")
@@ -335,8 +311,23 @@ def _transaction(given: Mapping[str, str]) -> tuple[str, int] | None:
     return app, int(version)
 
 
-def parse_url(url: str) -> Location:
-    """Parse ``rolling::s3://b/x``, ``rolling+s3://b/x``, ``s3://b/x`` or a local path.
+def parse_urls(urls: Sequence[str]) -> tuple[str, tuple[str, ...]]:
+    """Return the protocol of some URLs, and their paths.
+
+    Raises
+    ------
+    ValueError
+        They are on several backends, or there are no URLs.
+    """
+    parsed = [parse_url(url) for url in urls]
+    protocols = sorted({protocol for protocol, _ in parsed})
+    if len(protocols) != 1:
+        raise ValueError(f"all paths must lie on one backend, but they are on {', '.join(protocols) or 'none'}")
+    return protocols[0], tuple(path for _, path in parsed)
+
+
+def parse_url(url: str) -> tuple[str, str]:
+    """Return the protocol, and the path with it, of ``rolling::s3://b/x``, ``s3://b/x`` or a local path.
 
     Raises
     ------
@@ -352,7 +343,7 @@ def parse_url(url: str) -> Location:
     protocol = {"s3a": "s3", "local": "file"}.get(protocol, protocol)
     if protocol == "rolling" or not protocol.replace("+", "").isalnum() or not path.strip("/"):
         raise ValueError(f"{url!r} names no segment: write rolling::s3://bucket/x, s3://bucket/x or file:///x")
-    return Location(protocol, path if protocol == "file" else f"{protocol}://{path}")
+    return protocol, path if protocol == "file" else f"{protocol}://{path}"
 
 
 def _json_object(name: str, example: str, text: str) -> dict[str, Any]:

@@ -6,9 +6,12 @@ Plain files are read as segments, here and in all modules of the data source.
 from __future__ import annotations
 
 import errno
+import json
 import os
 import stat
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 
 import fsspec
 
@@ -65,10 +68,10 @@ def filesystem(options: Options) -> RollingFileSystem:
     """
     if not is_known(options.target_protocol):
         raise ValueError(
-            f"{options.places[0].path}: fsspec knows no filesystem for {options.target_protocol}://; write s3://, "
+            f"{options.paths[0]}: fsspec knows no filesystem for {options.target_protocol}://; write s3://, "
             "az://, gs://, webhdfs:// or file:///, or install the package that has it"
         )
-    of_url, *others = [options_of_url(options.target_protocol, place.path) for place in options.places]
+    of_url, *others = [options_of_url(options.target_protocol, path) for path in options.paths]
     if any(other != of_url for other in others):
         raise ValueError("all paths must lie on one backend, but they name different hosts or accounts")
     fs: RollingFileSystem = fsspec.filesystem(
@@ -150,8 +153,7 @@ def find(
     """
     looks: Looks = {}
     folders = set()
-    for place in options.places:
-        path = core(fs).strip(place.path)
+    for path in map(core(fs).strip, options.paths):
         if hadoop_globs.is_pattern(path):
             found = _matching(fs, path)
             if found is None and not may_match_nothing:
@@ -201,10 +203,10 @@ def bases(options: Options) -> tuple[str, ...]:
     ValueError
         The query names something that is not below option ``basePath``.
     """
-    found = tuple(hadoop_globs.above(RollingFileSystem._strip_protocol(place.path)) for place in options.places)
+    found = tuple(hadoop_globs.above(RollingFileSystem._strip_protocol(path)) for path in options.paths)
     if options.base_path is None:
         return found
-    base: str = RollingFileSystem._strip_protocol(parse_url(options.base_path).path)
+    base: str = RollingFileSystem._strip_protocol(parse_url(options.base_path)[1])
     for path in found:
         if path != base and not path.startswith(f"{base}/"):
             raise ValueError(f"option basePath is {options.base_path!r}, but {path} does not lie below it")
@@ -266,7 +268,7 @@ def _visible(scans: Mapping[str, Scan], is_meant: Callable[[str], object] = bool
 
 def meant(fs: RollingFileSystem, options: Options) -> Callable[[str], bool]:
     """Return whether a query names a segment, as `meaning`."""
-    choices = [meaning(core(fs).strip(place.path), shown=True) for place in options.places]
+    choices = [meaning(core(fs).strip(path), shown=True) for path in options.paths]
     return lambda path: any(is_meant(path) for is_meant in choices)
 
 
@@ -295,3 +297,81 @@ def folders_of(path: str) -> Iterator[str]:
     """Yield the folders that a path is in, the lowest first."""
     while path := path.rpartition("/")[0]:
         yield path
+
+
+# -- queries that write into what they read: each batch would make the rows of the next --------------------------------
+#
+# Spark reports neither the source of a query nor its sink about the other. The id of the query is known to tasks of
+# both: a task of the source notes its segments, for tasks of the sink on its machine. On another machine, the second
+# batch sees the attribute that the sink left with the first.
+
+QUERY_ID = "sql.streaming.queryId"
+"""The local property in which Spark reports tasks the id of the query."""
+ATTRIBUTE_PREFIX = "spark/"
+"""The attributes in which a segment notes the batches that it has, by query, begin with this."""
+
+
+def note_source(fs: RollingFileSystem, options: Options, query: str) -> None:
+    """Note what a query reads, once for each source of it."""
+    folder = worker_folder()
+    if folder is None:
+        return
+    text = json.dumps([_store(options), [core(fs).strip(path) for path in options.paths]])
+    path = f"{_notes(folder, query)}-{zlib.crc32(text.encode()):08x}"
+    if not os.path.exists(path):
+        temporary = f"{path}.{os.getpid()}"
+        with open(temporary, "w", encoding="utf-8") as file:
+            file.write(text)
+        os.replace(temporary, path)
+
+
+def check_target(options: Options, query: str, paths: Iterable[str]) -> None:
+    """Refuse segments that a query writes and also reads, as far as tasks on this machine have noted it.
+
+    Raises
+    ------
+    ValueError
+        There is such a segment.
+    """
+    folder = worker_folder()
+    if folder is None:
+        return
+    begin = os.path.basename(_notes(folder, query))
+    for name in sorted(os.listdir(folder)):
+        if not name.startswith(begin) or "." in name:  # a file of another query, or one that is being written
+            continue
+        with suppress(FileNotFoundError), open(f"{folder}/{name}", encoding="utf-8") as file:
+            store, read = json.load(file)
+            meant = [meaning(place, shown=True) for place in read] if store == _store(options) else []
+            found = next((path for path in paths if any(is_meant(path) for is_meant in meant)), None)
+            if found is not None:
+                raise ValueError(_loop(found, "nothing of this batch was written"))
+
+
+def check_source(view: Segment, query: str | None) -> None:
+    """Refuse to read what the query itself has written.
+
+    Raises
+    ------
+    ValueError
+        The segment has the attribute of the query.
+    """
+    if query is not None and f"{ATTRIBUTE_PREFIX}{query}" in view.attrs:
+        raise ValueError(_loop(view.path, "what earlier batches have written there stays"))
+
+
+def _loop(path: str, state: str) -> str:
+    return (
+        f"{path}: the query writes into this segment and reads it, so its rows would come back for ever; {state}. "
+        "Start it with a target that it does not read"
+    )
+
+
+def _store(options: Options) -> str:
+    """Return a checksum that distinguishes stores, because options hold secrets."""
+    known = json.dumps([options.target_protocol, dict(options.target_options)], sort_keys=True, default=str)
+    return f"{zlib.crc32(known.encode()):08x}"
+
+
+def _notes(folder: str, query: str) -> str:
+    return f"{folder}/rollingfs-reads-{query}"

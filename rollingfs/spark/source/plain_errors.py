@@ -6,18 +6,13 @@ The worker ends with the exception, so that the variable holds for it only.
 
 from __future__ import annotations
 
-import functools
 import logging
 import os
 import sys
 import traceback
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import ParamSpec, TypeVar
-
-P = ParamSpec("P")
-T = TypeVar("T")
 
 logger = logging.getLogger("pyspark_rollingfs")
 
@@ -45,32 +40,17 @@ plainly = plain_errors()
 """Decorates a function that Spark calls, whose errors are then shown plainly."""
 
 
-def plainly_each(items: Callable[P, Iterable[T]]) -> Callable[P, Iterator[T]]:
-    """Yield a function that yields items to Spark, with its errors, and theirs, shown plainly."""
-
-    @functools.wraps(items)
-    def shown(*args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
-        with plain_errors():
-            yield from items(*args, **kwargs)
-
-    return shown
-
-
 def is_sentence(error: BaseException) -> bool:
     """Return whether the message of an error suffices for a user.
 
     That is an `OSError`, as all errors of rollingfs and of stores are, and an error of rollingfs about a value or a
     missing package.
     """
-    return isinstance(error, OSError) or (
-        isinstance(error, ValueError | NotImplementedError | ImportError) and _is_ours(error)
-    )
-
-
-def _is_ours(error: BaseException) -> bool:
-    """Return whether code of rollingfs raised an error."""
+    if not isinstance(error, ValueError | NotImplementedError | ImportError):
+        return isinstance(error, OSError)
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
-    return bool(frames) and PACKAGE in Path(frames[-1].f_code.co_filename).parents
+    is_ours = bool(frames) and PACKAGE in Path(frames[-1].f_code.co_filename).parents
+    return isinstance(error, OSError) or is_ours
 
 
 def _is_worker() -> bool:

@@ -234,11 +234,18 @@ def added_to(schema: Any) -> Any:
     return type(schema)([*schema, *spark_schema(pa.schema(_TYPES))])
 
 
+CommitTimes = tuple[Sequence[int], Sequence[int]]
+"""Ends of chunks, by segment offset, ascending; their commit times in milliseconds, and the time of all later bytes.
+
+The time of a chunk is that of its newest byte, the time of the tail that of the last commit.
+"""
+
+
 async def commit_times(client: At, view: Segment, start: int, end: int) -> CommitTimes:
     """Return the commit times of the bytes ``[start, end)``, as far as the segment's map has them."""
     header = view.header
     if header is None:
-        return CommitTimes([], [round(view.modified.timestamp() * 1000)])
+        return [], [round(view.modified.timestamp() * 1000)]
     ends: list[int] = []
     at_ms: list[int] = []
     for entry in header.entries:
@@ -246,22 +253,7 @@ async def commit_times(client: At, view: Segment, start: int, end: int) -> Commi
             chunks = [entry] if isinstance(entry, Chunk) else await client.pages.chunks(view.path, entry)
             ends += [chunk.end for chunk in chunks]
             at_ms += [chunk.at_ms for chunk in chunks]
-    return CommitTimes(ends, [*at_ms, header.modified_ms])
-
-
-@value_class
-class CommitTimes:
-    """Commit times by segment offset: of a chunk, of its newest byte; of the tail, of the last commit."""
-
-    ends: Sequence[int]
-    """Ends of the chunks, by segment offset, ascending."""
-    at_ms: Sequence[int]
-    """Their times, in milliseconds since 1970, and the time of all later bytes."""
-
-    def of(self, offsets: Sequence[int]) -> pa.Array:
-        """Return the times of some offsets."""
-        found = [1000 * self.at_ms[bisect_right(self.ends, offset)] for offset in offsets]
-        return pa.array(found, pa.int64()).cast(_TYPES[COMMIT_TIME])
+    return ends, [*at_ms, header.modified_ms]
 
 
 def with_columns(
@@ -274,10 +266,13 @@ def with_columns(
     offsets
         The offset of each row.
     """
+    ends, at_ms = times
     made: dict[str, Callable[[], pa.Array]] = {
         OFFSET: lambda: pa.array(offsets, pa.int64()),
         SEGMENT: lambda: pa.repeat(pa.scalar(path), batch.num_rows),
-        COMMIT_TIME: lambda: times.of(offsets),
+        COMMIT_TIME: lambda: pa.array([1000 * at_ms[bisect_right(ends, one)] for one in offsets], pa.int64()).cast(
+            _TYPES[COMMIT_TIME]
+        ),
     }
     ours = {name: made[name.lower()]() for name in schema.names if name.lower() in made}
     return arranged(batch, ours, schema)

@@ -191,14 +191,6 @@ def extent_of(view: Segment, start: int | None = None, end: int | None = None) -
     return Extent(view.path, identity(view), start, end)
 
 
-class GoneError(FileNotFoundError):
-    """A segment was deleted since a query was planned."""
-
-
-class StartMovedError(SegmentTruncatedError):
-    """The head of a segment was truncated since a query was planned."""
-
-
 class SegmentReader:
     """Reads a snapshot of a segment, by segment offsets."""
 
@@ -220,11 +212,11 @@ class SegmentReader:
         """
         view = view_now(fs, extent.path)
         if view is None:
-            raise GoneError(2, "The segment was deleted since this query was planned", extent.path)
+            raise FileNotFoundError(2, "The segment was deleted since this query was planned", extent.path)
         if not is_same(view, extent.identity):
             raise FileNotFoundError(2, "The segment was replaced since this query was planned", extent.path)
         if view.start > extent.start:
-            raise StartMovedError(
+            raise SegmentTruncatedError(
                 f"{extent.path}: bytes {extent.start} to {extent.end} are to be read, but the segment was truncated "
                 f"since this query was planned and holds {view.start} to {view.length}"
             )

@@ -141,29 +141,6 @@ def _cut(extent: Extent, stream: Stream, size_max: int) -> Iterator[Range]:
     yield Range(extent, start, stream[-1].end, (schema.start, schema.end))
 
 
-def whole_end(read: Read, extent: Extent, limit: int, *, is_last: bool = False) -> int:
-    """Return the end of the last complete stream up to `limit`.
-
-    Without it, that is the end of the first stream, else the start of the extent.
-
-    The footer of a file belongs to its stream.
-
-    Parameters
-    ----------
-    is_last
-        No bytes can come after the extent, so the last stream needs no end mark.
-    """
-    found = extent.start
-    for stream, is_ended in streams(read, extent):
-        if not (is_ended or is_last) or (stream[-1].end > limit and found > extent.start):
-            break
-        found = stream[-1].end
-    else:
-        if found > extent.start and _is_footer(ReadWindow(read, extent.end, WINDOW_BYTES), found, extent.end):
-            return extent.end
-    return found
-
-
 # -- rows --------------------------------------------------------------------------------------------------------
 
 
@@ -179,19 +156,6 @@ def batches(read: Read, one: Range) -> Iterator[pa.RecordBatch]:
         if source.read_at(len(_FILE_HEAD), source.tell()) == _FILE_HEAD:
             source.seek(source.tell() + len(_FILE_HEAD))
         yield from pa.ipc.open_stream(source)
-
-
-def encode(batches: Iterator[pa.RecordBatch]) -> Iterator[bytes]:
-    """Yield rows as a stream; without rows, no bytes."""
-    writer, sink = None, OutputBuffer()
-    for group in gathered(batches, BATCH_BYTES):
-        table = pa.Table.from_batches(group).combine_chunks()  # pyarrow 18 cannot join batches
-        writer = writer or pa.ipc.new_stream(sink, table.schema)
-        writer.write_table(table)
-        yield sink.drain()
-    if writer is not None:
-        writer.close()
-        yield sink.drain()
 
 
 # -- the format --------------------------------------------------------------------------------------------------
@@ -220,8 +184,19 @@ class Arrow(Format):
         return MalformedStreamError(f"{extent.path}: bytes {end} to {extent.end} are not a whole Arrow IPC message")
 
     def end_behind(self, read: Read, extent: Extent, upto: int, *, is_last: bool) -> int:
-        """After a whole stream."""
-        return whole_end(read, extent, upto, is_last=is_last)
+        """Return the end of the last complete stream up to an offset, as `Format.end_behind`.
+
+        The footer of a file belongs to its stream.
+        """
+        found = extent.start
+        for stream, is_ended in streams(read, extent):
+            if not (is_ended or is_last) or (stream[-1].end > upto and found > extent.start):
+                break
+            found = stream[-1].end
+        else:
+            if found > extent.start and _is_footer(ReadWindow(read, extent.end, WINDOW_BYTES), found, extent.end):
+                return extent.end
+        return found
 
     def pieces(self, opened: SegmentReader, one: Range, schema: pa.Schema, codec: str | None) -> Iterator[Located]:
         """Return the record batches of a range."""
@@ -244,9 +219,17 @@ class Arrow(Format):
         pa.ipc.new_stream(sink, schema).close()
         return sink.drain()
 
-    def encode(self, batches: Iterator[pa.RecordBatch]) -> Iterable[bytes]:
+    def encode(self, batches: Iterator[pa.RecordBatch]) -> Iterator[bytes]:
         """Yield a stream; without rows, no bytes."""
-        return encode(batches)
+        writer, sink = None, OutputBuffer()
+        for group in gathered(batches, BATCH_BYTES):
+            table = pa.Table.from_batches(group).combine_chunks()  # pyarrow 18 cannot join batches
+            writer = writer or pa.ipc.new_stream(sink, table.schema)
+            writer.write_table(table)
+            yield sink.drain()
+        if writer is not None:
+            writer.close()
+            yield sink.drain()
 
 
 FORMATS = {ARROW: Arrow()}

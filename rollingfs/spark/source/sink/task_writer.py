@@ -20,13 +20,11 @@ from rollingfs.format import names
 from rollingfs.fs.core import core
 from rollingfs.fs.filesystem import RollingFileSystem
 from rollingfs.parquet.files import ParquetEncoder, RowsFile
-from rollingfs.runtime.values import value_class
 from rollingfs.segment.verbs.append import stage
-from rollingfs.spark.source import loops, places, rows
+from rollingfs.spark.source import places, rows
 from rollingfs.spark.source.formats import lines
-from rollingfs.spark.source.loops import QUERY_ID
 from rollingfs.spark.source.options import Options
-from rollingfs.spark.source.places import BEING_COPIED, is_skipped_file
+from rollingfs.spark.source.places import BEING_COPIED, QUERY_ID, is_skipped_file
 
 NAME_BYTES_MAX = 255 - len(names.CHUNKS_SUFFIX)
 """Maximum bytes of a name: disks take 255, and the files of a segment have a longer name than the segment."""
@@ -76,7 +74,9 @@ def split(batch: pa.RecordBatch, column: str) -> Iterator[tuple[str, pa.RecordBa
     rest = batch.remove_column(index)
     found = values.dictionary.to_pylist()
     for name in found:
-        check_name(name, column)
+        if (why := _objection(name)) is not None:
+            what = f"value {name!r} of column {column!r} can name no segment"
+            raise BadSegmentNameError(f"{what}: {why}; nothing was written")
     if len(found) == 1:
         yield found[0], rest
         return
@@ -87,21 +87,6 @@ def split(batch: pa.RecordBatch, column: str) -> Iterator[tuple[str, pa.RecordBa
     for code, name in enumerate(found):
         yield name, ordered.slice(start, counts[code])
         start += counts[code]
-
-
-def check_name(name: str, column: str) -> str:
-    """Return a value, if it can name a segment in a folder.
-
-    Raises
-    ------
-    BadSegmentNameError
-        It cannot; the message has the details.
-    """
-    why = _objection(name)
-    if why is not None:
-        what = f"value {name!r} of column {column!r} can name no segment"
-        raise BadSegmentNameError(f"{what}: {why}; nothing was written")
-    return name
 
 
 def _objection(name: str) -> str | None:
@@ -120,8 +105,6 @@ def _objection(name: str) -> str | None:
 
 HELD_BYTES_MAX = 32 * 1024 * 1024
 """Rows in memory that a task holds, by segment, before it stages all of them."""
-
-Rows = list[pa.RecordBatch]
 
 
 def task_bytes_max(partition: int, task_bytes: int, batch_bytes: int) -> int:
@@ -144,18 +127,14 @@ def task_bytes_max(partition: int, task_bytes: int, batch_bytes: int) -> int:
     return min(task_bytes, batch_bytes**2 // (4 * max(1, task_bytes) * (partition + 1) ** 2))
 
 
-@value_class
-class TaskData(RowsFile):
-    """Data of a task for a segment; of Parquet, with its footer."""
-
-    name: str | None = None
-    """The segment, by its name in the target's folder; None for the target itself."""
+Piece = tuple[str | None, RowsFile]
+"""The name of a segment in the target's folder, None for the target itself, and data of a task for it."""
 
 
 class Receipt(WriterCommitMessage):
     """The message of a task."""
 
-    def __init__(self, partition: int, pieces: Sequence[TaskData], query: str | None) -> None:
+    def __init__(self, partition: int, pieces: Sequence[Piece], query: str | None) -> None:
         self.partition = partition
         self.pieces = tuple(pieces)
         self.query = query
@@ -167,92 +146,81 @@ def received(messages: Sequence[WriterCommitMessage | None]) -> list[Receipt]:
     return sorted(found, key=lambda receipt: receipt.partition)
 
 
-def by_segment(receipts: Sequence[Receipt]) -> Mapping[str | None, list[TaskData]]:
-    """Return the pieces of each segment, in their order; the segments in the order of their names."""
-    found: dict[str | None, list[TaskData]] = {}
+def by_segment(receipts: Sequence[Receipt]) -> Mapping[str | None, list[RowsFile]]:
+    """Return the data of each segment, in its order; the segments in the order of their names."""
+    found: dict[str | None, list[RowsFile]] = {}
     for receipt in receipts:
-        for piece in receipt.pieces:
-            found.setdefault(piece.name, []).append(piece)
+        for name, piece in receipt.pieces:
+            found.setdefault(name, []).append(piece)
     return dict(sorted(found.items(), key=lambda item: item[0] or ""))
 
 
-class TaskWriter:
-    """Writes the rows of a partition, without a commit.
+def write(options: Options, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> Receipt:
+    """Write the rows of a partition, without a commit; the receipt has what the driver commits.
 
     Parameters
     ----------
     schema
         The columns that are written. The rows may also have the column that names their segment.
     """
+    context: Any = TaskContext.get()
+    limit = task_bytes_max(context.partitionId(), options.task_message_bytes, options.batch_message_bytes)
+    pieces = (_one if options.segment_by is None else _routed)(options, schema, batches, limit)
+    query = context.getLocalProperty(QUERY_ID)
+    if query is not None:  # all rows have come, so the tasks that read them have begun
+        fs = places.filesystem(options)
+        places.check_target(options, query, {segment_path(fs, options, name) for name, _ in pieces})
+    return Receipt(context.partitionId(), pieces, query)
 
-    def __init__(self, options: Options, schema: pa.Schema) -> None:
-        self.options = options
-        self.schema = schema
 
-    def write(self, batches: Iterator[pa.RecordBatch]) -> Receipt:
-        """Write some rows; the receipt has what the driver commits."""
-        context: Any = TaskContext.get()
-        options, by = self.options, self.options.segment_by
-        limit = task_bytes_max(context.partitionId(), options.task_message_bytes, options.batch_message_bytes)
-        pieces = self._one(batches, limit) if by is None else self._routed(batches, by, limit)
-        query = context.getLocalProperty(QUERY_ID)
-        if query is not None:  # all rows have come, so the tasks that read them have begun
-            fs = places.filesystem(options)
-            loops.check_target(options, query, {segment_path(fs, options, piece.name) for piece in pieces})
-        return Receipt(context.partitionId(), pieces, query)
+def _encoded(options: Options, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterable[bytes]:
+    """Return the bytes of some rows, in pieces."""
+    return options.form.encode(rows.conform(batch, schema) for batch in batches)
 
-    def encoded(self, batches: Iterator[pa.RecordBatch]) -> Iterable[bytes]:
-        """Return the bytes of some rows, in pieces."""
-        conformed = (rows.conform(batch, self.schema) for batch in batches)
-        return self.options.form.encode(conformed)
 
-    # -- one segment -----------------------------------------------------------------------------------------
+def _one(options: Options, schema: pa.Schema, batches: Iterator[pa.RecordBatch], limit: int) -> list[Piece]:
+    """Return the rows of a segment: uploaded once they exceed a message."""
+    encoded = _encoded(options, schema, batches)
+    source, held = iter(encoded), b""
+    for data in source:
+        held += data
+        if len(held) > limit:
+            staged = places.filesystem(options).stage(options.target, chain([held], source))
+            return [(None, _rows_file(staged, encoded))]
+    return [(None, _rows_file(held, encoded))] if held else []
 
-    def _one(self, batches: Iterator[pa.RecordBatch], limit: int) -> Sequence[TaskData]:
-        """Return the rows of a segment: uploaded once they exceed a message."""
-        encoded = self.encoded(batches)
-        source, held = iter(encoded), b""
-        for data in source:
-            held += data
-            if len(held) > limit:
-                staged = places.filesystem(self.options).stage(self.options.target.path, chain([held], source))
-                return [_piece(None, staged, encoded)]
-        return [_piece(None, held, encoded)] if held else []
 
-    # -- the segment that a column names -----------------------------------------------------------------------
+def _routed(options: Options, schema: pa.Schema, batches: Iterator[pa.RecordBatch], limit: int) -> list[Piece]:
+    """Return the rows by the segment that a column names."""
+    pieces: list[Piece] = []
+    held: dict[str, list[pa.RecordBatch]] = {}
+    held_bytes = 0
+    for batch in batches:
+        for name, part in split(batch, str(options.segment_by)):
+            if options.form.has_lines:
+                lines.check_uncompressed(name)
+            held.setdefault(name, []).append(part)
+            held_bytes += part.nbytes
+        if held_bytes >= HELD_BYTES_MAX:
+            pieces += _settled(options, schema, held, 0)
+            held, held_bytes = {}, 0
+    return [*pieces, *_settled(options, schema, held, limit)]
 
-    def _routed(self, batches: Iterator[pa.RecordBatch], column: str, limit: int) -> Sequence[TaskData]:
-        pieces: list[TaskData] = []
-        held: dict[str, Rows] = {}
-        held_bytes = 0
-        for batch in batches:
-            for name, part in split(batch, column):
-                if self.options.form.has_lines:
-                    lines.check_uncompressed(name)
-                held.setdefault(name, []).append(part)
-                held_bytes += part.nbytes
-            if held_bytes >= HELD_BYTES_MAX:
-                pieces += self._settled(held, 0)
-                held, held_bytes = {}, 0
-        return [*pieces, *self._settled(held, limit)]
 
-    def _settled(self, held: Mapping[str, Rows], limit: int) -> list[TaskData]:
-        """Encode rows by segment; stage the largest, until the message may carry the rest."""
-        encoded = [(name, self.encoded(iter(batches))) for name, batches in held.items()]
-        pieces = sorted((_piece(name, b"".join(of_one), of_one) for name, of_one in encoded), key=lambda one: one.size)
-        pieces = [piece for piece in pieces if piece.size]
-        count = bisect_right(list(accumulate(piece.size for piece in pieces)), limit)
-        return pieces[:count] + self._staged(pieces[count:])
-
-    def _staged(self, pieces: Sequence[TaskData]) -> list[TaskData]:
-        """Stage what some segments get, several at a time."""
-        if not pieces:
-            return []
-        fs = places.filesystem(self.options)
-        at = core(fs).client
-        calls = [partial(stage, at, segment_path(fs, self.options, piece.name), piece.data) for piece in pieces]
-        receipts = core(fs).run(at.runtime.gather(calls, at.backend.capability.requests_max))
-        return [TaskData(staged, piece.footer, piece.name) for piece, staged in zip(pieces, receipts, strict=True)]
+def _settled(options: Options, schema: pa.Schema, held: Mapping[str, list[pa.RecordBatch]], limit: int) -> list[Piece]:
+    """Encode rows by segment; stage the largest, several at a time, until the message may carry the rest."""
+    encoded = [(name, _encoded(options, schema, batches)) for name, batches in held.items()]
+    files = [(name, _rows_file(b"".join(of_one), of_one)) for name, of_one in encoded]
+    pieces: list[Piece] = sorted(((name, one) for name, one in files if one.size), key=lambda piece: piece[1].size)
+    count = bisect_right(list(accumulate(one.size for _, one in pieces)), limit)
+    if count == len(pieces):
+        return pieces
+    fs = places.filesystem(options)
+    at = core(fs).client
+    calls = [partial(stage, at, segment_path(fs, options, name), one.data) for name, one in pieces[count:]]
+    receipts = core(fs).run(at.runtime.gather(calls, at.backend.capability.requests_max))
+    staged = zip(pieces[count:], receipts, strict=True)
+    return pieces[:count] + [(name, RowsFile(data, one.footer)) for (name, one), data in staged]
 
 
 def segment_path(fs: RollingFileSystem, options: Options, name: str | None) -> str:
@@ -263,10 +231,10 @@ def segment_path(fs: RollingFileSystem, options: Options, name: str | None) -> s
     ValueError
         No segment can have this path.
     """
-    target = core(fs).strip(options.target.path)
+    target = core(fs).strip(options.target)
     return names.check_new_name(target if name is None else f"{target}/{name}")
 
 
-def _piece(name: str | None, data: bytes | Staged, encoded: Iterable[bytes]) -> TaskData:
+def _rows_file(data: bytes | Staged, encoded: Iterable[bytes]) -> RowsFile:
     """Return what was written; the footer of a Parquet file is known once all of it was encoded."""
-    return TaskData(data, encoded.footer if isinstance(encoded, ParquetEncoder) else None, name)
+    return RowsFile(data, encoded.footer if isinstance(encoded, ParquetEncoder) else None)

@@ -15,15 +15,15 @@ from pyspark.sql import datasource
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from rollingfs.format.header import Header
+from rollingfs.parquet.files import RowsFile
 from rollingfs.spark.source import rows
 from rollingfs.spark.source.formats import lines
-from rollingfs.spark.source.loops import ATTRIBUTE_PREFIX, QUERY_ID
 from rollingfs.spark.source.options import WRITE, Options
+from rollingfs.spark.source.places import ATTRIBUTE_PREFIX, QUERY_ID
 from rollingfs.spark.source.plain_errors import plainly
-from rollingfs.spark.source.sink import batch_commits, task_writer
-from rollingfs.spark.source.sink.batch_commits import Marker
-from rollingfs.spark.source.sink.segment_commit import SegmentCommit, Version
-from rollingfs.spark.source.sink.task_writer import Receipt, TaskData, TaskWriter, by_segment, received
+from rollingfs.spark.source.sink import commits, task_writer
+from rollingfs.spark.source.sink.commits import Marker, SegmentCommit, Version
+from rollingfs.spark.source.sink.task_writer import Receipt, by_segment, received
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceStreamArrowWriter as StreamArrowWriter
@@ -40,47 +40,48 @@ logger = logging.getLogger("pyspark_rollingfs")
 """It is not below ``rollingfs``, which does not print: users look for these lines in Spark's log."""
 
 
-class JobCommit:
-    """Writes the rows of a job in its tasks, and commits them on the driver.
+class RollingWriter(DataSourceArrowWriter):
+    """Writes to a segment: readers see no row before the commit, and all rows after it.
 
-    Parameters
-    ----------
-    schema
-        The Spark schema of the rows.
+    Tasks write the rows of a job, and the driver commits them.
     """
 
-    def __init__(self, options: Options, schema: Any, *, overwrite: bool) -> None:
+    def __init__(self, options: Options, schema: StructType, overwrite: bool) -> None:
         options.check_use(WRITE)
         self.options = options
         # nullable in all formats, so that a later null fits the schema
         self.schema = rows.arrow_schema(schema.toNullable())
         self.overwrite = overwrite
-        self.url = options.target.path
-        self.planned: Version | None = None
-        if self.column is not None:
+        self.url = options.target
+        self._marker = None if options.transaction is None else commits.marker_of(*options.transaction)
+        self._planned: Version | None = None
+        column = options.segment_by
+        if column is not None:
             if overwrite:
                 raise ValueError(
                     f"{self.url}: option segmentBy appends; an overwrite, or complete mode, would leave the segments "
                     "as they are that get no rows. Nothing was written"
                 )
-            self.schema = task_writer.without(self.schema, self.column)
+            self.schema = task_writer.without(self.schema, column)
         options.form.check_write(self.schema)
         if options.form.has_lines:
-            lines.check_uncompressed("" if self.column else self.url, options.compression)
+            lines.check_uncompressed("" if column else self.url, options.compression)
 
-    @property
-    def column(self) -> str | None:
-        """Return the column that names the segment of a row."""
-        return self.options.segment_by
-
-    def segment(self, name: str | None, pieces: Sequence[TaskData] = ()) -> SegmentCommit:
+    def segment(self, name: str | None, pieces: Sequence[RowsFile] = ()) -> SegmentCommit:
         """Return the commit to the target, or to the segment of a name in it."""
         return SegmentCommit(self.options, name, self.schema, pieces, overwrite=self.overwrite)
 
     # -- before all tasks ------------------------------------------------------------------------------------
 
-    def check_target(self, *, may_be_sealed: bool = False) -> Header | None:
-        """Refuse a target to which a commit would fail, before any task begins; adopt the columns of a Parquet file.
+    def check_target(self) -> None:
+        """Refuse a target to which the commit would fail, before any task begins; see `adopted`."""
+        header = self.adopted(may_be_sealed=self._marker is not None)
+        if header is not None and self._marker is not None:
+            is_sealed = header.sealed and not self.overwrite
+            commits.check_marker(self._marker, header.attrs, self.url, is_sealed=is_sealed)
+
+    def adopted(self, *, may_be_sealed: bool) -> Header | None:
+        """Adopt the columns of a Parquet file; refuse a target to which a commit would fail.
 
         Returns
         -------
@@ -95,21 +96,22 @@ class JobCommit:
         """
         one = self.segment(None)
         view = one.view()
-        if self.column is not None:
+        if self.options.segment_by is not None:
             if view is not None:
-                what = f"It is not a folder, and option segmentBy={self.column} needs one; nothing was written"
-                raise NotADirectoryError(20, what, one.path)
+                what = f"It is not a folder, and option segmentBy={self.options.segment_by} needs one"
+                raise NotADirectoryError(20, f"{what}; nothing was written", one.path)
             return None
         one.check(may_be_sealed=may_be_sealed)
         self.schema = one.aligned()
-        self.planned = one.version
+        self._planned = one.version
         return None if view is None else view.header
 
     # -- in a task -------------------------------------------------------------------------------------------
 
-    def write(self, batches: Iterator[pa.RecordBatch]) -> Receipt:
-        """Write the rows of a partition, without a commit."""
-        return TaskWriter(self.options, self.schema).write(batches)
+    @plainly
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Receipt:
+        """Write the rows of a task; collection deletes what a failed or repeated task has staged."""
+        return task_writer.write(self.options, self.schema, iterator)
 
     # -- on the driver ---------------------------------------------------------------------------------------
 
@@ -119,11 +121,12 @@ class JobCommit:
         The target itself is there also without rows.
         """
         pieces = dict(by_segment(received(found)))
-        if self.column is None:
+        if self.options.segment_by is None:
             pieces.setdefault(None, [])
         return [self.segment(name, of_name) for name, of_name in pieces.items()]
 
-    def commit(self, found: Sequence[WriterCommitMessage | None], marker: Marker | None = None) -> None:
+    @plainly
+    def commit(self, messages: Sequence[WriterCommitMessage | None], marker: Marker | None = None) -> None:
         """Append all that the tasks wrote in the order of the partitions, or overwrite the target with it.
 
         Parameters
@@ -136,58 +139,22 @@ class JobCommit:
         OSError
             The errors of `append` and `overwrite` of the filesystem.
         """
-        batch_commits.commit(self.parts(found), marker, checks_all=self.column is not None)
+        is_routed = self.options.segment_by is not None
+        commits.commit(self.parts(messages), marker or self._marker, checks_all=is_routed)
 
-    def last_marker(self, number: int) -> Marker | None:
-        """Return the marker of a batch whose tasks reported no query.
-
-        It is the marker of the single query that has written the target.
-        """
-        view = self.segment(None).view()
-        keys = [key for key in (view.attrs if view else ()) if key.startswith(ATTRIBUTE_PREFIX)]
-        return Marker(keys[0], number) if len(keys) == 1 else None
-
-    def abort(self, found: Sequence[WriterCommitMessage | None], marker: Marker | None = None) -> None:
-        """Log whether the data was committed.
+    def abort(self, messages: Sequence[WriterCommitMessage | None], marker: Marker | None = None) -> None:
+        """Log whether the data was committed: Spark also aborts after a commit that took place.
 
         It deletes no file: collection deletes staged data that no header names.
 
         It never raises, because the user must see the error for which Spark aborts.
         """
         try:
-            parts = [part for part in self.parts(found) if part.pieces]
-            batch_commits.log_outcomes(parts, marker, self.planned)
+            parts = [part for part in self.parts(messages) if part.pieces]
+            commits.log_outcomes(parts, marker or self._marker, self._planned)
         except Exception:  # the log has it; Spark shows the error of the job
             what = "%s: the job failed; its data was perhaps committed: the target cannot be read"
             logger.warning(what, self.url, exc_info=True)
-
-
-class RollingWriter(DataSourceArrowWriter):
-    """Writes to a segment: readers see no row before the commit, and all rows after it."""
-
-    def __init__(self, options: Options, schema: StructType, overwrite: bool) -> None:
-        self._job = JobCommit(options, schema, overwrite=overwrite)
-        self._marker = None if options.transaction is None else Marker.of(*options.transaction)
-
-    def check_target(self) -> None:
-        """Refuse a target to which the commit would fail, before any task begins; see `JobCommit.check_target`."""
-        header = self._job.check_target(may_be_sealed=self._marker is not None)
-        if header is not None and self._marker is not None:
-            self._marker.check(header.attrs, header.sealed and not self._job.overwrite, self._job.url)
-
-    @plainly
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Receipt:
-        """Write the rows of a task; collection deletes what a failed or repeated task has staged."""
-        return self._job.write(iterator)
-
-    @plainly
-    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Append, or overwrite, in a single header replacement."""
-        self._job.commit(messages, self._marker)
-
-    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Do nothing: Spark also aborts after a commit that took place."""
-        self._job.abort(messages, self._marker)
 
 
 BATCH_ID = "streaming.sql.batchId"
@@ -200,7 +167,7 @@ class RollingStreamWriter(StreamArrowWriter):
     def __init__(self, options: Options, schema: StructType, overwrite: bool) -> None:
         if options.transaction is not None:
             raise ValueError("options txnAppId and txnVersion are for batch writes; a stream counts its batches itself")
-        self._job = JobCommit(options, schema, overwrite=overwrite)
+        self._job = RollingWriter(options, schema, overwrite)
         self._attrs: Mapping[str, str] = {}
         """The attributes of the target when the batch was planned."""
         self._is_sealed = False
@@ -211,10 +178,10 @@ class RollingStreamWriter(StreamArrowWriter):
         Raises
         ------
         OSError
-            See `JobCommit.check_target`. `write` refuses a target that is sealed or full of attributes, because it
+            See `RollingWriter.adopted`. `write` refuses a target that is sealed or full of attributes, because it
             knows the batch, which may be in the target already.
         """
-        header = self._job.check_target(may_be_sealed=True)
+        header = self._job.adopted(may_be_sealed=True)
         if header is not None:
             self._attrs, self._is_sealed = dict(header.attrs), header.sealed and not self._job.overwrite
 
@@ -230,7 +197,8 @@ class RollingStreamWriter(StreamArrowWriter):
         context: Any = TaskContext.get()
         query, batch = context.getLocalProperty(QUERY_ID), context.getLocalProperty(BATCH_ID)
         if query is not None and batch is not None:
-            Marker.of(query, int(batch)).check(self._attrs, self._is_sealed, self._job.url)
+            marker = commits.marker_of(query, int(batch))
+            commits.check_marker(marker, self._attrs, self._job.url, is_sealed=self._is_sealed)
         return self._job.write(iterator)
 
     @plainly
@@ -245,14 +213,23 @@ class RollingStreamWriter(StreamArrowWriter):
         queries = {receipt.query for receipt in received(messages)}
         if not queries:
             if self._job.overwrite:
-                self._job.commit(messages, self._job.last_marker(batchId))
+                self._job.commit(messages, self._last_marker(batchId))
             return  # a batch without tasks has no rows
         if len(queries) != 1 or None in queries:
             raise RuntimeError(f"the tasks of batch {batchId} must name one query, but name {queries}")
-        self._job.commit(messages, Marker.of(str(queries.pop()), batchId))
+        self._job.commit(messages, commits.marker_of(str(queries.pop()), batchId))
+
+    def _last_marker(self, number: int) -> Marker | None:
+        """Return the marker of a batch whose tasks reported no query.
+
+        It is the marker of the single query that has written the target.
+        """
+        view = self._job.segment(None).view()
+        keys = [key for key in (view.attrs if view else ()) if key.startswith(ATTRIBUTE_PREFIX)]
+        return (keys[0], number) if len(keys) == 1 else None
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         """Do nothing, as `RollingWriter.abort`."""
         queries = {receipt.query for receipt in received(messages)}
         query = next(iter(queries), None)
-        self._job.abort(messages, None if query is None else Marker.of(query, batchId))
+        self._job.abort(messages, None if query is None else commits.marker_of(query, batchId))

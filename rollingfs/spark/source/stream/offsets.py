@@ -45,14 +45,10 @@ class ReadMark:
 
     def as_json(self) -> dict[str, Any]:
         """Return the mark as Spark keeps it."""
-        found: dict[str, Any] = {"segment": self.identity, "offset": self.offset}
-        if self.begin is not None:
-            found["from"] = self.begin
-        if self.check is not None:
-            found["check"] = list(self.check)
-        if self.head is not None:
-            found["head"] = list(self.head)
-        return found | ({"sealed": True} if self.sealed else {})
+        sums = [one and list(one) for one in (self.check, self.head)]
+        values = (self.identity, self.offset, self.begin, *sums, self.sealed or None)
+        names = ("segment", "offset", "from", "check", "head", "sealed")
+        return {name: value for name, value in zip(names, values, strict=True) if value is not None}
 
     @classmethod
     def from_json(cls, found: Mapping[str, Any]) -> ReadMark:
@@ -66,12 +62,9 @@ class ReadMark:
         known: Any = found
         if not isinstance(known, dict) or not isinstance(known.get("segment"), str):
             raise ValueError(f"{known!r} names no segment")
-        sums = [known.get("check", [0, 0]), known.get("head", [0, 0])]
-        numbers = [
-            known.get("offset"),
-            known.get("from", 0),
-            *(n for one in sums if isinstance(one, list) for n in one),
-        ]
+        sums = [known.get(name, [0, 0]) for name in ("check", "head")]
+        numbers = [known.get("offset"), known.get("from", 0)]
+        numbers += [number for one in sums if isinstance(one, list) for number in one]
         is_right = len(numbers) == 6 and all(type(one) is int and one >= 0 for one in numbers)
         if not is_right or not isinstance(known.get("sealed", False), bool):
             raise ValueError(f"{known} has an offset that is not a number of bytes, or a value of another type")
@@ -217,11 +210,6 @@ class ReadPosition:
     """A time, in seconds since 1970."""
     points: Mapping[str, ReadMark] = field(default_factory=dict)
     """By path on the backend; of a cut, the identity is the incarnation, or empty in an old cut."""
-
-    @property
-    def is_cut(self) -> bool:
-        """Return whether it is a cut: segments that it does not name came later."""
-        return not self.name and self.at_s is None
 
 
 def parse_position(option: str, text: str) -> ReadPosition:

@@ -22,16 +22,14 @@ from rollingfs.errors import CorruptHeaderError
 from rollingfs.format import names
 from rollingfs.fs.filesystem import RollingFileSystem
 from rollingfs.segment.segment import Segment
-from rollingfs.spark.source import formats, places, segments
+from rollingfs.spark.source import boundaries, formats, places, segments
 from rollingfs.spark.source.batch_reader import RowReader
-from rollingfs.spark.source.boundaries import Boundaries
 from rollingfs.spark.source.options import STREAM, Options
 from rollingfs.spark.source.plain_errors import plainly
 from rollingfs.spark.source.segments import Extent, Range, SegmentReader, each, extent_of
 from rollingfs.spark.source.stream import offsets
-from rollingfs.spark.source.stream.batch_limit import BatchLimit
+from rollingfs.spark.source.stream.batch_ends import RecordEnds, limited, mark_at
 from rollingfs.spark.source.stream.offsets import LATEST, ReadMark
-from rollingfs.spark.source.stream.record_ends import RecordEnds, mark_at
 from rollingfs.spark.source.stream.subscription import Subscription
 
 if TYPE_CHECKING:
@@ -96,15 +94,15 @@ class RollingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ValueError, DataLossError
             The option is a cut that does not fit the segments.
         """
-        position, boundaries = self.options.starting, Boundaries(self.options, self._fs)
-        self._found = boundaries.complete(self._look(is_new=True))
+        position = self.options.starting
+        self._found = boundaries.complete(self._fs, self.options, self._look(is_new=True))
         views = self._found.views
-        boundaries.check(position, "startingOffsets", views)
+        boundaries.check(self._fs, self.options, position, "startingOffsets", views)
 
         def start(view: Segment) -> ReadMark:
             if position.name == LATEST:
                 return self._records.end(view, view.start, view.length, view.length)
-            return self._records.sums(view, boundaries.start(view, position, "startingOffsets"))
+            return self._records.sums(view, boundaries.start(self._fs, self.options, view))
 
         starts = each(self._fs, start, views.values())
         found = zip(views.items(), starts, strict=True)
@@ -186,7 +184,7 @@ class RollingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._check_merged(before, views, moved, begins)
         waiting = {path: extent_of(view, begins[path], self._limit(path, view)) for path, view in views.items()}
         backlogs = {path: extent for path, extent in waiting.items() if extent.size > 0}
-        ends = BatchLimit(self._fs, self._records, views).ends(backlogs, limit)
+        ends = limited(self._fs, self._records, views, backlogs, limit)
         # a corrupt segment may be repaired, and a path be named again: the query keeps its place there
         elsewhere = before.keys() - self._meant(before) - {was for was, _ in moved.values()}
         kept = found.corrupt.keys() | elsewhere

@@ -43,7 +43,7 @@ class Subscription:
     def __init__(self, options: Options, fs: RollingFileSystem, name: str) -> None:
         self.fs = fs
         self.name = name
-        self.folders = [str(core(fs).strip(place.path)).rstrip("/") for place in options.places]
+        self.folders = [core(fs).strip(path).rstrip("/") for path in options.paths]
         for folder in self.folders:
             if is_pattern(folder) or fs.isfile(folder):
                 raise ValueError(

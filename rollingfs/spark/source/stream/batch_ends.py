@@ -1,19 +1,31 @@
-"""Ends of batches in a segment: at whole records, and only if the segment goes on."""
+"""Ends of batches: at whole records of segments that go on, and within a limit, the oldest of what waits first."""
 
 from __future__ import annotations
 
 import zlib
+from bisect import bisect_right
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
+
+from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxBytes, ReadMaxRows
 
 from rollingfs.errors import SegmentTruncatedError
+from rollingfs.fs.core import core
+from rollingfs.fs.filesystem import RollingFileSystem
+from rollingfs.runtime.values import value_class
+from rollingfs.segment.at import At
 from rollingfs.segment.segment import Segment
 from rollingfs.spark.source import places, segments
 from rollingfs.spark.source.batch_reader import RowReader
 from rollingfs.spark.source.formats import CORRUPT, lines
 from rollingfs.spark.source.options import Options
-from rollingfs.spark.source.segments import PLAIN, SegmentReader, extent_of
+from rollingfs.spark.source.rows import commit_times
+from rollingfs.spark.source.segments import PLAIN, Extent, SegmentReader, extent_of
 from rollingfs.spark.source.stream.offsets import ReadMark
+
+T = TypeVar("T")
 
 CHECK_BYTES = 64
 """Bytes before the end of a batch whose checksum the offset keeps."""
@@ -27,9 +39,14 @@ class RecordEnds:
     def __init__(self, options: Options, rows: RowReader) -> None:
         self.options = options
         self.rows = rows
-        self._ends: dict[str, tuple[Any, ReadMark]] = {}
-        self._begins: dict[str, tuple[Any, int]] = {}
-        self._sames: dict[str, tuple[Any, bool]] = {}
+        self._known: dict[tuple[str, str], tuple[Any, Any]] = {}
+
+    def _once(self, what: str, path: str, key: Any, find: Callable[[], T]) -> T:
+        """Return what is found for a key; the last key of a path is remembered."""
+        if self._known.get((what, path), (None, None))[0] != key:
+            self._known[what, path] = key, find()
+        found: T = self._known[what, path][1]
+        return found
 
     # -- where a batch begins ------------------------------------------------------------------------------------
 
@@ -44,11 +61,7 @@ class RecordEnds:
         if known is None:
             return view.start
         key = (segments.identity(view), view.token, view.length, view.start, known)
-        cached, found = self._begins.get(view.path, (None, 0))
-        if cached != key:
-            found = self._begin(view, known)
-            self._begins[view.path] = (key, found)
-        return found
+        return self._once("begin", view.path, key, lambda: self._begin(view, known))
 
     def _begin(self, view: Segment, known: ReadMark) -> int:
         if not self.is_same(view, known):
@@ -86,11 +99,7 @@ class RecordEnds:
         if view.header is not None and (segments.is_same(view, known.identity) or not view.header.was_plain):
             return segments.is_same(view, known.identity)
         key = (segments.identity(view), known)
-        cached, found = self._sames.get(view.path, (None, False))
-        if cached != key:
-            found = view.length >= known.offset and self.goes_on(view, known)
-            self._sames[view.path] = (key, found)
-        return found
+        return self._once("same", view.path, key, lambda: view.length >= known.offset and self.goes_on(view, known))
 
     def goes_on(self, view: Segment, known: ReadMark) -> bool:
         """Return whether the bytes before an offset are the bytes that were read."""
@@ -136,19 +145,19 @@ class RecordEnds:
             The offset up to which the segment may be read.
         """
         limit = max(begin, limit)
-        key = (segments.identity(view), begin, min(upto, limit), limit, view.sealed)
-        known, found = self._ends.get(view.path, (None, mark_at(view, begin)))
-        if known != key:
-            opened = SegmentReader(places.filesystem(self.options), view)
-            read = lines.ReadWindow(opened.read, view.length)
-            try:
-                end = self._align(opened, read, begin, min(upto, limit), limit)
-                found = self._sums(view, read, end, min(CHECK_BYTES, end - begin))
-            except CORRUPT as error:
-                self.rows.skip(extent_of(view, begin, limit), error)
-                found = mark_at(view, begin)  # the stream waits until the bytes can be read
-            self._ends[view.path] = (key, found)
-        return found
+        upto = min(upto, limit)
+        key = (segments.identity(view), begin, upto, limit, view.sealed)
+        return self._once("end", view.path, key, lambda: self._end(view, begin, upto, limit))
+
+    def _end(self, view: Segment, begin: int, upto: int, limit: int) -> ReadMark:
+        opened = SegmentReader(places.filesystem(self.options), view)
+        read = lines.ReadWindow(opened.read, view.length)
+        try:
+            end = self._align(opened, read, begin, upto, limit)
+            return self._sums(view, read, end, min(CHECK_BYTES, end - begin))
+        except CORRUPT as error:
+            self.rows.skip(extent_of(view, begin, limit), error)
+            return mark_at(view, begin)  # the stream waits until the bytes can be read
 
     def sums(self, view: Segment, end: int) -> ReadMark:
         """Return an end that another has found; of a plain file, with its checksums."""
@@ -214,3 +223,149 @@ def _byte_before(rows: RowReader, view: Segment) -> bytes | None:
         return opened.read(view.start - 1, view.start)
     except SegmentTruncatedError:  # the file went after the look at the header, which an erase has replaced
         return None
+
+
+# -- the limit of a batch ------------------------------------------------------------------------------------------
+
+
+@value_class
+class Run:
+    """Bytes of a segment that were committed between two times, as if at an even rate."""
+
+    size: int
+    since_ms: float
+    until_ms: float
+
+    def before(self, at_ms: float, *, inclusive: bool) -> float:
+        """Return the number of bytes that are older than a time.
+
+        With `inclusive`, bytes of the time itself count.
+        """
+        if at_ms >= self.until_ms:
+            return self.size if inclusive or at_ms > self.until_ms else 0 if self.is_at_once else self.size
+        if at_ms <= self.since_ms:
+            return 0
+        return self.size * (at_ms - self.since_ms) / (self.until_ms - self.since_ms)
+
+    @property
+    def is_at_once(self) -> bool:
+        """Return whether all of them have the same time."""
+        return self.since_ms >= self.until_ms
+
+
+async def runs_of(client: At, view: Segment, begin: int, end: int) -> list[Run]:
+    """Return the bytes ``[begin, end)`` of a segment by their commit times, which never go back."""
+    ends, at_ms = await commit_times(client, view, max(view.start, begin - 1), end)
+    last_ms = view.created.timestamp() * 1000
+    found = []
+    at = begin
+    for upto, until_ms in zip([*ends, end], at_ms, strict=True):
+        if upto > at:
+            found.append(Run(min(upto, end) - at, last_ms, max(last_ms, until_ms)))
+            at = min(upto, end)
+        last_ms = max(last_ms, until_ms)
+    if found and end == view.length and (header := view.header) is not None:
+        last = found[-1]  # its bytes may be those of the inline tail
+        since_ms = max(last.since_ms, header.tail_at_ms) if header.tail else last.since_ms
+        found[-1] = Run(last.size, since_ms, max(last.until_ms, since_ms, header.written_ms or 0))
+    return found
+
+
+def share(backlogs: Mapping[str, Sequence[Run]], budget: int) -> dict[str, int]:
+    """Share out a budget of bytes: older bytes first, of all segments.
+
+    Segments that grew at the same time are read together. Bytes of the same time are read by the names of the segments.
+
+    Parameters
+    ----------
+    backlogs
+        Waiting bytes, by segment, in the order of offsets.
+    """
+    times = sorted({at for of_one in backlogs.values() for run in of_one for at in (run.since_ms, run.until_ms)})
+
+    def total(at_ms: float, *, inclusive: bool) -> float:
+        return sum(run.before(at_ms, inclusive=inclusive) for of_one in backlogs.values() for run in of_one)
+
+    totals = [total(at_ms, inclusive=True) for at_ms in times]
+    whole = bisect_right(totals, budget)
+    if whole == len(times):
+        return {name: sum(run.size for run in of_one) for name, of_one in backlogs.items()}
+    at_ms = times[whole]
+    if (most := total(at_ms, inclusive=False)) > budget:  # the limit lies between two times
+        before_ms = times[whole - 1]
+        least = total(before_ms, inclusive=True)
+        at_ms = before_ms + (at_ms - before_ms) * (budget - least) / (most - least)
+    shares = {name: int(sum(run.before(at_ms, inclusive=False) for run in of_one)) for name, of_one in backlogs.items()}
+    left = budget - sum(shares.values())
+    for name, of_one in sorted(backlogs.items()):
+        size = sum(run.size for run in of_one if run.is_at_once and run.until_ms == at_ms)
+        taken = min(size, left)
+        shares[name] += taken
+        left -= taken
+    if not any(shares.values()):  # a byte of each is more than the budget
+        shares[min(backlogs, key=lambda name: (backlogs[name][0].since_ms, name))] = budget
+    return shares
+
+
+RECORD_BYTES = 256
+"""First guess at the size of a record, for a limit of records."""
+GUESSES_MAX = 8
+"""Maximum number of guesses; then the oldest records are counted off."""
+
+
+def limited(
+    fs: RollingFileSystem,
+    records: RecordEnds,
+    views: Mapping[str, Segment],
+    backlogs: Mapping[str, Extent],
+    limit: ReadLimit,
+) -> dict[str, ReadMark]:
+    """Return the ends of a batch, by path, for the segments that it reads.
+
+    Parameters
+    ----------
+    backlogs
+        Waiting bytes, by path.
+    """
+
+    def end(one: Extent, upto: int) -> ReadMark:
+        return records.end(views[one.path], one.start, upto, one.end)
+
+    def ends(shares: Mapping[str, int]) -> dict[str, ReadMark]:
+        return {path: end(backlogs[path], backlogs[path].start + size) for path, size in shares.items() if size}
+
+    def count(path: str, upto: ReadMark, most: int) -> tuple[int, int]:
+        return records.count(views[path], backlogs[path].start, upto.offset, most)
+
+    sizes = {path: one.size for path, one in backlogs.items()}
+    waiting = sum(sizes.values())
+    if isinstance(limit, ReadMaxBytes) and waiting > limit.max_bytes:
+        return ends(share(_runs(fs, views, backlogs), limit.max_bytes))
+    if not isinstance(limit, ReadMaxRows) or not backlogs:
+        return ends(sizes)
+    # at most this number of lines: a guess at their bytes, if it is good, else counted off
+    runs, most = _runs(fs, views, backlogs), limit.max_rows
+    size = most * RECORD_BYTES
+    guess: dict[str, ReadMark] = {}
+    for _ in range(GUESSES_MAX):
+        guess = ends(share(runs, size))
+        total = sum(count(path, upto, most + 1)[0] for path, upto in guess.items())
+        if total <= most and (size >= waiting or 2 * total > most):
+            return guess
+        read = sum(upto.offset - backlogs[path].start for path, upto in guess.items())
+        size = max(1, min(size, read) * most // total) if total > most else 2 * size
+    found = {}
+    for path in sorted(guess, key=lambda path: (runs[path][0].since_ms, path)):
+        if most:
+            lines_of_one, offset = count(path, guess[path], most)
+            found[path] = end(backlogs[path], offset)
+            most -= lines_of_one
+    return found
+
+
+def _runs(fs: RollingFileSystem, views: Mapping[str, Segment], backlogs: Mapping[str, Extent]) -> dict[str, list[Run]]:
+    """When what waits was committed, by path."""
+    client = core(fs).client
+    calls = [partial(runs_of, client, views[one.path], one.start, one.end) for one in backlogs.values()]
+    found = core(fs).run(client.runtime.gather(calls, client.backend.capability.requests_max))
+    return dict(zip(backlogs, found, strict=True))
