@@ -70,12 +70,18 @@ A file that no look finds for this long is gone.
 """
 
 
-async def look_for(backend: Backend, runtime: Runtime, path: str, look: Callable[[], Awaitable[T | None]]) -> T | None:
-    """Return the result of a look, made again for `SETTLED_S` while it is None."""
+NAME_KEPT_S = 2.5
+"""Longest time for which a mount may know the old file of a name: the kernel, and GlusterFS, keep it for a second."""
+
+
+async def look_for(
+    backend: Backend, runtime: Runtime, path: str, look: Callable[[], Awaitable[T | None]], for_s: float = SETTLED_S
+) -> T | None:
+    """Return the result of a look, made again for so long while it is None."""
     began_s = time.monotonic()
     for count in itertools.count():
         found = await look()
-        if found is not None or not backend.may_tear(path) or time.monotonic() >= began_s + SETTLED_S:
+        if found is not None or not backend.may_tear(path) or time.monotonic() >= began_s + for_s:
             return found
         await runtime.sleep(min(LOOK_PAUSE_FIRST_S * 2.0**count, LOOK_PAUSE_S_MAX))
     raise AssertionError("`count` has no end")

@@ -345,6 +345,28 @@ def test_a_chunk_that_another_machine_removes_is_found_elsewhere(tmp_path, monke
     assert met
 
 
+@pytest.mark.parametrize("verb", ["read", "export"])
+def test_a_reader_waits_for_the_newer_header(tmp_path, monkeypatch, verb):
+    """P6.35: a mount of GlusterFS knows the old header, whose chunks another machine has dropped, for a second."""
+    monkeypatch.setattr(extending, "is_local", lambda _: False)
+    fs, other = (RollingFileSystem("file", max_bytes=64, inline_bytes=0, skip_instance_cache=True) for _ in range(2))
+    fs.pipe_file(log := f"{tmp_path}/log", b"one ")
+    fs.append(log, b"two ")
+    os.link(header := names.header_path(log), old := f"{tmp_path}/old")
+    other.segment(log).consolidate(grace=0)
+    opens, looks = system.open_file, list[str]()
+
+    def open_file(name: Any, *args: Any, **more: Any) -> int:
+        looks.extend([name] * (name == header))
+        return opens(old if name == header and len(looks) < 6 else name, *args, **more)
+
+    monkeypatch.setattr(system, "open_file", open_file)
+    if verb == "export":
+        fs.export(log, target := f"{tmp_path}/target")
+    assert (fs.cat_file(log) if verb == "read" else Path(target).read_bytes()) == b"one two "
+    assert len(looks) >= 6
+
+
 def test_a_file_may_be_gone_when_it_is_closed(tmp_path, monkeypatch):
     """GlusterFS 10.3 says so of a header that another machine has replaced meanwhile."""
     fs, real = RollingFileSystem("file", skip_instance_cache=True), os.close

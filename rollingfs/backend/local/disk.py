@@ -37,8 +37,8 @@ CLOSE_PAUSES_S = (0.0005, 0.002, 0.01)
 """Pauses before a folder is tried again: a FUSE filesystem frees a file some time after `close` has returned."""
 RENAMED = {errno.ENOENT, errno.ESTALE}
 """Errors of FUSE and NFS for a name that is there, while another file is renamed to it."""
-RENAMED_S_MAX = 1.0
-"""Longest time for which such a name is opened again; 0.02 s were seen."""
+RENAMED_S_MAX = 2.5
+"""Longest time for which such a name is opened again: GlusterFS may know the old file for more than a second."""
 RENAMED_PAUSE_S = 0.0005
 DENIALS_MIN = 3
 """A file that is missing so often in a row, by `open` and by `stat`, is missing."""

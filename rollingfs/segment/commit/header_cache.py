@@ -10,9 +10,10 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from rollingfs.backend.contract import Backend, Blob, FileInfo
-from rollingfs.backend.patience import look_for, read_fitting
+from rollingfs.backend.patience import NAME_KEPT_S, look_for, read_fitting
 from rollingfs.errors import lost_commit
 from rollingfs.format import names, transitions
 from rollingfs.format.codec import parse_file, parse_more
@@ -283,6 +284,13 @@ class Headers:
         """The header as it is now; None if it still has `token`, for a caller who watches more than the cache holds."""
         loaded = await self.load(segment, token)
         return None if loaded.token == token else loaded
+
+    async def load_newer(self, segment: str, token: str | None) -> Segment:
+        """`load` after the header with `token` has named a missing file, which a mount may remember for a while."""
+        path, newer = names.header_path(segment), partial(self.newer, segment, token or "")
+        if token is None or not self.backend.may_tear(path):
+            return await self.load(segment)
+        return await look_for(self.backend, self.runtime, path, newer, NAME_KEPT_S) or await self.load(segment)
 
     async def _whole(self, segment: str, blob: Blob, seen: Segment | None) -> Segment:
         """Return the header that was read: whole, or as records after the known header."""

@@ -368,14 +368,14 @@ class Fetcher:
         """Give jobs that met a missing file the present map, or the error."""
         found: dict[str, Segment | Exception] = {}
 
-        async def load(path: str) -> None:
+        async def load(path: str, token: str | None) -> None:
             try:
-                found[path] = await self.headers.load(path)
+                found[path] = await self.headers.load_newer(path, token)
             except OSError as error:  # for each job that needs the header
                 found[path] = error
 
-        paths = {job.snapshot.path for job in jobs}
-        await self.runtime.gather([partial(load, path) for path in paths], self.backend.capability.requests_max)
+        seen = {job.snapshot.path: job.snapshot.token for job in jobs}
+        await self.runtime.gather([partial(load, *one) for one in seen.items()], self.backend.capability.requests_max)
         for job in jobs:
             loaded = found[job.snapshot.path]
             if isinstance(loaded, Exception):

@@ -159,6 +159,7 @@ async def _check_shown(target: Backend, name: str) -> None:
 
 async def _look_again(at: At, view: Segment, seen: Segment, error: FileNotFoundError) -> Segment:
     """Return the present places of the snapshot's bytes, after a file was missing."""
+    await at.headers.load_newer(view.path, seen.token)
     now = await still_there(at, view, view.start)
     if now.header is not None and now.token != seen.token:
         return now
