@@ -183,7 +183,7 @@ def _kept(session: Session, place: StorePath, upkeep: Upkeep) -> Iterator[Upkept
     for folder in folders:
         if upkeep.is_stopped():
             return
-        with session.progress(f"keeping {folder.path}"):
+        with session.progress(f"keeping {folder[0]}"):
             results = [with_rewritten(one, rewrite) for one in core.run(upkeep.keep(folder))]
         for one in results:
             _complain(session, one)

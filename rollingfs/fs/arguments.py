@@ -13,9 +13,10 @@ import fsspec
 from fsspec.implementations.local import LocalFileSystem
 from fsspec.implementations.memory import MemoryFileSystem
 
+from rollingfs.backend.contract import Backend
 from rollingfs.backend.objects import clouds
 from rollingfs.backend.objects.clouds import FSSPEC_OPTIONS
-from rollingfs.policy import RollingPolicy
+from rollingfs.policy import OffloadPolicy, RollingPolicy
 from rollingfs.runtime.values import value_class
 
 NOTHING = "nothing was written"
@@ -126,6 +127,49 @@ def check_policy(path: str, policy: Any) -> None:
             f"{path}: the policy is {policy!r}: it must be a RollingPolicy, as RollingPolicy(max_bytes='1MiB'); "
             f"{NOTHING}"
         )
+
+
+def make_policy(
+    policy: RollingPolicy | None,
+    max_bytes: int | str | None,
+    max_age: float | str | None,
+    inline_bytes: int | str | None,
+) -> RollingPolicy:
+    """The policy of new segments, from a policy or from its three numbers.
+
+    Raises
+    ------
+    TypeError
+        The policy is not a `RollingPolicy`.
+    ValueError
+        Both are given, or a number is out of its range.
+    """
+    check_policy("rolling", policy)
+    numbers = {"max_bytes": max_bytes, "max_age": max_age, "inline_bytes": inline_bytes}
+    given = {name: value for name, value in numbers.items() if value is not None}
+    if policy is not None and given:
+        raise ValueError("give either policy= or max_bytes=, max_age=, inline_bytes=, not both")
+    return policy or RollingPolicy(**given)  # type: ignore[arg-type]  # each name has a value of its type
+
+
+def check_default(backend: Backend, policy: OffloadPolicy | Mapping[str, Any] | None) -> OffloadPolicy | None:
+    """The offload policy of a filesystem, which names a tier of it, if any.
+
+    Raises
+    ------
+    ValueError
+        It names another, or a value is outside its range.
+    TypeError
+        It is not a policy.
+    """
+    if policy is None:
+        return None
+    found = OffloadPolicy.of(policy, "offload_policy")
+    if found.tier and found.tier not in backend.tiers:
+        raise ValueError(
+            f"offload_policy moves chunks to the tier {found.tier!r}, which is none of `tiers`: give its root"
+        )
+    return found
 
 
 def creates_only(mode: str, path: str) -> bool:

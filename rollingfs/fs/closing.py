@@ -52,7 +52,9 @@ class CommitsByClose(io.IOBase):
 
         So a byte order mark is written at offset 0, and only there, as by Python's own `open`.
         """
-        return _is_asked_for_text()
+        frame = sys._getframe(1)  # `io.TextIOWrapper` asks by code that makes it: its constructor has no frame
+        is_constructor = isinstance(frame.f_locals.get("self"), io.TextIOWrapper)
+        return is_constructor or io.TextIOWrapper.__name__ in frame.f_code.co_names
 
     def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
         """The position, for ``seek(0, os.SEEK_END)``; else refuse.
@@ -138,13 +140,6 @@ def is_unwinding(file: CommitsByClose) -> bool:
     return False
 
 
-def _is_asked_for_text() -> bool:
-    """Whether code that makes an `io.TextIOWrapper` asks (pandas, fsspec): its constructor asks, and has no frame."""
-    frame = sys._getframe(2)
-    is_constructor = isinstance(frame.f_locals.get("self"), io.TextIOWrapper)
-    return is_constructor or io.TextIOWrapper.__name__ in frame.f_code.co_names
-
-
 def tell_lost(path: str, lost: int, *, at_exit: bool) -> None:
     """Warn that bytes are lost: a WARNING in the log, on standard error if no log is kept, and a `ResourceWarning`."""
     when = "the program ends" if at_exit else "the file was let go"
@@ -179,18 +174,13 @@ def _is_heard(handler: logging.Handler, at_exit: bool) -> bool:
 # -- text and compression over a `WriteFile` -------------------------------------------------------------------
 
 
-class _Kept(io.BytesIO):
-    """Keeps its bytes when a codec closes it."""
-
-    def close(self) -> None: ...
-
-
 @functools.cache
 def joins(codec: Callable[..., Any]) -> bool:
     """Whether a codec of fsspec reads two of its streams, in sequence, as one stream. An archive does not."""
     joined = b""
     for part in (b"a", b"b"):
-        packed = _Kept()
+        packed = io.BytesIO()
+        packed.close = lambda: None  # type: ignore[method-assign]  # the codec closes it, and its bytes are still read
         file = codec(packed, mode="wb")
         file.write(part)
         file.close()

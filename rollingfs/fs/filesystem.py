@@ -23,7 +23,6 @@ from rollingfs.folders.listing import REPORT
 from rollingfs.fs import (
     arguments,
     cat_and_get,
-    export_verb,
     folder_operations,
     in_transaction,
     opening,
@@ -36,7 +35,7 @@ from rollingfs.fs import (
 from rollingfs.fs.binding import Binding
 from rollingfs.fs.core import MEMORY_BYTES_DEFAULT, Core, Tuning, without_scheme
 from rollingfs.fs.sync_async import both, in_order, name_for_users
-from rollingfs.fs.target import Configured, check_default, make_policy, open_target, take_store_options, with_tiers
+from rollingfs.fs.target import Configured, open_target, take_store_options, with_tiers
 from rollingfs.policy import OffloadPolicy, RollingPolicy
 from rollingfs.runtime.bridge import Bridge
 from rollingfs.runtime.system import Clock
@@ -169,7 +168,7 @@ class RollingFileSystem(AsyncFileSystem, ChainedFileSystem, metaclass=Configured
         arguments.check_seconds(**(seconds := {"header_cache_s": header_cache_s, "commit_timeout_s": commit_timeout_s}))
         cache = probe_cache if isinstance(probe_cache, bool) else arguments.local_path(probe_cache=probe_cache)
         tuning = Tuning(max_concurrency, prefetch, max_memory)
-        rolling = make_policy(policy, max_bytes, max_age, inline_bytes)
+        rolling = arguments.make_policy(policy, max_bytes, max_age, inline_bytes)
         hot = open_target(
             target_protocol,
             store_options,
@@ -188,7 +187,7 @@ class RollingFileSystem(AsyncFileSystem, ChainedFileSystem, metaclass=Configured
         # over a sync backend fsspec's own blocking methods call ours, and need no loop either
         self.mirror_sync_methods = self._backend.is_async and not asynchronous
         choices: dict[str, Any] = {**seconds, "probe_cache": cache, "clock": clock}
-        choices["offload_policy"] = check_default(self._backend, offload_policy)
+        choices["offload_policy"] = arguments.check_default(self._backend, offload_policy)
         choices["max_write_memory"] = max_write_memory
         self._client = At.of(self._backend, rolling, **choices)
         self._bridge = Bridge(self._backend, on_fork=self._client.after_fork)
@@ -245,8 +244,8 @@ class RollingFileSystem(AsyncFileSystem, ChainedFileSystem, metaclass=Configured
         both(segment_verbs.pipe_file, of="_at", path="path", takes=segment_verbs.take_pipe_file, data="value"),
         in_transaction.pipe_file,
     )
-    rebuild, _rebuild = both(export_verb.rebuild, of="_core")
-    export, _export = both(export_verb.export, of="_core")
+    rebuild, _rebuild = both(folder_operations.rebuild, of="_core")
+    export, _export = both(folder_operations.export, of="_core")
 
     collect, _collect = both(folder_operations.collect, of="_core")
     mkdir, _mkdir = both(folder_operations.mkdir, of="_core")

@@ -1,22 +1,27 @@
-"""The verbs of files and folders by name: they make, remove, rename and collect, as coroutines of the core."""
+"""The verbs of files and folders by name: they make, remove, rename, collect and export, as coroutines of the core."""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 from fsspec.callbacks import DEFAULT_CALLBACK, Callback
 from fsspec.utils import stringify_path
 
+from rollingfs.errors import worded
 from rollingfs.folders import folders
 from rollingfs.format import names
 from rollingfs.format.transitions import missing
-from rollingfs.fs import patterns
+from rollingfs.fs import arguments, patterns
 from rollingfs.fs.core import Core, without_scheme
 from rollingfs.fs.patterns import Paths, as_list, is_one
+from rollingfs.fs.target import open_export_target
 from rollingfs.policy import parse_seconds
 
 if TYPE_CHECKING:
     from rollingfs.segment.files.survey import Collected
+    from rollingfs.segment.verbs.export import Exported
+    from rollingfs.segment.verbs.rebuild import Rebuilt
 
 MODE = 0o777
 """The rights of a folder before the umask, as pathlib and `os.mkdir` have them."""
@@ -209,3 +214,118 @@ async def collect(
     collected = await collect(core.client, core.to_write(path), grace_s=grace_s, dry_run=dry_run)
     callback.relative_update(1)
     return collected
+
+
+async def export(
+    core: Core,
+    path: str,
+    target: str,
+    *,
+    overwrite: bool = False,
+    target_protocol: str | None = None,
+    target_options: Mapping[str, Any] | None = None,
+    callback: Callback = DEFAULT_CALLBACK,
+) -> Exported:
+    """Write the retained bytes of a segment or plain file as a plain file, under another name, for other tools.
+
+    The file appears whole or not at all, with the bytes that the segment retains when the export begins. On the
+    segment's own store, the store (or the kernel) copies the chunks. Their checksums are not compared then:
+    `verify` does.
+
+    Parameters
+    ----------
+    target
+        A path on the same store, or a URL on any store that fsspec knows.
+    overwrite
+        Replace a file that exists at the target.
+    target_protocol, target_options
+        The protocol and the options of another store; by default the protocol of the URL, and no options. With
+        options, the bytes pass through this client, even if the store is the same.
+    callback
+        Counts the bytes that are written, from any thread, in fsspec's way.
+
+    Raises
+    ------
+    FileNotFoundError
+        There is no such segment or file, or it was deleted during the export.
+    FileExistsError
+        A file is at the target and `overwrite` is false; or a segment is there.
+    IsADirectoryError
+        A folder is at the target.
+    ValueError
+        The target is the segment itself, or a reserved name.
+    SegmentTruncatedError, ConflictError
+        The segment was truncated or replaced during the export, or another export to the same target began.
+    CorruptChunkError
+        A chunk is missing, too short, or fails its checksum.
+    """
+    from rollingfs.segment.verbs.export import export
+
+    backend, name = open_export_target(core.client.backend, target, target_protocol, target_options)
+    path = core.strip(path)
+    if names.is_reserved(path):
+        raise missing(path)
+    view = await core.client.headers.view(path, fresh=True)
+    callback.set_size(view.size)
+    return await export(core.client, view, backend, name, overwrite=overwrite, progress=callback.relative_update)
+
+
+async def rebuild(
+    core: Core,
+    path: str,
+    to: str,
+    start: int,
+    leave_out: Collection[str] = (),
+    incarnations: Collection[str] = (),
+    dry_run: bool = False,
+    *,
+    callback: Callback = DEFAULT_CALLBACK,
+) -> Rebuilt:
+    """Make a new segment of the chunks that a segment with a lost or damaged header left; the old files stay.
+
+    Index pages place the chunks, else the metadata and the names of the chunks, where each begins exactly at
+    the end of the chunk before. Every file is read, and every copy is compared. There is no guess: where two files
+    could come next and do not have the same bytes, no segment is made. The same holds where a file is only
+    expected by its writer, and a remaining file may be there as well; `pieces` of a dry run names these.
+
+    Parameters
+    ----------
+    to
+        The name of the new segment.
+    start
+        The offset at which the lost segment began, or another at which a chunk begins.
+    leave_out
+        Files to leave out, and index pages that are not to count: paths, last parts of paths, or patterns of last
+        parts (``stage-*``).
+    incarnations
+        If given, take only files of these incarnations and files without an incarnation.
+    dry_run
+        Make no file, only return the plan.
+    callback
+        Counts the bytes that are read, in fsspec's way; the total is not known before.
+
+    Raises
+    ------
+    FileExistsError
+        The segment has a header that can be read; or something is at `to`.
+    FileNotFoundError
+        The segment was deleted, or no chunk begins at `start`.
+    AmbiguousRebuildError
+        The files allow several contents. The message names them.
+    ValueError
+        `start` or `to` cannot be; or what is to be left out, or an incarnation, is not there.
+    """
+    from rollingfs.segment.verbs.rebuild import rebuild
+
+    path, to = (names.check_segment_name(core.strip(one)) for one in (path, to))
+    arguments.check_offset(path, start, "start")
+    arguments.check_switches(dry_run=dry_run)
+    if isinstance(leave_out, str) or isinstance(incarnations, str):
+        raise TypeError(
+            f"{path}: {worded(leave_out=...)} and {worded(incarnations=...)} take lists, not one text; nothing was made"
+        )
+
+    tell = callback.relative_update
+    return await rebuild(
+        core.client, path, to, start, leave_out=leave_out, incarnations=incarnations, dry_run=dry_run, progress=tell
+    )

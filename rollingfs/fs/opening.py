@@ -112,7 +112,7 @@ async def segment(core: Core, path: str) -> SegmentHandle:
         raise missing(path)
     from rollingfs.fs.segment_handle import SegmentHandle
 
-    return await SegmentHandle.open(core, path)
+    return SegmentHandle(core, await core.client.headers.view(path, fresh=True))
 
 
 def stream(core: Core, path: str, on_error: str) -> Stream:

@@ -31,11 +31,6 @@ def is_one(paths: Paths) -> TypeIs[Path]:
     return isinstance(paths, str | os.PathLike)
 
 
-def as_text(paths: Paths) -> str | list[str]:
-    """A path as text, or several as a list of texts."""
-    return stringify_path(paths) if is_one(paths) else as_list(paths)
-
-
 def as_list(paths: Paths) -> list[str]:
     """A path or several, as a list."""
     several: Sequence[Path] = [paths] if is_one(paths) else paths

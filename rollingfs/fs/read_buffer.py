@@ -92,7 +92,7 @@ class ReadBuffer:
         """The buffered bytes, and their segment offset."""
         self._fetched_end = self.snapshot.start
         if self._bridge.is_async:
-            self._plan_ahead()
+            self.plan_ahead()
         try:
             self._held_file = None if self.snapshot.header is not None else self._fetcher.hold(self.snapshot)
         except (FileNotFoundError, ConflictError):
@@ -112,10 +112,6 @@ class ReadBuffer:
         self._data = b""
         if is_ours and ahead is not None:
             ahead.close()
-
-    def after_fork(self) -> None:
-        """In a child process: the requests under way are the parent's."""
-        self._plan_ahead()
 
     # -- the snapshot --------------------------------------------------------------------------------------
 
@@ -215,8 +211,10 @@ class ReadBuffer:
         if ahead is not None and (found := self._taken(ahead, start, end)) is not None:
             self._keep(*found)
             return
-        if self._verify:
-            start, end = self._widened(start, end)
+        if self._verify:  # the rest of its chunks is read anyway: it is buffered, if memory allows
+            first, last = self._bridge.run(self._fetcher.whole_chunks(self.snapshot, start, end))
+            if last - first <= max(self._tuning.memory_bytes, end - start):
+                start, end = first, last
         elif not self._bridge.is_async and start == self._fetched_end:
             end = max(end, min(start + SYNC_BUFFER_BYTES, self.snapshot.length))
         tail = self._fetcher.at_hand(self.snapshot, start, end)
@@ -234,11 +232,6 @@ class ReadBuffer:
             if self._ahead is not ahead:
                 ahead.close()  # what it has begun since
 
-    def _widened(self, start: int, end: int) -> tuple[int, int]:
-        """A range with the rest of its chunks, which are read anyway: to be buffered, if memory allows."""
-        first, last = self._bridge.run(self._fetcher.whole_chunks(self.snapshot, start, end))
-        return (first, last) if last - first <= max(self._tuning.memory_bytes, end - start) else (start, end)
-
     def _fetched(self, start: int, data: bytes) -> None:
         """Keep bytes that were fetched here, and let the fetcher note the bytes that it gives."""
         self._keep(start, data)
@@ -249,7 +242,7 @@ class ReadBuffer:
         self._data, self._start = data, start
         self._fetched_end = start + len(data)
 
-    def _plan_ahead(self) -> None:
+    def plan_ahead(self) -> None:
         """Begin again with an empty plan of bytes to fetch ahead."""
         self._ahead = None
         if not (self._bridge.is_async and self._tuning.prefetch) or self._verify:

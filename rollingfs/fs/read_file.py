@@ -327,7 +327,7 @@ class ReadFile(io.BufferedIOBase):
         if self._process != os.getpid():
             self._process = os.getpid()
             self._lock = threading.RLock()
-            self._buffer.after_fork()
+            self._buffer.plan_ahead()
         if self.closed:
             raise ValueError(f"{self.path}: the file is closed")
         return self._lock

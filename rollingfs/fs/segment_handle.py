@@ -48,17 +48,6 @@ class SegmentHandle:
         self._bridge = core.bridge
         self._binding = Binding(core, snapshot, held)
 
-    @classmethod
-    async def open(cls, core: Core, path: str) -> SegmentHandle:
-        """A handle on the segment or plain file that is at a path of the backend now.
-
-        Raises
-        ------
-        FileNotFoundError
-            Neither a segment nor a plain file is there.
-        """
-        return cls(core, await core.client.headers.view(path, fresh=True))
-
     def __reduce__(self) -> tuple[Any, ...]:
         return _unpickled, (self._binding.core.fs, self._snapshot, self._binding.held)
 

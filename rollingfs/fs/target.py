@@ -1,13 +1,17 @@
-"""Chooses the backend for a URL or protocol, and makes it, its tiers and the policies from the filesystem's options."""
+"""Choose the backend for a URL or protocol, and make it and its tiers from options; also the backend of an export."""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from collections.abc import Mapping
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import fsspec
 from fsspec import AbstractFileSystem
 from fsspec.config import apply_config
+from fsspec.core import url_to_fs
 from fsspec.implementations.local import LocalFileSystem
 from fsspec.implementations.memory import MemoryFileSystem
 
@@ -15,9 +19,10 @@ from rollingfs.backend.contract import Backend
 from rollingfs.backend.objects import clouds
 from rollingfs.backend.objects.clouds import FSSPEC_OPTIONS, require_client
 from rollingfs.backend.tiers import TieredBackend, TierStore
-from rollingfs.fs import arguments
+from rollingfs.backend.wrapper import BackendWrapper
 from rollingfs.fs.arguments import CHAIN_OPTIONS, accepted_by, listed, meant, unknown
-from rollingfs.policy import OffloadPolicy, RollingPolicy, check_alias
+from rollingfs.policy import check_alias
+from rollingfs.runtime.bridge import Bridge
 
 ANON = "anon"
 """pandas adds this option, for any store, after a read was refused: an error about it would hide the refusal."""
@@ -132,29 +137,6 @@ def adapt(
     generic = GenericBackend(fs, single_writer=single_writer)
     generic.capability = generic.capability.limited(max_concurrency)
     return generic
-
-
-def make_policy(
-    policy: RollingPolicy | None,
-    max_bytes: int | str | None,
-    max_age: float | str | None,
-    inline_bytes: int | str | None,
-) -> RollingPolicy:
-    """The policy of new segments, from a policy or from its three numbers.
-
-    Raises
-    ------
-    TypeError
-        The policy is not a `RollingPolicy`.
-    ValueError
-        Both are given, or a number is out of its range.
-    """
-    arguments.check_policy("rolling", policy)
-    numbers = {"max_bytes": max_bytes, "max_age": max_age, "inline_bytes": inline_bytes}
-    given = {name: value for name, value in numbers.items() if value is not None}
-    if policy is not None and given:
-        raise ValueError("give either policy= or max_bytes=, max_age=, inline_bytes=, not both")
-    return policy or RollingPolicy(**given)  # type: ignore[arg-type]  # each name has a value of its type
 
 
 def take_store_options(
@@ -287,26 +269,6 @@ def with_tiers(
     return TieredBackend(hot, stores)
 
 
-def check_default(backend: Backend, policy: OffloadPolicy | Mapping[str, Any] | None) -> OffloadPolicy | None:
-    """The offload policy of a filesystem, which names a tier of it, if any.
-
-    Raises
-    ------
-    ValueError
-        It names another, or a value is outside its range.
-    TypeError
-        It is not a policy.
-    """
-    if policy is None:
-        return None
-    found = OffloadPolicy.of(policy, "offload_policy")
-    if found.tier and found.tier not in backend.tiers:
-        raise ValueError(
-            f"offload_policy moves chunks to the tier {found.tier!r}, which is none of `tiers`: give its root"
-        )
-    return found
-
-
 def _settings(alias: str, given: Any) -> dict[str, Any]:
     settings = {"root": given} if isinstance(given, str) else given
     if not isinstance(settings, Mapping):
@@ -348,3 +310,80 @@ def _store(
         max_concurrency=None,
     )
     return TierStore(backend, backend.strip(root))
+
+
+# -- where an export writes ----------------------------------------------------------------------------------
+
+_LOCAL = frozenset({"file", "local"})
+_known: WeakKeyDictionary[fsspec.AbstractFileSystem, dict[bool, Elsewhere]] = WeakKeyDictionary()
+"""Exports of thousands of segments share the connections to their target; by whether they come from an async store."""
+
+
+def open_export_target(
+    own: Backend, target: str, protocol: str | None = None, options: Mapping[str, Any] | None = None
+) -> tuple[Backend, str]:
+    """Return the backend of a target, and its path there.
+
+    It is `own`, the backend of the segments, unless the target's protocol is another or `options` are given.
+
+    Parameters
+    ----------
+    target
+        A URL, or a path on the store of the segments (of `protocol`, if that is given).
+    """
+    target = target.removeprefix("rolling::")
+    is_chain = protocol is None and _is_chain(target)
+    if protocol is None and "://" in target and not is_chain:
+        protocol = target.partition("://")[0]
+    here = own.unstrip("x").partition("://")[0]
+    is_same = protocol is None or here in clouds.names_of(protocol) or {protocol, here} <= _LOCAL
+    if is_same and not is_chain and not options:
+        return own, own.strip(target)
+    if protocol is not None:
+        clouds.require_client(protocol)
+        if (opened := clouds.open_direct(protocol, options or {})) is not None:
+            elsewhere = Elsewhere(opened, from_async=own.is_async)
+            return elsewhere, elsewhere.strip(target)
+    if is_chain:
+        fs, _ = url_to_fs(target, **(options or {}))
+    else:
+        fs = fsspec.filesystem(protocol or here, **(options or {}))
+    known = _known.setdefault(fs, {})
+    if own.is_async not in known:
+        known[own.is_async] = Elsewhere(adapt(fs), from_async=own.is_async)
+    backend = known[own.is_async]
+    return backend, backend.strip(target)
+
+
+def _is_chain(target: str) -> bool:
+    """Whether several filesystems are meant: a name may have "::" too, and fsspec would look for it on the disk."""
+    first, _, rest = target.partition("::")
+    return bool(rest) and (first in fsspec.available_protocols() or "://" in rest.rpartition("::")[2])
+
+
+class Elsewhere(BackendWrapper):
+    """A backend that coroutines over another backend call: each verb runs on its own loop, or in its own thread."""
+
+    def __init__(self, inner: Backend, *, from_async: bool) -> None:
+        super().__init__(inner)
+        self._bridge = Bridge(inner)
+        self._from_async = from_async
+
+    async def call(self, verb: str, *args: Any) -> Any:
+        coroutine = super().call(verb, *args)
+        if not self._from_async:
+            return self._bridge.run(coroutine)
+        if self.inner.is_async:
+            return await self._bridge.arun(coroutine)
+        thread = asyncio.ensure_future(self._bridge.arun(coroutine))
+        try:
+            return await asyncio.shield(thread)
+        except asyncio.CancelledError:
+            # nothing stops a thread. If `abort` closed the file under it, the thread could write into the file that
+            # gets the descriptor's number next
+            while not thread.done():
+                with contextlib.suppress(asyncio.CancelledError):
+                    await asyncio.wait([thread])
+            if not thread.cancelled():
+                thread.exception()  # retrieved, or asyncio would log it
+            raise

@@ -10,7 +10,7 @@ from typing import IO, Any
 from fsspec.callbacks import DEFAULT_CALLBACK, Callback
 from fsspec.config import conf
 from fsspec.implementations.local import make_path_posix, trailing_sep
-from fsspec.utils import check_contained
+from fsspec.utils import check_contained, stringify_path
 
 from rollingfs.errors import ConflictError
 from rollingfs.fs import arguments, queries
@@ -18,7 +18,7 @@ from rollingfs.fs.binding import Binding
 from rollingfs.fs.cat_and_get import get_file, pieces
 from rollingfs.fs.core import Core
 from rollingfs.fs.folder_operations import makedirs
-from rollingfs.fs.patterns import Paths, as_list, as_text, is_one, local_sources, sources_of, targets
+from rollingfs.fs.patterns import Paths, as_list, is_one, local_sources, sources_of, targets
 from rollingfs.fs.segment_verbs import pipe_file
 from rollingfs.segment.read.revalidate import OUTDATED, SNAPSHOTS_MAX
 from rollingfs.segment.write.ingest import PIECE_BYTES
@@ -194,7 +194,7 @@ async def _pairs(
     """The files that the caller names, each with its target; either may be on the local disk."""
     if isinstance(named, list) and isinstance(target, list):
         return list(zip(as_list(named), as_list(target), strict=False))
-    target = as_text(target)
+    target = stringify_path(target) if is_one(target) else as_list(target)
     if is_from_local:
         sources, is_name = local_sources(named, recursive, maxdepth)
     else:

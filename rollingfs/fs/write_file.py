@@ -169,7 +169,9 @@ class WriteFile(CommitsByClose):
             The store failed, now or before. Uncommitted bytes will never be committed.
         """
         if not self._is_held:
-            self._check_usable()
+            if self.closed:
+                raise ValueError(f"{self.path}: the file is closed")
+            self._check_sound()
         view = as_bytes(data)
         if view is None:
             raise TypeError(f"{self.path}: cannot write {type(data).__name__}: give bytes")
@@ -378,11 +380,6 @@ class WriteFile(CommitsByClose):
     def tell_at_exit(self, lost: int | None = None) -> None:
         """Say, as the program ends, how many bytes are lost, if any are."""
         self._tell(self.pending_bytes if lost is None else lost, self.closed, at_exit=True)
-
-    def _check_usable(self) -> None:
-        if self.closed:
-            raise ValueError(f"{self.path}: the file is closed")
-        self._check_sound()
 
     def _check_sound(self) -> None:
         if not self.is_mine:

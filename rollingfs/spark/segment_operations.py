@@ -13,9 +13,9 @@ from typing import Any
 from rollingfs import Collected, parquet
 from rollingfs.format import names
 from rollingfs.fs.core import core
-from rollingfs.fs.export_verb import open_export_target
 from rollingfs.fs.filesystem import RollingFileSystem
 from rollingfs.fs.segment_handle import SegmentHandle
+from rollingfs.fs.target import open_export_target
 from rollingfs.policy import READERS_GRACE_S
 from rollingfs.runtime.values import value_class
 from rollingfs.segment.files.rewrite_plan import Asked

@@ -224,12 +224,14 @@ def _ledger(found: Mapping[str, Any]) -> Ledger:
         if incarnation is not None:
             _check_incarnation(incarnation)
     _check_offsets(found["cuts"], len(found["segments"]))
+    if not isinstance(found["trim"]["done"], bool):  # what counts as true could not be finished
+        raise ValueError(f"whether the trim is done is {found['trim']['done']!r}")
     return Ledger(
         retention=None if found["retention"] is None else RetentionPolicy.from_fields(found["retention"]),
         cuts=tuple(_cuts(found["cuts"], found["segments"])),
         subscribers={who: _published(who, *published) for who, published in found["subscribers"].items()},
         goals={name: _goal(name, *goal) for name, goal in found["trim"]["goals"].items()},
-        is_trimmed=_flag(found["trim"]["done"]),
+        is_trimmed=found["trim"]["done"],
         offload=None if found["offload"] is None else OffloadPolicy.of(found["offload"]),
     )
 
@@ -262,12 +264,6 @@ def _check_offsets(rows: Sequence[Sequence[Any]], width: int) -> None:
         count += len(named)
     if len(rows) > CUTS_KEPT_MAX + 1 or count > OFFSETS_KEPT_MAX + CUTS_KEPT_MIN * width:
         raise ValueError(f"it has {len(rows)} cuts with {count} offsets, more than a stream keeps")
-
-
-def _flag(done: object) -> bool:
-    if not isinstance(done, bool):
-        raise ValueError(f"whether the trim is done is {done!r}")  # what counts as true could not be finished
-    return done
 
 
 def _goal(name: str, offset: object, segment: Any) -> Goal:

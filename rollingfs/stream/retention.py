@@ -196,11 +196,6 @@ def positions(cut: StreamCut, extents: Holdings) -> Positions:
     }
 
 
-def _is_end(cut: StreamCut, name: str, extent: Holding) -> bool:
-    """Return whether a cut is about this segment, and at its end."""
-    return cut.incarnation(name) in extent.incarnations and cut[name] == extent.end
-
-
 def least(several: Sequence[Positions]) -> Positions:
     """Return the least position of each segment."""
     return {name: min(one[name] for one in several) for name in several[0]}
@@ -300,7 +295,11 @@ def ended(policy: RetentionPolicy, kept: Sequence[Kept], extents: Holdings) -> s
     read_age_s, _ = policy.of_read or (None, None)
     age_s = max(policy.min_age or 0.0, read_age_s or 0.0)
     enough = [one.cut for one in kept if one.leaves(age_s, policy.min_bytes)]
-    return {name for name, one in extents.items() if one.sealed and any(_is_end(cut, name, one) for cut in enough)}
+    return {
+        name
+        for name, one in extents.items()
+        if one.sealed and any(cut.incarnation(name) in one.incarnations and cut[name] == one.end for cut in enough)
+    }
 
 
 def _is_over(policy: RetentionPolicy, target: Positions, kept: Sequence[Kept], extents: Holdings) -> bool:
@@ -354,13 +353,9 @@ def _thinned(cuts: Sequence[StreamCut]) -> list[StreamCut]:
         age = kept[-1].at - kept[index].at
         return (kept[index + 1].at - kept[index - 1].at) / age if age else 0.0
 
-    while len(kept) > 2 and _is_too_much(len(kept), offsets):
+    while len(kept) > CUTS_KEPT_MIN and (len(kept) > CUTS_KEPT_MAX or offsets > OFFSETS_KEPT_MAX):
         offsets -= len(kept.pop(min(range(1, len(kept) - 1), key=share)))
     return kept
-
-
-def _is_too_much(count: int, offsets: int) -> bool:
-    return count > CUTS_KEPT_MIN and (count > CUTS_KEPT_MAX or offsets > OFFSETS_KEPT_MAX)
 
 
 def _inside(cut: StreamCut, extents: Holdings, gone: Gone | None) -> StreamCut:

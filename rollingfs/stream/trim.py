@@ -13,7 +13,7 @@ from functools import partial
 from rollingfs.errors import TIER_ERRORS, BadOffsetError, FencedError, SegmentTruncatedError, WholeFileError
 from rollingfs.folders.listing import REPORT
 from rollingfs.format import names
-from rollingfs.format.header import Header, Phase
+from rollingfs.format.header import Phase
 from rollingfs.format.transitions import Guard
 from rollingfs.runtime.concurrency import backoff_s
 from rollingfs.runtime.interpreter import collected_later
@@ -74,7 +74,7 @@ def goals_of(members: Members, views: Mapping[str, View], cut: StreamCut) -> dic
         if view is None:
             continue
         meant = cut.incarnation(name)
-        if meant is None and _drops(view, offset):
+        if meant is None and (offset > view.start or is_over(view, offset)):
             raise ValueError(
                 f"{members.path_of(name)}: the cut does not name the incarnation of the segment, which may have been "
                 "replaced since; nothing was trimmed: take a cut with Stream.cut"
@@ -165,7 +165,8 @@ async def _trim(members: Members, path: str, goal: Goal, as_bytes: bool, is_dry:
 async def _trim_seen(members: Members, view: Segment, goal: Goal, as_bytes: bool, is_dry: bool) -> Trimmed:
     """Trim a segment as it was seen; counted is what this commit dropped, and not what another run's did."""
     path, offset = view.path, min(goal.offset, view.length)
-    guard = _guard(goal, view.header)
+    # in the epoch that the header has: an exclusive owner does not stop a trim
+    guard = Guard(goal.segment, view.epoch if view.owner is not None else None)
     if is_over(view, offset):
         before = view if is_dry else await delete(members.client, path, guard)
         dropped = 0 if before is None else before.size
@@ -209,16 +210,6 @@ def _failed(path: str, error: OSError) -> Trimmed:
 def is_over(view: View, offset: int) -> bool:
     """Return whether a segment is sealed, and a trim to this offset leaves no byte of it."""
     return view.sealed and offset >= view.length
-
-
-def _drops(view: View, offset: int) -> bool:
-    """Return whether a trim to this offset would drop bytes or delete the segment."""
-    return offset > view.start or is_over(view, offset)
-
-
-def _guard(goal: Goal, header: Header | None) -> Guard:
-    """Return a guard for a goal, in the epoch that the header has: an exclusive owner does not stop a trim."""
-    return Guard(goal.segment, header.epoch if header is not None and header.owner is not None else None)
 
 
 @value_class

@@ -49,17 +49,9 @@ TIME_STEP_S = 0.01
 """A step that became due less than this before a look may have been missed: times are rounded to milliseconds."""
 
 
-@value_class
-class Folder:
-    """A folder, and its direct entries."""
-
-    path: str
-    segments: tuple[str, ...]
-    """Also those with only leftovers, but not the memory of a stream."""
-    is_stream: bool
-    """Whether it has, or had, the memory of a stream."""
-    is_whole: bool = True
-    """Whether all of its segments are meant, and so the stream."""
+Folder = tuple[str, tuple[str, ...], bool]
+"""A folder; the segments in it, also those with only leftovers, but not the memory of a stream; and whether all of its
+segments are meant, and so the stream."""
 
 
 class Upkeep:
@@ -137,36 +129,33 @@ class Upkeep:
                 found[folder].append(path)
         itself = []
         if root in found.get(names.parent(root), ()):  # a segment: the policy of its folder counts, nothing else there
-            itself = [Folder(names.parent(root), tuple(found.pop(names.parent(root))), is_stream=False, is_whole=False)]
+            itself = [(names.parent(root), tuple(found.pop(names.parent(root))), False)]
             seen = self.client.headers.seen(root)
             if seen is not None and seen.live:  # what is left of a segment hides no folder of its name
                 return itself
-        return itself + [Folder(path, tuple(found[path]), path in streams) for path in sorted({*found, *streams})]
+        return itself + [(path, tuple(found[path]), True) for path in sorted({*found, *streams})]
 
     async def keep(self, folder: Folder) -> list[Upkept]:
         """Do the steps to a folder: a result for a stream, else a result for each segment in it."""
-        whole = Upkept(folder.path, is_stream=True)
-        ledger, error = self.ledgers.by_folder.get(folder.path), self.ledgers.errors.get(folder.path)
+        path, segments, is_whole = folder
+        whole = Upkept(path, is_stream=True)
+        ledger, error = self.ledgers.by_folder.get(path), self.ledgers.errors.get(path)
         if error is not None:  # what the folder's policies are is not known: nothing is trimmed, joined or moved
-            whole = replace(whole, failed={f"read the memory of {folder.path}": str(error)})
+            whole = replace(whole, failed={f"read the memory of {path}": str(error)})
         retention = None if ledger is None else ledger.retention
-        retains = folder.is_whole and retention is not None and not retention.keeps_all
-        folder = replace(folder, is_stream=folder.is_stream or (retains and bool(folder.segments)))
+        retains = is_whole and retention is not None and not retention.keeps_all
+        memory, rows = names.ledger_path(path), names.listing_path(path)
+        is_stream = is_whole and (memory in self._named or (retains and bool(segments)))
         if RETAIN in self.steps and retains:
-            whole = whole.plus(await self._attempt(RETAIN, folder.path, partial(self._retain, folder.path)))
-        hidden = self._hidden(folder) if COLLECT in self.steps else []
-        calls = [partial(self.segment, path, ledger) for path in (*folder.segments, *hidden)]
+            whole = whole.plus(await self._attempt(RETAIN, path, partial(self._retain, path)))
+        of_folder = {memory: is_stream, rows: is_whole and rows in self._named}
+        hidden = [one for one, is_there in of_folder.items() if is_there and COLLECT in self.steps]
+        calls = [partial(self.segment, one, ledger) for one in (*segments, *hidden)]
         each = await self.client.runtime.gather(calls, SEGMENTS_AT_ONCE_MAX)
-        if not folder.is_stream:
+        if not is_stream:
             shown = [one for one in each if one.path not in hidden or not one.is_idle]
             return [whole, *shown] if whole.failed else shown
         return [whole.plus(*each)]
-
-    def _hidden(self, folder: Folder) -> list[str]:
-        """The segments that a folder has for itself: the memory of its stream, and its rows."""
-        found = [names.ledger_path(folder.path)] if folder.is_stream else []
-        rows = names.listing_path(folder.path)
-        return [*found, rows] if folder.is_whole and rows in self._named else found
 
     async def segment(self, path: str, ledger: Ledger | None) -> Upkept:
         """Do the steps to a segment, or collect the files of a hidden segment, unless it is idle.
@@ -205,7 +194,8 @@ class Upkeep:
         if token is None or header is None or header.drops or header.must_settle or header.phase is Phase.MERGING:
             return
         asked = Asked.by(policies_of(path, header, ledger, self.client.offload_policy).offload)
-        waits = _waits_s(asked)
+        after_s, delay_s = (None, None) if asked is None else (asked.chosen.after_age_s, asked.max_delay_s)
+        waits = ([] if after_s is None else [after_s]) + ([] if delay_s is None else [(after_s or 0.0) + delay_s])
         try:
             chunks = await self.client.pages.unfold(path, header.entries) if waits else []
         except OSError as error:  # the next look says it
@@ -287,12 +277,6 @@ class Upkeep:
 
 def _policies(ledger: Ledger) -> tuple[object, ...]:
     return ledger.rolling, ledger.offload, ledger.retention
-
-
-def _waits_s(asked: Asked | None) -> list[float]:
-    """Return the age of bytes at which an offload policy may ask for a step."""
-    after_s, delay_s = (None, None) if asked is None else (asked.chosen.after_age_s, asked.max_delay_s)
-    return ([] if after_s is None else [after_s]) + ([] if delay_s is None else [(after_s or 0.0) + delay_s])
 
 
 def _due_s(header: Header, waits: Sequence[float], chunks: Sequence[Chunk]) -> list[float]:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from rollingfs import RollingFileSystem
+from rollingfs.fs import opening
 from rollingfs.fs.core import Core
 from rollingfs.fs.segment_handle import SegmentHandle
 from rollingfs.fs.tail import Tail
@@ -154,7 +155,7 @@ def test_plain_file_handle_spares_a_later_equal_file(monkeypatch: Any) -> None:
         backend = Scripted(store)
         backend.plan(before=write_again, skips=at, probes=True)
         world = World(backend, clock=CLOCK.time)
-        handle: SegmentHandle = drive(SegmentHandle.open(Core(world.client, world.bridge), path))
+        handle: SegmentHandle = drive(opening.segment(Core(world.client, world.bridge), path))
         with contextlib.suppress(FileNotFoundError):
             handle.delete()
         if len(backend.calls) <= at:

@@ -15,7 +15,7 @@ from rollingfs.backend.contract import Over
 from rollingfs.backend.generic import GenericBackend
 from rollingfs.backend.local import upload as local_upload
 from rollingfs.backend.memory import MemoryBackend
-from rollingfs.fs.export_verb import open_export_target
+from rollingfs.fs.target import open_export_target
 from rollingfs.runtime.concurrency import drive
 from rollingfs.segment.verbs import export
 from rollingfs.spark.maintain import maintain

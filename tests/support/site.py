@@ -6,6 +6,7 @@ from typing import Any
 from rollingfs.backend.contract import Backend
 from rollingfs.backend.wrapper import BackendWrapper
 from rollingfs.format import names
+from rollingfs.fs import opening
 from rollingfs.fs.core import Core
 from rollingfs.fs.segment_handle import SegmentHandle
 from rollingfs.fs.write_file import WriteFile
@@ -52,7 +53,7 @@ class Site:
         return WriteFile(Core(self.client, self.bridge), self.path, mode, **options)
 
     def segment(self) -> SegmentHandle:
-        return self.run(SegmentHandle.open(Core(self.client, self.bridge), self.path))
+        return self.run(opening.segment(Core(self.client, self.bridge), self.path))
 
     def content(self) -> bytes:
         """All retained bytes, read now by another client."""
