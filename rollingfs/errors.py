@@ -23,17 +23,15 @@ def visible(text: str) -> str:
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 
 
-class _Visible(logging.Filter):
-    """Shows names of stores and users without control characters, so on a single line, in every log."""
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        text = record.getMessage()
-        if not text.isprintable():
-            record.msg, record.args = visible(text), ()
-        return True
+def _escape(record: logging.LogRecord) -> bool:
+    """Show names of stores and users without control characters, so on a single line, in every log."""
+    text = record.getMessage()
+    if not text.isprintable():
+        record.msg, record.args = visible(text), ()
+    return True
 
 
-logging.getLogger("rollingfs").addFilter(_Visible())
+logging.getLogger("rollingfs").addFilter(_escape)
 
 Face = Callable[[str, Mapping[str, Any]], str]
 """Words of a face for a verb (or "") and its parameters; `...` stands for any value."""

@@ -24,7 +24,7 @@ from rollingfs.errors import UNSUPPORTED, AppendOutcomeUnknown, SegmentSealedErr
 from rollingfs.fs.core import core
 from rollingfs.fs.filesystem import RollingFileSystem
 from rollingfs.policy import parse_bytes, parse_seconds
-from rollingfs.runtime import interpreter, logs
+from rollingfs.runtime import concurrency, interpreter
 
 INTERVAL_S_DEFAULT = 1.0
 QUEUE_BYTES_DEFAULT = 8 * 2**20
@@ -35,7 +35,7 @@ RETRY_S_MAX = 30.0
 """Pauses between failed commits double, up to this."""
 
 FINAL = (SegmentSealedError, UnsafeBackendError)
-"""Refusals that no wait mends: what they refuse is lost at once. So is what is not supported (`_is_final`)."""
+"""Refusals that no wait mends: what they refuse is lost at once. So is what is not supported."""
 
 _is_committing: ContextVar[bool] = ContextVar("rollingfs_handler_is_committing", default=False)
 
@@ -220,7 +220,7 @@ class RollingHandler(logging.Handler):
                 return
             if has_thread := self._has_thread():
                 self._hurry()
-                self._changed.wait_for(lambda: self._done >= wanted, 0 if logs.is_locked_here() else wait_s_max)
+                self._changed.wait_for(lambda: self._done >= wanted, 0 if concurrency.is_locked_here() else wait_s_max)
         if not has_thread:
             context = contextvars.copy_context()
             context.run(_is_committing.set, True)
@@ -233,7 +233,7 @@ class RollingHandler(logging.Handler):
             with self._changed:
                 self._is_closed = True
                 self._until_s = time.monotonic() + self.close_s
-            if not logs.is_locked_here():
+            if not concurrency.is_locked_here():
                 self._drop("the handler was closed before the commit ended")
         super().close()
 
@@ -329,12 +329,14 @@ class RollingHandler(logging.Handler):
         try:
             self._append(b"".join(lines) + self._notice(lost))
         except Exception as error:  # noqa: BLE001 - the thread must not die of it
-            self._failed(error)
+            if self._failure is None:
+                logging.getLogger("rollingfs").warning("%s: log records could not be written: %s", self.path, error)
+            self._failure = error.with_traceback(None)
             with self._changed:
                 count = len(self._committing)  # none if `_drop` has counted them
                 if isinstance(error, AppendOutcomeUnknown):  # a repetition could write the records twice
                     self._doubt(count, str(error))
-                elif _is_final(error):
+                elif isinstance(error, FINAL) or (isinstance(error, OSError) and error.errno in UNSUPPORTED):
                     self._lose(count, str(error))
                 else:
                     self._queue.extendleft(reversed(self._committing))
@@ -372,11 +374,6 @@ class RollingHandler(logging.Handler):
         except Exception:  # noqa: BLE001 - the formatter wants fields that only the program's records have
             return (text + self.terminator).encode(self.encoding, "backslashreplace")
 
-    def _failed(self, error: Exception) -> None:
-        if self._failure is None:
-            logging.getLogger("rollingfs").warning("%s: log records could not be written: %s", self.path, error)
-        self._failure = error.with_traceback(None)
-
     def _close_at_end(self) -> None:
         """Make the end of the process commit before it takes down what the filesystem needs.
 
@@ -386,11 +383,6 @@ class RollingHandler(logging.Handler):
         """
         interpreter.at_end(self)
         interpreter.at_last(self._at_end)
-
-
-def _is_final(error: Exception) -> bool:
-    """Return whether a repetition is in vain; no byte was written."""
-    return isinstance(error, FINAL) or (isinstance(error, OSError) and error.errno in UNSUPPORTED)
 
 
 def _records(count: int) -> str:

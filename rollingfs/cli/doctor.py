@@ -13,6 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 from rich.table import Table
@@ -60,23 +61,23 @@ def try_disk(folder: str, rounds: int) -> list[Finding]:
         The appends of each of four processes to each of two segments.
     """
     place = tempfile.mkdtemp(prefix=".doctor-", dir=folder).replace(os.sep, "/")
-    tries: dict[str, Callable[[], tuple[str, str]]] = {
-        "lock between processes": lambda: _locks(place),
-        "rename over an open file": lambda: _renames(place),
-        "flush": lambda: _flushes(place),
-        "four processes at once": lambda: _races(place, rounds),
+    tries: dict[str, Callable[[str], tuple[str, str]]] = {
+        "lock between processes": _locks,
+        "rename over an open file": _renames,
+        "flush": _flushes,
+        "four processes at once": partial(_races, rounds=rounds),
     }
+    found = []
     try:
-        return [Finding(what, *_answer(step)) for what, step in tries.items()]
+        for what, step in tries.items():
+            try:
+                answer = step(place)
+            except (OSError, subprocess.SubprocessError) as error:
+                answer = UNKNOWN, f"it failed: {error}"
+            found.append(Finding(what, *answer))
     finally:
         shutil.rmtree(place, ignore_errors=True)
-
-
-def _answer(step: Callable[[], tuple[str, str]]) -> tuple[str, str]:
-    try:
-        return step()
-    except (OSError, subprocess.SubprocessError) as error:
-        return UNKNOWN, f"it failed: {error}"
+    return found
 
 
 @contextlib.contextmanager

@@ -32,10 +32,6 @@ LOOK_S = 1.0
 """Longest wait for bytes between two looks whether to end."""
 
 
-class NotWrittenError(RollingError):
-    """Bytes of standard input were not written, or it is unknown whether they were."""
-
-
 @dataclass
 class Pipe:
     """What comes from a pipe, and the segment that it goes to.
@@ -97,7 +93,7 @@ class Pipe:
 
         Raises
         ------
-        NotWrittenError
+        RollingError
             The last bytes were not written, or it is unknown whether they were.
         """
         blocks: queue.Queue[bytes | OSError] = queue.Queue(1)
@@ -150,7 +146,7 @@ class Pipe:
         try:
             self._sender.patiently(lambda: self._append(data))
         except (OSError, RollingError, Stopped) as error:
-            raise NotWrittenError(self._said(size, error)) from error
+            raise RollingError(self._said(size, error)) from error
         self.written += size
         del self._waiting[:size]
         self._since_s = time.monotonic()

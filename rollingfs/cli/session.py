@@ -136,7 +136,7 @@ class Session:
         if not shown or not self.is_watched:
             yield DEFAULT_CALLBACK
             return
-        bar = _bar(of_bytes=of_bytes, counted=of_bytes or total is not None)
+        bar = _bar(of_bytes=of_bytes, counted=total is not None)
         self._bar = bar
         try:
             with bar:
@@ -206,9 +206,9 @@ def _bar(*, of_bytes: bool, counted: bool) -> Progress:
 
     columns: list[ProgressColumn] = [progress.SpinnerColumn()]
     columns.append(progress.TextColumn("{task.description}", markup=False))
-    if counted:
+    if of_bytes or counted:
         columns.append(progress.BarColumn(BAR_COLUMNS))
-    if counted and of_bytes:
+    if of_bytes:
         columns += [progress.DownloadColumn(binary_units=True), progress.TransferSpeedColumn()]
     elif counted:
         columns.append(progress.MofNCompleteColumn())

@@ -10,7 +10,6 @@ import time
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from operator import attrgetter
-from typing import Any
 
 from rich.cells import cell_len
 from rich.console import Group
@@ -142,7 +141,10 @@ def top(
         states = look.states()
         if session.json:
             segments = [dataclasses.asdict(one) | {"size": one.size} for one in states]
-            output.write_json([*segments, *(_lag_fields(one) for one in look.lags)])
+            for lag in look.lags:
+                told = {"file": lag.path, "segment": lag.segment, "lag_bytes": lag.bytes, "lag_s": lag.seconds}
+                segments.append({**told, "error": lag.error})
+            output.write_json(segments)
         else:
             output.show(*map(Text, look.picture(states)), table(states, look.root, now_s=time.time()), *look.logs())
         if any(one.error for one in states):
@@ -213,10 +215,6 @@ class _Look:
             whole = whole.plus(one.outlook)
         cold, rewritten = (sum(getattr(one, name) for one in states) for name in ("cold_bytes", "rewritten"))
         return [self.summary(states), sizes_text(whole), *upkeep_texts(whole, cold, rewritten, self.prices)]
-
-
-def _lag_fields(lag: Lag) -> dict[str, Any]:
-    return {"file": lag.path, "segment": lag.segment, "lag_bytes": lag.bytes, "lag_s": lag.seconds, "error": lag.error}
 
 
 def table(

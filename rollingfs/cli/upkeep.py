@@ -219,9 +219,9 @@ def _verify_one(session: Session, fs: RollingFileSystem, path: str, advance: Cal
         output.write_json({"name": name, "ok": not bad and not error, "error": error, "chunks": chunks})
         return
     for row in bad:
-        session.say(
-            f"{name}: bytes {row.start:,} to {row.start + row.length:,}: {row.file} is {row.state}{_sizes(row)}"
-        )
+        is_other = row.found_size is not None and row.found_size != row.size
+        sizes = f": {row.found_size:,} bytes rather than {row.size:,}" if is_other else ""
+        session.say(f"{name}: bytes {row.start:,} to {row.start + row.length:,}: {row.file} is {row.state}{sizes}")
     if error:
         session.say(f"{name}: {error}")
     elif not bad:
@@ -234,12 +234,6 @@ def _size_of(fs: RollingFileSystem, path: str) -> int:
         return fs.segment(path).size
     except (CorruptHeaderError, FileNotFoundError, PermissionError):
         return 0
-
-
-def _sizes(row: Verified) -> str:
-    if row.found_size is None or row.found_size == row.size:
-        return ""
-    return f": {row.found_size:,} bytes rather than {row.size:,}"
 
 
 def _segments_below(session: Session, place: StorePath) -> list[str]:

@@ -118,13 +118,8 @@ class Message:
     end: int
 
 
-@value_class
-class Layout:
-    """Places of the streams of a segment."""
-
-    schemas: tuple[Range, ...]
-    rows: tuple[Range, ...]
-    """Runs of record batches and dictionaries."""
+Layout = tuple[tuple[Range, ...], tuple[Range, ...]]
+"""Places of the streams of a segment: of schemas, and of runs of record batches and dictionaries."""
 
 
 def parse(metadata: bytes | memoryview) -> tuple[int, int]:
@@ -191,7 +186,7 @@ def layout(messages: Iterable[Message]) -> Layout:
         elif message.kind != END:
             rows.append((message.start, message.end))
         last = message.kind
-    return Layout((*schemas,), joined(rows))
+    return (*schemas,), joined(rows)
 
 
 def joined(ranges: Iterable[Range]) -> tuple[Range, ...]:

@@ -361,7 +361,10 @@ def parse_more(header: Header, room: int, data: bytes, name: str) -> tuple[Heade
 def fold_more(header: Header, more: Sequence[Record | bytes], name: str) -> Header:
     """Return a header with records that came since folded in, of which some are as the file has them."""
     try:
-        folded = records.fold_all(header, more)
+        found: list[Record] = []
+        for piece in more:
+            found += records.parse(piece, 0, header.segment)[0] if isinstance(piece, bytes) else [piece]
+        folded = records.fold(header, found)
         invariants.check(folded, known=header)
         return folded
     except ValueError as error:

@@ -120,12 +120,11 @@ def merge_drops(old: Sequence[Drop], new: Iterable[Drop]) -> tuple[Drop, ...]:
     hints: dict[str, Drop] = {}
     rest: list[Drop] = []
     for drop in [*old, *new]:
-        if not drop.is_hint:
-            rest.append(drop)
-        elif drop.file in hints:
-            hints[drop.file] = replace(hints[drop.file], size=hints[drop.file].size + drop.size)
+        if drop.is_hint:
+            known = hints.get(drop.file)
+            hints[drop.file] = drop if known is None else replace(known, size=known.size + drop.size)
         else:
-            hints[drop.file] = drop
+            rest.append(drop)
     rest.sort(key=lambda drop: not drop.is_page)
     return (*hints.values(), *rest)[:DROPS_MAX]
 
@@ -191,15 +190,8 @@ def place(chunk: Chunk) -> Place:
 
 def parts(chunks: Iterable[Chunk], cut: int) -> list[Chunk]:
     """Return the retained parts of chunks that a cut has cut through."""
-    kept = (clipped(chunk, cut) for chunk in chunks if chunk.end > cut)
+    kept = (placement.clip(chunk, cut, chunk.end) for chunk in chunks if chunk.end > cut)
     return [chunk for chunk in kept if chunk.length < chunk.size]
-
-
-def clipped(chunk: Chunk, cut: int) -> Chunk:
-    """Return the rest of a chunk that ends after a cut."""
-    part = placement.clip(chunk, cut, chunk.end)
-    assert isinstance(part, Chunk)
-    return part
 
 
 def to_rewrite(parts: Iterable[Chunk]) -> list[Chunk]:
@@ -253,7 +245,7 @@ def rewritten(
         for chunk in pages[entry] if isinstance(entry, Page) else [entry]:
             if chunk.end <= header.start:
                 continue
-            part = clipped(chunk, header.start)
+            part = placement.clip(chunk, header.start, chunk.end)
             if part in new:
                 gone.append(chunk)
             entries.append(new.get(part, chunk))
@@ -284,8 +276,3 @@ def without_lags(header: Header) -> Header:
         replace(drop, after_ms=0) for drop in header.drops if drop.is_hint or is_own(drop.file) or not drop.after_ms
     )
     return header if drops == header.drops else replace(header, drops=drops)
-
-
-def deletable(chunks: Iterable[Chunk]) -> list[Chunk]:
-    """Of chunks that are no longer part of a segment, those whose files the segment itself deletes, at once."""
-    return [chunk for chunk in chunks if is_deletable(chunk.file)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import bisect
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 from rollingfs.format import line_codec, names
 from rollingfs.format.header import LARGE_PAGE_CHUNKS, LOOSE_CHUNKS_MAX, PAGE_CHUNKS, PAGES_JOINED, Chunk, Entry, Page
@@ -15,6 +16,7 @@ PAGE_LINE_BYTES_MAX = 128
 """The longest line of an index page in the own folder, with any numbers."""
 
 
+E = TypeVar("E", bound=Entry)
 Item = bytes | Chunk | Page
 """An addition by an append or a concat: bytes, or an existing entry (`place` sets its start)."""
 
@@ -75,7 +77,7 @@ def place(entries: Sequence[Entry], start: int) -> tuple[Entry, ...]:
     return tuple(placed)
 
 
-def clip(entry: Entry, start: int, end: int) -> Entry:
+def clip(entry: E, start: int, end: int) -> E:
     """Return the part of an entry within ``[start, end)``; the part must not be empty."""
     first, last = max(start, entry.start), min(end, entry.end)
     if (first, last) == (entry.start, entry.end):
@@ -109,9 +111,9 @@ def unfold(page: Page, chunks: ListedChunks, segment: str) -> tuple[Chunk, ...]:
     shift = page.start - page.offset
     found = []
     for chunk in used:
+        assert isinstance(chunk, Chunk)
         part = clip(chunk, page.offset, page.offset + page.length)
         file = chunk.file if home == segment else names.relate(segment, names.resolve(home, chunk.file))
-        assert isinstance(part, Chunk)
         found.append(replace(part, start=part.start + shift, file=file))
     return tuple(found)
 

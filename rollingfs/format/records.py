@@ -161,14 +161,6 @@ def fold(header: Header, found: Sequence[Record]) -> Header:
     )
 
 
-def fold_all(header: Header, more: Sequence[Record | bytes]) -> Header:
-    """Return the header with records folded in, of which some are as the file has them."""
-    found: list[Record] = []
-    for piece in more:
-        found += parse(piece, 0, header.segment)[0] if isinstance(piece, bytes) else [piece]
-    return fold(header, found)
-
-
 def data_of(base: Header, wanted: Header) -> bytes | None:
     """Return the data of the record for a step on `base`, or None.
 

@@ -214,7 +214,10 @@ def parse_pin(data: bytes, folder: str, name: str) -> Pin:
             if kind not in FIELDS or kind in found:
                 raise tokens.Malformed(f"line kind {kind!r} is unknown or comes twice: upgrade rollingfs to read it")
             is_path = kind in ("source", "target")
-            found[kind] = _path(folder, tokens.segment_path(word)) if is_path else tokens.uuid(word)
+            if is_path:  # "" above the root of the store
+                found[kind] = names.find(names.parent(folder), tokens.segment_path(word)) or ""
+            else:
+                found[kind] = tokens.uuid(word)
         position, line = 0, ""
         tokens.need(found, *FIELDS)
         if end != len(data):
@@ -222,11 +225,6 @@ def parse_pin(data: bytes, folder: str, name: str) -> Pin:
     except (ValueError, IndexError) as error:
         tokens.corrupt(name, position, line, error)
     return Pin(**found)
-
-
-def _path(folder: str, relative: str) -> str:
-    """Return a path of a pin; "" for a path above the root of the store."""
-    return names.find(names.parent(folder), relative) or ""
 
 
 # -- sizes -----------------------------------------------------------------------------------------------------

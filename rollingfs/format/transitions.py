@@ -41,7 +41,7 @@ class Guard:
     """The conditions of an operation; every attempt checks them again."""
 
     segment: str | None = None
-    """The incarnation that a handle is bound to, perhaps that of a plain file; None for a verb by path."""
+    """The incarnation that a handle is bound to, perhaps of a plain file; None for a verb by path."""
     epoch: int | None = None
     """The epoch of an exclusive handle."""
     expected_offset: int | None = None

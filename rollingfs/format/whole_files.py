@@ -51,7 +51,7 @@ NOT_JOINED = (
 ORC, ZIP_END, ZIP_END_BYTES = b"ORC", b"PK\x05\x06", 22
 TAR, TAR_AT, TAR_BLOCK_BYTES = b"ustar", 257, 512
 DEEP_BYTES = 32 * 1024 + 8
-"""The mark of ISO 9660 comes after 32 KiB that are empty or boot a machine, and that of HDF5 may."""
+"""The mark of ISO 9660 comes after 32 KiB that are empty or boot a machine; the mark of HDF5 may."""
 BOOT, BOOT_AT = b"\x55\xaa", 510
 ZLIB = (b"x\x01", b"x\x9c", b"x\xda")
 GZIP, BZIP2, ZSTD, LZ4 = b"\x1f\x8b", b"BZh", b"\x28\xb5\x2f\xfd", b"\x04\x22\x4d\x18"
@@ -97,16 +97,6 @@ def unjoinable(head: bytes, tail: bytes) -> str | None:
     inner = decompressed(head)
     found = format_of(head, tail, inner) or _matched(NOT_JOINED, head)
     return found or (_matched(NOT_JOINED, inner) if inner else None)
-
-
-def begins_a_file(head: bytes) -> bool:
-    """Return whether a file of a format, perhaps with a fitting end, begins so, or bytes that do not join."""
-    return head.startswith(ORC) or unjoinable(head, bytes(TAIL_BYTES)) is not None
-
-
-def ends_a_file(tail: bytes) -> bool:
-    """Return whether a file of a format ends so, whatever it begins with."""
-    return _ended(tail) is not None or _ends_a_zip(tail) or tail[-5:-1] == bytes([len(ORC)]) + ORC
 
 
 def a_file(name: str) -> str:
@@ -289,9 +279,10 @@ class JoinPart:
 def kinds_of(head: bytes, tail: bytes) -> Kinds:
     """Return the kinds of the first and the last bytes of a file; a head that is too short has no kind."""
     head_kind = tail_kind = ""
-    if len(head) >= head_bytes(head) and not begins_a_file(head):
+    # neither may a format begin so, perhaps with a fitting end, nor end so, whatever it begins with
+    if len(head) >= head_bytes(head) and not head.startswith(ORC) and unjoinable(head, bytes(TAIL_BYTES)) is None:
         head_kind = _kind(head, is_lines=LINE_FEED in head or head[:1] in OPENS)
-    if not ends_a_file(tail):
+    if _ended(tail) is None and not _ends_a_zip(tail) and tail[-5:-1] != bytes([len(ORC)]) + ORC:
         tail_kind = _kind(tail, is_lines=tail.endswith(LINE_FEED))
     return head_kind, tail_kind
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Generic, Protocol, TypeVar
 
 from rollingfs.errors import AppendInterrupted, AppendOutcomeUnknown, CorruptHeaderError, RollingError, interrupted
-from rollingfs.runtime import interpreter, logs
+from rollingfs.runtime import concurrency, interpreter
 from rollingfs.runtime.concurrency import be_lasting, drive
 
 T = TypeVar("T")
@@ -94,8 +94,8 @@ class Bridge:
         loop = self._other_loop(coroutine)
         call = _Call(coroutine, is_lasting=commits is not None)
         try:
-            if logs.is_locked_here():
-                logs.let_others_log()
+            if concurrency.is_locked_here():
+                concurrency.let_others_log()
             loop.call_soon_threadsafe(call.begin, loop)
             return wait(call.outcome)
         except AppendInterrupted as interrupt:
@@ -251,7 +251,10 @@ def _interrupted(future: concurrent.futures.Future[Any], path: str) -> AppendInt
         return interrupted(path, "committed")
     if isinstance(error, AppendInterrupted):
         return error
-    return interrupted(path, "not committed" if _is_refusal(error) else "unknown")
+    # other errors may come from the work after a commit
+    is_refusal = isinstance(error, RollingError | FileNotFoundError | FileExistsError | ValueError)
+    is_refusal = is_refusal and not isinstance(error, AppendOutcomeUnknown | CorruptHeaderError)
+    return interrupted(path, "not committed" if is_refusal else "unknown")
 
 
 def _judged(interrupt: AppendInterrupted, commits: str | None) -> KeyboardInterrupt:
@@ -260,13 +263,3 @@ def _judged(interrupt: AppendInterrupted, commits: str | None) -> KeyboardInterr
     For any other caller the verdict is on some internal commit.
     """
     return interrupt if commits is not None else KeyboardInterrupt()
-
-
-def _is_refusal(error: BaseException) -> bool:
-    """Return whether an error proves that no byte was written.
-
-    Other errors may come from the work after a commit.
-    """
-    if isinstance(error, AppendOutcomeUnknown | CorruptHeaderError):
-        return False
-    return isinstance(error, RollingError | FileNotFoundError | FileExistsError | ValueError)

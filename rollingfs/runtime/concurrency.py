@@ -8,16 +8,121 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import random
 import threading
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
 from contextvars import ContextVar, copy_context
 from typing import Any, TypeVar
 
-from rollingfs.runtime.logs import Held, keeper
-
 T = TypeVar("T")
+
+# -- log records under a lock: their handlers run after its release. A handler is the user's code. It may append
+# through rollingfs to the very segment whose commit is under way, or wait for its own lock, while another thread holds
+# that lock and waits for the segment's. Other libraries may log under the lock too: if their handler asks for the lock
+# again, that is an error and no deadlock.
+
+LOGGER = logging.getLogger("rollingfs")
+LEVELS = (logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR, logging.CRITICAL)
+
+
+class Keeper(set["Lock"]):
+    """The locks that a thread or a task holds, or is about to take: from then on, it keeps back the log records.
+
+    It is not a context manager: Ctrl-C may come between any two statements, and a context manager written in Python may
+    then stay entered.
+    """
+
+    records: Sequence[logging.LogRecord] = ()
+
+    @property
+    def is_holding(self) -> bool:
+        """Return whether this holder holds a lock now; a task that was started under a lock may outlive it."""
+        # ask the locks themselves: Ctrl-C may have come before a released lock was taken out of the set
+        return any(lock.lock.locked() and lock.holder is self for lock in self)
+
+    def check(self, lock: Lock, name: str) -> None:
+        """Refuse a lock that this thread already holds.
+
+        Raises
+        ------
+        RuntimeError
+            The thread holds it.
+        """
+        if lock in self and lock.lock.locked() and lock.holder is self:
+            raise RuntimeError(
+                f"{name}: nothing was written, because this thread is in the middle of another commit to it. A logging "
+                "handler must not change the segment whose commit made a library log the record"
+            )
+
+    def leave(self, lock: Lock) -> None:
+        """Hand the records over to their handlers, if this was the holder's last lock."""
+        self.discard(lock)
+        if self.records and not self.is_holding:
+            self._hand_over()
+
+    def _hand_over(self) -> None:
+        # take the records away first: a handler that commits would otherwise hand over the rest within itself
+        records, self.records = list(self.records), ()
+        try:
+            while records:
+                LOGGER.handle(records.pop(0))
+        finally:
+            if records:
+                self.records = (*records, *self.records)
+                _keeper.set(self)
+
+
+_keeper: ContextVar[Keeper | None] = ContextVar("rollingfs_log_keeper", default=None)
+
+
+def keeper() -> Keeper:
+    """Return the caller's keeper: the keeper of its lock, or a new keeper."""
+    known = _keeper.get()
+    if known and known.is_holding:
+        return known
+    new = Keeper()
+    if known is not None and known.records:  # Ctrl-C interrupted it before it handed its records over
+        new.records, known.records = known.records, ()
+    _keeper.set(new)
+    return new
+
+
+def is_locked_here() -> bool:
+    """Return whether this thread holds the lock of `logging` itself, as `dictConfig` does while it closes handlers.
+
+    By a private name that Python 3.11 to 3.14 have; without it, no thread counts as holding the lock.
+    """
+    lock = getattr(logging, "_lock", None)
+    return lock is not None and bool(lock._is_owned())
+
+
+def let_others_log() -> None:
+    """Let other threads log while this thread waits with the lock of `logging`.
+
+    A logger takes that lock to find its level, and then remembers the answer. No thread can make a logger forget while
+    this thread has the lock.
+    """
+    loggers = [one for one in logging.Logger.manager.loggerDict.values() if isinstance(one, logging.Logger)]
+    for logger in (logging.root, *loggers):
+        for level in LEVELS:
+            logger.isEnabledFor(level)
+
+
+def _is_free(record: logging.LogRecord) -> bool:
+    """Keep back a record that is logged under a lock."""
+    known = _keeper.get()
+    if known is None or not known.is_holding:
+        return True
+    known.records = (*known.records, record)
+    return False
+
+
+LOGGER.addFilter(_is_free)
+
+
+# -- waits -----------------------------------------------------------------------------------------------------
 
 BACKOFF_S_MIN = 0.005
 BACKOFF_S_MAX = 1.0
@@ -77,10 +182,12 @@ def backoff_s(attempt: int) -> float:
     return random.uniform(0, min(BACKOFF_S_MAX, BACKOFF_S_MIN * 2.0 ** min(attempt, 16)))
 
 
-class _ThreadLock(Held):
+class _ThreadLock:
     def __init__(self, name: str) -> None:
         self._name = name
-        self._lock = threading.Lock()
+        self.lock = threading.Lock()
+        self.holder: Keeper | None = None
+        """The keeper of its last holder."""
 
     async def run(self, call: Callable[[], Awaitable[T]]) -> T:
         logs = keeper()
@@ -88,29 +195,30 @@ class _ThreadLock(Held):
             logs.check(self, self._name)
         try:
             logs.add(self)
-            with self._lock:
-                self._holder = logs
+            with self.lock:
+                self.holder = logs
                 return await call()
         finally:
             logs.leave(self)
 
 
-class _TaskLock(Held):
+class _TaskLock:
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._lock = asyncio.Lock()
+        self.lock = asyncio.Lock()
+        self.holder: Keeper | None = None
 
     async def run(self, call: Callable[[], Awaitable[T]]) -> T:
         logs = keeper()
         loop, before = asyncio.get_running_loop(), self._loop
         # the tasks of a closed loop never go on
-        is_free = before is None or before.is_closed() or not (before.is_running() or self._lock.locked())
+        is_free = before is None or before.is_closed() or not (before.is_running() or self.lock.locked())
         if before is not loop and is_free:
-            self._loop, self._lock = loop, asyncio.Lock()  # one that tasks have waited for stays with their loop
+            self._loop, self.lock = loop, asyncio.Lock()  # one that tasks have waited for stays with their loop
         try:
             logs.add(self)
-            async with self._lock:
-                self._holder = logs
+            async with self.lock:
+                self.holder = logs
                 return await call()
         finally:
             logs.leave(self)
@@ -210,7 +318,8 @@ class AsyncRuntime:
         if _lasting.get() is asyncio.current_task():
             return await call
         task = asyncio.ensure_future(_lastingly(call))
-        task.add_done_callback(_retrieve)
+        # a cancelled caller never asks for the outcome, which asyncio would log as "never retrieved"
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())
         return await asyncio.shield(task)
 
     async def limit(self, call: Awaitable[T], seconds: float) -> T:
@@ -220,9 +329,3 @@ class AsyncRuntime:
 
 Runtime = SyncRuntime | AsyncRuntime
 """The services that the core's coroutines use to wait."""
-
-
-def _retrieve(task: asyncio.Future[Any]) -> None:
-    # a cancelled caller never asks for the outcome, which asyncio would log as "never retrieved"
-    if not task.cancelled():
-        task.exception()

@@ -7,7 +7,7 @@ import contextlib
 import hashlib
 import hmac
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
@@ -39,8 +39,12 @@ class Access:
             raise HTTPException(403, f"this token may use only what lies in {self.prefix}; nothing was changed")
 
 
-class Tokens:
-    """The tokens that a server knows; without tokens, every client may do everything.
+Tokens = Sequence[tuple[bytes, Access]]
+"""The digests of the tokens that a server knows, with their rights; without tokens, every client may do everything."""
+
+
+def parse_tokens(lines: Iterable[str]) -> Tokens:
+    """Return the tokens of lines.
 
     Parameters
     ----------
@@ -52,43 +56,43 @@ class Tokens:
     ValueError
         A line is malformed. The message names its number and never the token.
     """
+    known = []
+    for number, line in enumerate(lines, 1):
+        words = line.split()
+        if not words or words[0].startswith("#"):
+            continue
+        token, right, prefix, *more = [*words, *[WRITE, ""][len(words) - 1 :]]
+        if right not in (READ, WRITE) or more or len(token) < TOKEN_CHARS_MIN or not token.isascii():
+            raise ValueError(
+                f"line {number} of the tokens: it must be TOKEN [read|write] [PREFIX], with a token of at least "
+                f"{TOKEN_CHARS_MIN} ASCII characters"
+            )
+        known.append((_digest(token), Access(right == WRITE, prefix.strip("/"))))
+    return known
 
-    def __init__(self, lines: Iterable[str] = ()) -> None:
-        self.known: list[tuple[bytes, Access]] = []
-        for number, line in enumerate(lines, 1):
-            words = line.split()
-            if not words or words[0].startswith("#"):
-                continue
-            token, right, prefix, *more = [*words, *[WRITE, ""][len(words) - 1 :]]
-            if right not in (READ, WRITE) or more or len(token) < TOKEN_CHARS_MIN or not token.isascii():
-                raise ValueError(
-                    f"line {number} of the tokens: it must be TOKEN [read|write] [PREFIX], with a token of at least "
-                    f"{TOKEN_CHARS_MIN} ASCII characters"
-                )
-            self.known.append((_digest(token), Access(right == WRITE, prefix.strip("/"))))
 
-    def access(self, headers: Headers, delegation: str | None = None) -> Access:
-        """Return the rights of the sender of a request.
+def access_of(tokens: Tokens, headers: Headers, delegation: str | None = None) -> Access:
+    """Return the rights of the sender of a request.
 
-        Parameters
-        ----------
-        delegation
-            The token in WebHDFS' parameter of this name.
+    Parameters
+    ----------
+    delegation
+        The token in WebHDFS' parameter of this name.
 
-        Raises
-        ------
-        HTTPException
-            With status 401.
-        """
-        if not self.known:
-            return Access()
-        given = [_digest(token) for token in (_of_header(headers.get("authorization", "")), delegation) if token]
-        # all of them, so that the time tells nothing
-        found = [access for digest in given for known, access in self.known if hmac.compare_digest(known, digest)]
-        if not found:
-            schemes = {"WWW-Authenticate": 'Bearer realm="rollingfs", Basic realm="rollingfs"'}
-            raise HTTPException(401, "a valid token is needed, as Authorization: Bearer TOKEN", schemes)
-        return found[-1]
+    Raises
+    ------
+    HTTPException
+        With status 401.
+    """
+    if not tokens:
+        return Access()
+    given = [_digest(token) for token in (_of_header(headers.get("authorization", "")), delegation) if token]
+    # all of them, so that the time tells nothing
+    found = [access for digest in given for known, access in tokens if hmac.compare_digest(known, digest)]
+    if not found:
+        schemes = {"WWW-Authenticate": 'Bearer realm="rollingfs", Basic realm="rollingfs"'}
+        raise HTTPException(401, "a valid token is needed, as Authorization: Bearer TOKEN", schemes)
+    return found[-1]
 
 
 def _digest(token: str) -> bytes:

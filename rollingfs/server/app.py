@@ -28,7 +28,7 @@ from rollingfs.errors import visible
 from rollingfs.fs.filesystem import RollingFileSystem
 from rollingfs.segment.segment import Spot
 from rollingfs.server import segment_routes, stream_routes  # noqa: F401 - the latter two define operations
-from rollingfs.server.access import Tokens, check_browser
+from rollingfs.server.access import Tokens, access_of, check_browser, parse_tokens
 from rollingfs.server.operations import OPERATIONS, Call, RestOperation, document, query_of, small_body
 from rollingfs.server.problems import Json, headers_of, problem, status_of, text_of
 from rollingfs.server.process import Limited, Limits
@@ -105,10 +105,10 @@ class Gateway:
 
         async def run(request: Request) -> Response:
             try:
-                if not self.tokens.known:
+                if not self.tokens:
                     check_browser(request.headers, self.hosts)
                 token = request.query_params.get("delegation") if failed is remote_exception else None
-                request.state.access = self.tokens.access(request.headers, token)
+                request.state.access = access_of(self.tokens, request.headers, token)
                 _check_conditions(request)
                 return await endpoint(request)
             except ClientDisconnect:
@@ -134,7 +134,7 @@ class Gateway:
     async def grant(self, request: Request) -> Response:
         """Let Hadoop's client, which has its token as the secret of OAuth 2, send it as a bearer's."""
         secret = QueryParams(await small_body(request)).get("client_secret", "")
-        self.tokens.access(Headers({"Authorization": f"Bearer {secret}"}))
+        access_of(self.tokens, Headers({"Authorization": f"Bearer {secret}"}))
         return Json({"access_token": secret, "token_type": "bearer", "expires_in": 3600})
 
     # -- for operators -------------------------------------------------------------------------------------
@@ -192,7 +192,7 @@ def make_app(
     hosts
         The names by which browsers may call a server without tokens; empty for any.
     """
-    return Gateway(fs, root, Tokens(tokens), limits or Limits(), hosts).limited
+    return Gateway(fs, root, parse_tokens(tokens), limits or Limits(), hosts).limited
 
 
 # -- the page of a path, for people --------------------------------------------------------------------------

@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import KW_ONLY, dataclass
-from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING
 
@@ -233,17 +232,18 @@ class Shipper:
             self._delete()
         routes = [one for one in self._routes.values() if one.error is None and (flush or not one.rests(now_s))]
         shares = [routes[first::STEPS_AT_ONCE] for first in range(min(STEPS_AT_ONCE, len(routes)))]
+        since_s = self._looked_s or now_s
+
+        def steps(routes: Sequence[Route]) -> bool:
+            found = [route.step(since_s, flush=flush) for route in routes]  # each takes its step
+            return any(found)
+
         if len(shares) > 1:
             with ThreadPoolExecutor(len(shares)) as threads:
-                found = list(threads.map(partial(self._steps, flush), shares))
+                found = list(threads.map(steps, shares))
         else:  # in this thread: a caller may drive coroutines there
-            found = [self._steps(flush, share) for share in shares]
+            found = list(map(steps, shares))
         self._looked_s, self._rests = now_s, not routes
-        return any(found)
-
-    def _steps(self, flush: bool, routes: Sequence[Route]) -> bool:
-        since_s = self._looked_s or time.monotonic()
-        found = [route.step(since_s, flush=flush) for route in routes]
         return any(found)
 
     def _delete(self) -> None:
@@ -259,7 +259,9 @@ class Shipper:
         for pattern in self.files:
             found = glob.glob(pattern) if glob.has_magic(pattern) else [pattern]
             for path in sorted(set(found) - self._logs.keys()):
-                if path == pattern or not any(_is_rotated(path, one) for one in [*found, *self._logs] if one != path):
+                folder, name = os.path.split(path)
+                others = (one for one in (*found, *self._logs) if one != path and os.path.dirname(one) == folder)
+                if path == pattern or all(Log(one).age(name) is None for one in others):  # else it is a rotated file
                     self._add(Log(path))
 
     def _add(self, log: Log) -> None:
@@ -283,11 +285,6 @@ class Shipper:
             prefix = self.prefix.format(host=platform.node(), file=log.name, path=log.path)
             route.sources[key] = RoutedLog(lineage, key, prefix.encode(), self.delete_after)
             route.is_begun = False
-
-
-def _is_rotated(path: str, other: str) -> bool:
-    """Return whether a file is a generation of another log."""
-    return os.path.dirname(path) == os.path.dirname(other) and Log(other).age(os.path.basename(path)) is not None
 
 
 def observe(shipper: Shipper, meter: Meter | None = None) -> None:

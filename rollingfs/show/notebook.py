@@ -10,7 +10,7 @@ from rollingfs.format.header import Chunk, Header
 from rollingfs.segment.files.rewrite_plan import Asked
 from rollingfs.segment.segment import Segment
 from rollingfs.show.readable import Prices, count_text, size_text, upkeep_texts
-from rollingfs.show.segment_map import INLINE, ChunkRun, runs
+from rollingfs.show.segment_map import INLINE, runs
 from rollingfs.stream.blocks import mover_of
 from rollingfs.stream.members import Listed, View
 from rollingfs.stream.states import SIZES, Outlook
@@ -43,7 +43,10 @@ def segment_html(snapshot: Segment, now_s: float, prices: Prices | None = None) 
         f"{snapshot.state}, version {snapshot.version}, start {snapshot.start:,}, length {snapshot.length:,}: "
         f"{size_text(snapshot.size)}"
     )
-    rows = [_legend_row(part) for part in parts]
+    rows = [
+        f'<td style="color:{colour}">&#9632;</td><td>{start:,} to {end:,}</td><td>{escape(what)}</td>'
+        for colour, start, end, what in parts
+    ]
     upkeep = [] if snapshot.header is None else _upkeep(snapshot.header, now_s, prices)
     return _box(snapshot.path, facts, _bar(parts, snapshot.length), _table(_shortened(rows)), *upkeep)
 
@@ -89,11 +92,8 @@ def _parts(snapshot: Segment) -> Iterator[Stripe]:
         return
     for index, run in enumerate(runs(snapshot.header.entries, snapshot.start, snapshot.length)):
         colour = TAIL_COLOUR if run.where == INLINE else CHUNK_COLOURS[index % len(CHUNK_COLOURS)]
-        yield colour, run.start, run.end, _text(run)
-
-
-def _text(run: ChunkRun) -> str:
-    return f"{count_text(run.count, 'chunk')} in {visible(run.where)}" if run.count else run.where
+        what = f"{count_text(run.count, 'chunk')} in {visible(run.where)}" if run.count else run.where
+        yield colour, run.start, run.end, what
 
 
 def _bar(parts: Iterable[Stripe], length: int) -> str:
@@ -103,11 +103,6 @@ def _bar(parts: Iterable[Stripe], length: int) -> str:
         for colour, start, end, what in parts
     )
     return f'<svg viewBox="0 0 {WIDTH_PX} {HEIGHT_PX}" width="100%" style="max-width:{WIDTH_PX}px">{shapes}</svg>'
-
-
-def _legend_row(part: Stripe) -> str:
-    colour, start, end, what = part
-    return f'<td style="color:{colour}">&#9632;</td><td>{start:,} to {end:,}</td><td>{escape(what)}</td>'
 
 
 def _row(name: str, view: View | None, longest: int) -> str:

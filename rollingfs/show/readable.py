@@ -58,22 +58,6 @@ def prices_of(protocol: str, path: str) -> Prices | None:
     return S3_EXPRESS if path.lstrip("/").partition("/")[0].endswith(EXPRESS_SUFFIX) else S3_STANDARD
 
 
-def reads_text(requests: int, prices: Prices | None) -> str:
-    """Return the price of saved requests, as ``, $1.20 for 1,000 of them``."""
-    return "" if prices is None else f" ({dollars(requests * prices.read_1000)} for 1,000 such reads on {prices.name})"
-
-
-def storage_text(cold_bytes: int, prices: Prices | None) -> str:
-    """Return the savings of a month of cold bytes, or "".
-
-    Only a hot store that is dearer than S3 Standard has savings.
-    """
-    if prices is None or prices.storage_gb_month <= S3_STANDARD.storage_gb_month:
-        return ""
-    saved = cold_bytes / GB * (prices.storage_gb_month - S3_STANDARD.storage_gb_month)
-    return f" ({dollars(saved)} a month, if the tier is {S3_STANDARD.name})"
-
-
 def dollars(amount: float) -> str:
     """Return an amount as people read it: small amounts with three digits."""
     return f"${amount:,.0f}" if amount >= 100 else f"${amount:.2f}" if amount >= 1 else f"${amount:.3g}"
@@ -114,7 +98,8 @@ def next_text(found: Outlook, prices: Prices | None) -> str:
         return "upkeep has nothing to join or to move"
     saved = found.saved_objects
     fewer = f"{count_text(saved, 'object')} fewer, and as many requests fewer for each read of everything"
-    return f"upkeep will {' and '.join(parts)}: {fewer}{reads_text(saved, prices)}"
+    price = "" if prices is None else f" ({dollars(saved * prices.read_1000)} for 1,000 such reads on {prices.name})"
+    return f"upkeep will {' and '.join(parts)}: {fewer}{price}"
 
 
 def upkeep_texts(found: Outlook, cold_bytes: int, rewritten: int, prices: Prices | None) -> list[str]:
@@ -125,6 +110,9 @@ def upkeep_texts(found: Outlook, cold_bytes: int, rewritten: int, prices: Prices
 
 def saved_text(cold_bytes: int, rewritten: int, prices: Prices | None) -> str:
     """Return the work of earlier rounds, by the headers only; or ""."""
-    cold = f"{size_text(cold_bytes)} moved to tiers{storage_text(cold_bytes, prices)}"
+    cold = f"{size_text(cold_bytes)} moved to tiers"
+    if prices is not None and prices.storage_gb_month > S3_STANDARD.storage_gb_month:  # only then a tier is cheaper
+        saved = cold_bytes / GB * (prices.storage_gb_month - S3_STANDARD.storage_gb_month)
+        cold += f" ({dollars(saved)} a month, if the tier is {S3_STANDARD.name})"
     anew = f"{size_text(rewritten)} written anew by joins"
     return ", ".join(text for text, count in ((cold, cold_bytes), (anew, rewritten)) if count)

@@ -186,7 +186,8 @@ def outline(
     def noted() -> Iterator[Chunk]:
         for chunk in chunks:
             first = max(chunk.start, start)
-            age = ages[_age_class(now_s - chunk.at_ms / 1000)]
+            age_s = now_s - chunk.at_ms / 1000
+            age = next(one for one, (limit_s, _) in zip(ages, AGES, strict=True) if limit_s is None or age_s < limit_s)
             for found in (sizes[size_class(chunk.end - first)], age):
                 found.count += 1
                 found.bytes += chunk.end - first
@@ -199,10 +200,6 @@ def outline(
         cells[-1] = Cell(0, TAIL)  # an inline tail is shown, however short it is
     facts = (view.path, view.state, view.version, start, length)
     return MapOutline(*facts, cells, found, sizes, ages, garbage or Class(GARBAGE))
-
-
-def _age_class(seconds: float) -> int:
-    return next(index for index, (limit, _) in enumerate(AGES) if limit is None or seconds < limit)
 
 
 # -- SVG -----------------------------------------------------------------------------------------------------

@@ -16,9 +16,9 @@ import pytest
 
 from rollingfs import RollingFileSystem
 from rollingfs.cli import piped
-from rollingfs.cli.piped import NotWrittenError, Pipe
+from rollingfs.cli.piped import Pipe
 from rollingfs.cli.session import Stop
-from rollingfs.errors import UnsafeBackendError
+from rollingfs.errors import RollingError, UnsafeBackendError
 from rollingfs.fs.core import core
 from rollingfs.fs.write_buffer import CommitOn, parse_commit_on
 from rollingfs.ship import sender
@@ -81,9 +81,7 @@ def test_unwritten_data_is_an_error_once_the_user_stops() -> None:
         raise OSError("the store is away")
 
     store.plan(("extend", "replace"), times=None, before=fail)
-    with pytest.raises(
-        NotWrittenError, match="0 bytes are written; it is unknown whether the next 35 bytes are written"
-    ):
+    with pytest.raises(RollingError, match="0 bytes are written; it is unknown whether the next 35 bytes are written"):
         pipe.run()
     store.plans.clear()
     assert fs.cat_file("/log") == b""
@@ -93,7 +91,7 @@ def test_segment_that_is_sealed_ends_pipe_with_error() -> None:
     fs = RollingFileSystem(backend=private_memory())
     pipe = piping(fs, parse_commit_on("line"), b"".join(LINES))
     fs.seal("/log")
-    with pytest.raises(NotWrittenError, match=r"35 bytes are not written: .*sealed"):
+    with pytest.raises(RollingError, match=r"35 bytes are not written: .*sealed"):
         pipe.run()
 
 
@@ -101,7 +99,7 @@ def test_a_store_that_cannot_append_ends_the_pipe() -> None:
     store = Scripted(private_memory())
     pipe = piping(RollingFileSystem(backend=store), parse_commit_on("line"), b"".join(LINES))
     store.plan(("extend", "replace"), times=None, before=raises(OSError(errno.EOPNOTSUPP, "not on this store")))
-    with pytest.raises(NotWrittenError, match="not on this store"):
+    with pytest.raises(RollingError, match="not on this store"):
         pipe.run()
 
 
@@ -116,7 +114,7 @@ def test_an_error_that_no_repetition_mends_ends_the_pipe(monkeypatch: pytest.Mon
         raise UnsafeBackendError("this store lets two win")
 
     monkeypatch.setattr(piped, "append", refuse)
-    with pytest.raises(NotWrittenError, match="35 bytes are not written: this store lets two win"):
+    with pytest.raises(RollingError, match="35 bytes are not written: this store lets two win"):
         pipe.run()
     assert len(tries) == 1
 

@@ -8,7 +8,7 @@ import pytest
 
 from rollingfs import RollingFileSystem
 from rollingfs.server import make_app
-from rollingfs.server.access import Tokens
+from rollingfs.server.access import parse_tokens
 from tests.server.conftest import Client
 
 ALL, READS, SOME = "a" * 20, "b" * 20, "c" * 20
@@ -73,7 +73,7 @@ def test_a_token_is_confined_to_its_prefix(client: Client) -> None:
 @pytest.mark.parametrize("line", ["short", "x" * 20 + " all", "x" * 20 + " read a b"])
 def test_a_malformed_line_is_named_and_not_shown(line: str) -> None:
     with pytest.raises(ValueError, match="line 2 of the tokens") as found:
-        Tokens(["", line])
+        parse_tokens(["", line])
     assert "xxx" not in str(found.value)
 
 

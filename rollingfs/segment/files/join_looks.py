@@ -181,8 +181,8 @@ class ArrowJoins:
             if not view.size:
                 ranges.append(())
                 continue
-            places = self._parts[view.path][1]
-            ranges.append(joined([*places.schemas[:1], *places.rows]) if begins else places.rows)
+            schemas, rows = self._parts[view.path][1]
+            ranges.append(joined([*schemas[:1], *rows]) if begins else rows)
             begins = False
         return ranges
 
@@ -194,7 +194,7 @@ class ArrowJoins:
         try:
             messages = await messages_of(self._at.fetcher, view)
             places = layout(messages)
-            schemas = [await self._at.fetcher.read(view, *place) for place in places.schemas]
+            schemas = [await self._at.fetcher.read(view, *place) for place in places[0]]
             for schema in schemas[1:]:
                 if not is_same_schema(schemas[0], schema):
                     raise MalformedStreamError("it holds streams of several schemas")

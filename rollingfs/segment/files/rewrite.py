@@ -22,8 +22,8 @@ from rollingfs.backend.tiers import can_copy
 from rollingfs.errors import CorruptChunkError, RollingError, SegmentTruncatedError, StagedExpiredError
 from rollingfs.format import names
 from rollingfs.format.crc import combined, crc32c
-from rollingfs.format.drops import clipped
 from rollingfs.format.header import PIECES_MAX, Chunk, Header, Tier
+from rollingfs.format.placement import clip
 from rollingfs.format.side_files import Label
 from rollingfs.runtime.concurrency import Lock
 from rollingfs.runtime.meters import Steps
@@ -126,7 +126,7 @@ async def _rewrite(at: At, view: Segment, runs: Sequence[Run], swap: Commit, ste
     """Rewrite runs in a commit. Of the first chunk, only the part that the snapshot retains is written."""
     await at.abilities(view.path)
     (head, *others), tier = runs[0]
-    runs = [((clipped(head, max(head.start, view.start)), *others), tier), *runs[1:]]
+    runs = [((clip(head, max(head.start, view.start), head.end), *others), tier), *runs[1:]]
     for _ in range(TRIES_MAX):
         try:
             return await _rewrite_once(at, view, runs, swap, steps)

@@ -13,7 +13,7 @@ from dataclasses import replace
 from rollingfs.backend.tier_marks import find_mark, make_mark, missing, placed
 from rollingfs.errors import CorruptHeaderError, NoBucketError, RollingError, TierFailedError
 from rollingfs.format import merging, names, placement, transitions
-from rollingfs.format.drops import clipped, is_deletable, is_own, merge_drops
+from rollingfs.format.drops import is_deletable, is_own, merge_drops
 from rollingfs.format.header import (
     AGE_S_MAX,
     LARGE_PAGE_CHUNKS,
@@ -338,5 +338,5 @@ def _is_same(found: Sequence[Chunk], run: Sequence[Chunk], *, is_first: bool) ->
     """Whether these are the chunks of a run, whose head may have been truncated before the run was planned."""
     if len(found) != len(run) or not found or not found[0].start <= run[0].start < found[0].end:
         return False
-    head = found[0] if not is_first else clipped(found[0], run[0].start)
+    head = found[0] if not is_first else placement.clip(found[0], run[0].start, found[0].end)
     return (head, *found[1:]) == tuple(run)

@@ -266,7 +266,7 @@ async def _finish(at: At, run: _Run, base: Header, header: Header) -> Erased:
     dropped = {names.parent(names.resolve(path, chunk.file)) for chunk in run.gone}
     lies_in = await at.pages.folders(path, header.entries)
     folders = {names.chunks_folder(path), *hinted(path, header), *dropped, *lies_in}
-    own = {names.locate(path, chunk.file, chunk.tier) for chunk in drops.deletable(run.gone)}
+    own = {names.locate(path, one.file, one.tier) for one in run.gone if drops.is_deletable(one.file)}
     if own:
         await at.backend.delete(sorted(own))
     await finish_drops(at, path, header)

@@ -213,12 +213,11 @@ async def _chunks(at: At, view: Segment, whole: CopyPiece) -> list[Chunk]:
         return [Chunk(0, view.length, "", None, 0)]
     entries = placement.overlapping(view.header.entries, whole.start, min(whole.end, view.header.tail_start))
     chunks = await at.pages.unfold(view.path, entries)
-    clipped = [
+    return [
         placement.clip(chunk, whole.start, whole.end)
         for chunk in chunks
         if chunk.start < whole.end and whole.start < chunk.end
     ]
-    return [chunk for chunk in clipped if isinstance(chunk, Chunk)]
 
 
 async def clean(target: Backend, name: str) -> None:

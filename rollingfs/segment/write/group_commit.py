@@ -18,7 +18,7 @@ from rollingfs.format import transitions
 from rollingfs.format.header import Header, Phase
 from rollingfs.format.placement import Item
 from rollingfs.format.transitions import Attrs, Guard
-from rollingfs.runtime.logs import keeper
+from rollingfs.runtime.concurrency import keeper
 from rollingfs.runtime.values import value_class
 from rollingfs.segment.commit.attempt import Attempt, Change, Committed
 from rollingfs.segment.commit.chunk_files import Stored, Uploads
