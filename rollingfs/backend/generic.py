@@ -174,7 +174,7 @@ class GenericBackend(Backend):
         self._put(path, bytes(data), in_one_step=True)
 
     async def open_write(self, path: str, over: Over | None = None, metadata: Metadata = None) -> Upload:
-        return _GenericUpload(self, path) if over is None else _MovedUpload(self, path, over)
+        return _GenericUpload(self, path, over)
 
     # -- removing and folders ------------------------------------------------------------------------------
 
@@ -340,61 +340,54 @@ def _modified_s(info: dict[str, Any]) -> float:
 
 
 class _GenericUpload(Upload):
-    def __init__(self, backend: GenericBackend, path: str) -> None:
-        backend.make_parents(path)
+    """A file that, with `over`, grows under another name, and is moved once it is whole."""
+
+    def __init__(self, backend: GenericBackend, path: str, over: Over | None) -> None:
         self._backend = backend
         self._path = path
-        self._file = backend.fs.open(path, "wb")
+        self._over = over
+        self._growing = path if over is None else names.export_path(path)
+        backend.make_parents(self._growing)
+        self._file = backend.fs.open(self._growing, "wb")
         self._is_over = False
 
     async def write(self, data: Buffer) -> None:
-        if self._is_over:
-            raise shared_errors.upload_closed(self._path)
+        self._check_open()
         self._file.write(bytes(data))
 
     async def finish(self) -> None:
-        if self._is_over:
-            raise shared_errors.upload_closed(self._path)
+        self._check_open()
         self._file.close()
         self._is_over = True
-
-    async def abort(self) -> None:
-        if self._is_over:
+        if self._over is None:
             return
-        self._is_over = True
-        try:
-            self._file.close()  # not `discard`, which does something else in each filesystem
-        finally:
-            with contextlib.suppress(FileNotFoundError):
-                self._backend.fs.rm_file(self._path)
-
-
-class _MovedUpload(_GenericUpload):
-    """A file under a name that others use as well. It grows under a temporary name, and is moved once it is whole."""
-
-    def __init__(self, backend: GenericBackend, path: str, over: Over) -> None:
-        super().__init__(backend, names.export_path(path))
-        self._target = path
-        self._over = over
-
-    async def finish(self) -> None:
-        await super().finish()
         try:
             if self._over is Over.NOTHING:
-                self._backend.check_absent(self._target)
-            await self._backend.move(self._path, self._target, self._over)
+                self._backend.check_absent(self._path)
+            await self._backend.move(self._growing, self._path, self._over)
         except FileNotFoundError as error:
-            raise shared_errors.export_ended(self._target) from error
+            raise shared_errors.export_ended(self._path) from error
         except BaseException:
-            await self._backend.delete([self._path])
+            await self._backend.delete([self._growing])
             raise
         finally:
             self._clean()
 
     async def abort(self) -> None:
-        await super().abort()
+        if not self._is_over:
+            self._is_over = True
+            try:
+                self._file.close()  # not `discard`, which does something else in each filesystem
+            finally:
+                with contextlib.suppress(FileNotFoundError):
+                    self._backend.fs.rm_file(self._growing)
         self._clean()
 
+    def _check_open(self) -> None:
+        if self._is_over:
+            raise shared_errors.upload_closed(self._path)
+
     def _clean(self) -> None:
-        with contextlib.suppress(OSError):  # the folder is not empty, or gone
-            self._backend.fs.rmdir(names.parent(self._path))
+        if self._over is not None:
+            with contextlib.suppress(OSError):  # the folder is not empty, or gone
+                self._backend.fs.rmdir(names.parent(self._growing))

@@ -11,8 +11,8 @@ import time
 from functools import partial
 
 from rollingfs.backend.contract import Backend
-from rollingfs.backend.metered import MeteredBackend
 from rollingfs.backend.verdicts import Verdicts
+from rollingfs.backend.wrapper import MeteredBackend
 from rollingfs.errors import RollingError
 from rollingfs.format import names
 from rollingfs.format.policies import ROLLING_ATTR, Fields, parse_rolling

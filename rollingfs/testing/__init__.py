@@ -23,16 +23,7 @@ Subclass `BackendContract` in a test module, define how to make the backend and 
 
 from __future__ import annotations
 
-from rollingfs.testing.conditions import Conditions
-from rollingfs.testing.reading import Reading
-from rollingfs.testing.subject import Factory, run
-from rollingfs.testing.writing import Writing
+from rollingfs.testing.conditions import BackendContract
+from rollingfs.testing.reading import Factory, run
 
 __all__ = ["BackendContract", "Factory", "run"]
-
-
-class BackendContract(Reading, Conditions, Writing):
-    """Everything that rollingfs needs of a backend, verb by verb and in races.
-
-    `rollingfs.testing.subject.Subject` has what a subclass must define.
-    """

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import queue
+import sys
+import threading
+import traceback
 import uuid
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -10,22 +17,119 @@ import pytest
 from rollingfs.backend.contract import Backend
 from rollingfs.backend.race import RACERS as RACERS_MANY, race
 from rollingfs.errors import ConflictError
+from rollingfs.format import names
 from rollingfs.format.codec import format_header
 from rollingfs.format.header import Header
 from rollingfs.format.records import Record
-from rollingfs.testing.subject import (
-    CLOCK_SLACK_S,
-    RACERS,
-    Racer,
-    Subject,
-    content,
-    race_increments,
-    race_path,
-    race_processes,
-    race_rounds,
-    race_threads,
-    run,
-)
+from rollingfs.testing.reading import CLOCK_SLACK_S, Factory, content, run
+from rollingfs.testing.writing import Writing
+
+RACERS = 4
+RACE_DEADLINE_S = 120
+SWITCH_S = 1e-6
+
+Racer = Callable[..., Any]
+"""A function of a backend, the racer's number, the barrier of all racers, and further arguments."""
+
+
+def race_path(folder: str, number: int) -> str:
+    """Return the file of a round of `race_rounds`."""
+    return names.header_path(f"{folder}/race-{number}")
+
+
+def race_rounds(backend: Backend, racer: int, barrier: Any, folder: str, rounds: int) -> list[tuple[bool, bool]]:
+    """Race to create a file, then to replace it by its token, in each round.
+
+    Returns for each round whether this racer won each of both races.
+    """
+    outcomes = []
+    for number in range(rounds):
+        path = race_path(folder, number)
+        barrier.wait(RACE_DEADLINE_S)
+        try:
+            run(backend, backend.create(path, b"created by %d" % racer))
+            created = True
+        except FileExistsError:
+            created = False
+        barrier.wait(RACE_DEADLINE_S)
+        token = run(backend, backend.read(path)).token
+        barrier.wait(RACE_DEADLINE_S)
+        try:
+            run(backend, backend.replace(path, b"replaced by %d" % racer, token))
+            replaced = True
+        except ConflictError:
+            replaced = False
+        outcomes.append((created, replaced))
+    return outcomes
+
+
+def race_increments(backend: Backend, racer: int, barrier: Any, path: str, count: int) -> int:
+    """Add 1 to the number in a file, until `count` additions were acknowledged."""
+    acknowledged = 0
+    # by its first write, a backend may learn what the ETags of the store are: it reads the file back, unless another
+    # writer was faster, and then cannot acknowledge the write
+    run(backend, backend.create(f"{path.rpartition('/')[0]}/racer-{racer}$header", b"first"))
+    barrier.wait(RACE_DEADLINE_S)
+    while acknowledged < count:
+        blob = run(backend, backend.read(path))
+        try:
+            run(backend, backend.replace(path, b"%d" % (int(blob.data) + 1), blob.token))
+        except ConflictError:
+            continue
+        acknowledged += 1
+    return acknowledged
+
+
+def race_threads(backend: Backend, racer: Racer, args: tuple[Any, ...]) -> dict[int, Any]:
+    """Run racers in threads that share a backend; return their results."""
+    barrier = threading.Barrier(RACERS)
+    switch_s = sys.getswitchinterval()
+    sys.setswitchinterval(SWITCH_S)  # otherwise a verb in memory ends before another thread runs
+    try:
+        with ThreadPoolExecutor(RACERS) as pool:
+            results = {number: pool.submit(racer, backend, number, barrier, *args) for number in range(RACERS)}
+    finally:
+        sys.setswitchinterval(switch_s)
+    return {number: result.result() for number, result in results.items()}
+
+
+def race_processes(factory: Factory, racer: Racer, args: tuple[Any, ...]) -> dict[int, Any]:
+    """Run racers in processes, each with its own backend; returns what each returned."""
+    context = multiprocessing.get_context("spawn")
+    barrier, answers = context.Barrier(RACERS), context.Queue()
+    processes = [
+        context.Process(target=_process, args=(factory, racer, number, barrier, answers, args), daemon=True)
+        for number in range(RACERS)
+    ]
+    for process in processes:
+        process.start()
+    outcomes: dict[int, Any] = {}
+    try:
+        for _ in processes:
+            number, outcome, failure = answers.get(timeout=RACE_DEADLINE_S)
+            assert failure is None, f"racer {number}: {failure}"
+            outcomes[number] = outcome
+    except queue.Empty:
+        raise AssertionError(f"racers {set(range(RACERS)) - set(outcomes)} gave no answer") from None
+    finally:
+        for process in processes:
+            if len(outcomes) < RACERS:
+                process.terminate()
+            process.join()
+            process.close()
+        answers.close()
+    return outcomes
+
+
+def _process(factory: Factory, racer: Racer, number: int, barrier: Any, answers: Any, args: tuple[Any, ...]) -> None:
+    make, arguments = factory
+    try:
+        answers.put((number, racer(make(*arguments), number, barrier, *args), None))
+    except BaseException:  # the parent raises it
+        barrier.abort()
+        answers.put((number, None, traceback.format_exc()))
+        raise
+
 
 RACE_ROUNDS = 10
 RACES_OF_MANY = 2
@@ -34,8 +138,11 @@ RACES_OF_TWO = 10
 INCREMENTS_PER_RACER = 15
 
 
-class Conditions(Subject):
-    """A write that names a token replaces only that version, in races too."""
+class BackendContract(Writing):
+    """Everything that rollingfs needs of a backend, verb by verb and in races.
+
+    `Reading` has what a subclass must define. Here, a write that names a token replaces only that version.
+    """
 
     # -- tokens and dates ----------------------------------------------------------------------------------
 

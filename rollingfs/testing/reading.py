@@ -1,19 +1,23 @@
-"""Reading: whole files, ranges, missing files, folders."""
+"""The backend under test, access to its files without it, and reading: whole files, ranges, missing files, folders."""
 
 from __future__ import annotations
 
 import errno
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
+from fsspec.asyn import sync
 
 from rollingfs.backend.contract import Backend
 from rollingfs.errors import ConflictError
 from rollingfs.format.side_files import read_bytes_max
-from rollingfs.testing.subject import Subject, content, run
+from rollingfs.runtime.concurrency import drive
 
+T = TypeVar("T")
+
+CLOCK_SLACK_S = 600
 LISTING_FILES = 1005  # stores list in pages of 1,000
 DELETING_THREADS = 4
 ODD_NAMES = [
@@ -36,8 +40,82 @@ ODD_NAMES = [
 ]
 
 
-class Reading(Subject):
-    """Check that a read returns the written bytes, or a missing file, and that a listing is complete and never old."""
+Factory = tuple[Callable[..., Backend], tuple[Any, ...]]
+"""Recipe for the backend in another process: a picklable callable and its arguments."""
+
+
+def run(backend: Backend, coroutine: Coroutine[Any, Any, T]) -> T:
+    """Run a verb to its end: directly over a sync backend, on ``backend.loop`` over an async backend."""
+    if not backend.is_async:
+        return drive(coroutine)
+    result: T = sync(backend.loop, _awaited, coroutine)  # type: ignore[attr-defined]
+    return result
+
+
+async def _awaited(coroutine: Coroutine[Any, Any, T]) -> T:
+    return await coroutine
+
+
+PATTERN = bytes(number * 7 % 251 for number in range(251))
+
+
+def content(size: int) -> bytes:
+    """Return bytes that differ from their neighbours."""
+    return (PATTERN * (size // len(PATTERN) + 1))[:size]
+
+
+class Reading:
+    """Check that a read returns the written bytes, or a missing file, and that a listing is complete and never old.
+
+    A subclass of `BackendContract` gives the definitions at the beginning.
+
+    Attributes
+    ----------
+    tokens_tell_equal_bytes : bool
+        Whether two writes of equal bytes have different tokens. False where a token is a hash of the bytes (S3). That
+        is enough for headers, because no two headers are equal.
+    claims_atomicity : bool
+        Whether several processes may write by the backend. If not, races are not run.
+    """
+
+    tokens_tell_equal_bytes = True
+    claims_atomicity = True
+
+    @pytest.fixture
+    def backend(self) -> Backend:
+        """Return the backend under test."""
+        raise NotImplementedError("a subclass of BackendContract has a fixture `backend`")
+
+    @pytest.fixture
+    def folder(self) -> str:
+        """Return the path of a folder that was never used; it need not exist."""
+        raise NotImplementedError("a subclass of BackendContract has a fixture `folder`")
+
+    def raw_read(self, path: str) -> bytes:
+        """Read a file without the backend."""
+        raise NotImplementedError("a subclass of BackendContract has a method `raw_read`")
+
+    def raw_write(self, path: str, data: bytes) -> None:
+        """Write a plain file, and its folder if it is missing, without the backend."""
+        raise NotImplementedError("a subclass of BackendContract has a method `raw_write`")
+
+    def raw_write_many(self, paths: Sequence[str], data: bytes) -> None:
+        """Write many files without the backend."""
+        for path in paths:
+            self.raw_write(path, data)
+
+    def spawn_arguments(self) -> Factory | None:
+        """Return the recipe for a backend in another process: a callable, arguments.
+
+        Both can be pickled. None if the store exists in this process only.
+        """
+        raise NotImplementedError("a subclass of BackendContract has a method `spawn_arguments`")
+
+    def _need(self, ability: bool, why_not: str) -> None:
+        if not ability:
+            pytest.skip(why_not)
+
+    # -- files ---------------------------------------------------------------------------------------------
 
     @pytest.mark.parametrize("size", [0, 1, 5000, 300_000])
     def test_written_bytes_are_read_whole_with_their_size(self, backend: Backend, folder: str, size: int) -> None:

@@ -6,14 +6,14 @@ import pytest
 
 from rollingfs.backend.contract import Backend, Over, Part, Upload
 from rollingfs.errors import ConflictError
-from rollingfs.testing.subject import CLOCK_SLACK_S, Subject, content, run
+from rollingfs.testing.reading import CLOCK_SLACK_S, Reading, content, run
 
 UPLOAD_PIECE_BYTES = 1024 * 1024
 UPLOAD_PIECES = 11  # two parts of 5 MiB and a rest
 UNFINISHED_BYTES = 17 * 1024 * 1024  # more than an adapter keeps in memory before it begins
 
 
-class Writing(Subject):
+class Writing(Reading):
     """A new file appears whole or not at all."""
 
     def test_write_takes_buffers_of_every_kind(self, backend: Backend, folder: str) -> None:

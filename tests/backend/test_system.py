@@ -15,7 +15,7 @@ from rollingfs.backend.local import system
 from tests.support.backends import raises
 
 pytest.importorskip("fcntl")
-from rollingfs.backend.local import linux, macos, posix
+from rollingfs.backend.local import macos, posix
 
 F_WRLCK = 3
 
@@ -35,7 +35,7 @@ def defined(module: str) -> set[str]:
     return found
 
 
-@pytest.mark.parametrize("modules", [("posix", "linux"), ("posix", "macos"), ("windows",)], ids=lambda of: of[-1])
+@pytest.mark.parametrize("modules", [("posix",), ("posix", "macos"), ("windows",)], ids=lambda of: of[-1])
 def test_each_system_defines_all_names(modules):
     names = {name for name in vars(system) if not name.startswith("_") and name != "sys"}
     assert len(names) > 25
@@ -44,17 +44,17 @@ def test_each_system_defines_all_names(modules):
 
 def test_lock_has_layout_of_xnu_and_of_linux():
     assert struct.unpack("=qqihh", macos.lock_request(F_WRLCK)) == (0, 0, 0, F_WRLCK, os.SEEK_SET)
-    assert struct.unpack_from("=hh4xqqi", linux.lock_request(1)) == (1, os.SEEK_SET, 0, 0, 0)
+    assert struct.unpack_from("=hh4xqqi", posix.lock_request(1)) == (1, os.SEEK_SET, 0, 0, 0)
 
 
-@pytest.mark.parametrize("module", [linux, macos], ids=["linux", "macos"])
+@pytest.mark.parametrize("module", [posix, macos], ids=["linux", "macos"])
 def test_locks_of_open_files_need_no_name(module, tmp_path, monkeypatch):
     """As in uv's Python for Linux, and as on FreeBSD."""
     monkeypatch.delattr("fcntl.F_OFD_SETLK", raising=False)
     spec = importlib.util.spec_from_file_location("again", module.__file__)
     again = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(again)
-    assert {linux: 37, macos: 90}[module] == again._OFD_SETLK
+    assert {posix: 37, macos: 90}[module] == again._OFD_SETLK
     monkeypatch.setattr("fcntl.fcntl", raises(OSError(errno.EINVAL, "injected")))
     with pytest.raises(OSError, match="nothing was written") as caught:
         again.lock(7)

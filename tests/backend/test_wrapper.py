@@ -10,8 +10,7 @@ from rollingfs.backend.contract import VERBS, Backend
 from rollingfs.backend.contract_values import PendingUpload
 from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.backend.memory import MemoryBackend
-from rollingfs.backend.metered import MeteredBackend
-from rollingfs.backend.wrapper import NOT_FORWARDED, BackendWrapper
+from rollingfs.backend.wrapper import NOT_FORWARDED, BackendWrapper, MeteredBackend
 from rollingfs.errors import ConflictError
 from rollingfs.runtime.meters import REQUEST, Meters
 from tests.backend.test_memory import InPrivateMemory

@@ -13,10 +13,10 @@ from functools import partial
 from rollingfs.backend import shared_errors
 from rollingfs.backend.contract import Adapt, Backend, Blob, Buffer, FileInfo, Listing, Metadata, Over, Upload
 from rollingfs.backend.contract_values import Capability
-from rollingfs.backend.local import disk, extending, looks, nofollow, removing, reserve, system
+from rollingfs.backend.local import chunk_folders, disk, extending, looks, removing, system
 from rollingfs.backend.local.record_lock import Close, end_turn_of_thread, gives_locks_back, lock_of, record_lock
 from rollingfs.backend.local.spelling import respell, spellings
-from rollingfs.backend.local.upload import HiddenUpload, LocalUpload
+from rollingfs.backend.local.upload import LocalUpload
 from rollingfs.backend.local.windows_rules import HELD_S_MAX
 from rollingfs.errors import ConflictError
 from rollingfs.format import names
@@ -293,9 +293,7 @@ class LocalBackend(Backend):
         self._flush_folder_of(path)
 
     async def open_write(self, path: str, over: Over | None = None, metadata: Metadata = None) -> Upload:
-        if over is None:
-            return LocalUpload(path, self.sync)
-        return HiddenUpload(names.export_path(path), path, over, self.sync)
+        return LocalUpload(path, over, self.sync)
 
     async def copy(self, source: str, target: str, token: str | None = None, metadata: Metadata = None) -> None:
         """Copy the bytes within the kernel: as a reflink, where the filesystem shares unchanged blocks.
@@ -321,10 +319,10 @@ class LocalBackend(Backend):
 
     async def delete(self, paths: Sequence[str]) -> None:
         with within(HELD_S_MAX):  # for all of them, however many another program holds
-            shared_errors.delete_each(paths, nofollow.unlink)
+            shared_errors.delete_each(paths, chunk_folders.unlink)
 
     async def make_room(self, path: str) -> bool:
-        return reserve.give_up(path)
+        return chunk_folders.give_up_reserve(path)
 
     async def make_folder(self, path: str) -> bool:
         return disk.make_folders(path, self.sync)
@@ -376,7 +374,7 @@ class LocalBackend(Backend):
 
     def _flush_name(self, path: str, token: str) -> None:
         """Make the name of a header file survive a loss of power; on a disk that is nearly full, keep a reserve."""
-        reserve.keep(path)
+        chunk_folders.keep_reserve(path)
         self._flush_folder_of(path)
         if self.sync:
             extending.note_named(path, token)

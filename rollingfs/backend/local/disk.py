@@ -16,8 +16,7 @@ from typing import TypeVar
 from rollingfs.backend import shared_errors
 from rollingfs.backend.contract import Buffer
 from rollingfs.backend.local import system
-from rollingfs.backend.local.nofollow import Opened, open_file, refuse_link
-from rollingfs.backend.local.reserve import drop_alone
+from rollingfs.backend.local.chunk_folders import Opened, drop_alone, open_file, refuse_link
 from rollingfs.backend.local.system import flush as flush, is_local
 from rollingfs.errors import UNSUPPORTED
 
@@ -389,7 +388,7 @@ def is_nameless(name: str) -> bool:
 
 
 def remove_folder(folder: str, pauses_s: Sequence[float] = CLOSE_PAUSES_S) -> None:
-    """Remove an empty folder, or a chunk folder whose files all go with it: `reserve.goes_along`.
+    """Remove an empty folder, or a chunk folder whose files all go with it: `chunk_folders.goes_along`.
 
     It waits a moment for files in it without names, just closed.
     """

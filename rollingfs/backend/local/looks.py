@@ -16,7 +16,7 @@ from fsspec.implementations.local import LocalFileSystem
 from rollingfs.backend import shared_errors
 from rollingfs.backend.contract import Blob, FileInfo, Link, Listing
 from rollingfs.backend.local import disk, extending, system
-from rollingfs.backend.local.reserve import goes_along
+from rollingfs.backend.local.chunk_folders import goes_along
 from rollingfs.format import names
 from rollingfs.format.side_files import read_bytes_max
 

@@ -49,8 +49,8 @@ def lock_request(kind: int) -> bytes:
     return struct.pack("qqihh", 0, 0, 0, kind, os.SEEK_SET)
 
 
-lock = partial(posix.lock, _OFD_SETLK, lock_request)
-unlock = partial(posix.unlock, _OFD_SETLK, lock_request)
+lock = partial(posix.lock_by, _OFD_SETLK, lock_request)
+unlock = partial(posix.unlock_by, _OFD_SETLK, lock_request)
 
 
 def is_local(path: str) -> bool:

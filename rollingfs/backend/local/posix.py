@@ -1,4 +1,4 @@
-"""The names of `system` that Linux and macOS share."""
+"""The names of `system` on Linux, and on systems that have fewer of its calls; macOS shares most of them."""
 
 import contextlib
 import ctypes
@@ -6,8 +6,10 @@ import errno
 import fcntl
 import functools
 import os
+import struct
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 NO_FOLLOW, NO_WAIT = os.O_NOFOLLOW, os.O_NONBLOCK
@@ -22,6 +24,15 @@ _NO_LOCKS = (
 
 _STATFS_BYTES = 4096
 """Room for its answer: 120 bytes on Linux, 2,168 on macOS."""
+_OFD_SETLK: int = getattr(fcntl, "F_OFD_SETLK", 37)
+"""Linux has these locks since 3.15, also where an interpreter (uv's) has no name for them."""
+DESCRIPTORS = "/proc/self/fd"
+_LOCAL = {0xEF53, 0x58465342, 0x9123683E, 0x2FC12FC1, 0xF2F52010, 0xCA451A4E, 0x794C7630, 0x01021994, 0x858458F6}
+"""The filesystems, by the number that `statfs` gives, whose files only this kernel reads and writes.
+
+They are ext4, XFS, Btrfs, ZFS, F2FS, bcachefs, overlay, tmpfs and ramfs. On the others (NFS, SMB, FUSE, clusters),
+another machine may see a file's new size late, or before its bytes.
+"""
 
 open_file, unlink, mkdir, link, rename = os.open, os.unlink, os.mkdir, os.link, os.rename
 read_at, write_at, set_mode, number_of_disk = os.pread, os.pwrite, os.fchmod, os.major
@@ -63,7 +74,7 @@ def open_folder(path: str) -> int:
     return os.open(path, os.O_RDONLY | os.O_DIRECTORY)
 
 
-def lock(setlk: int, request: Callable[[int], bytes], descriptor: int) -> bool:
+def lock_by(setlk: int, request: Callable[[int], bytes], descriptor: int) -> bool:
     """Lock an open file now; False if another holds its lock."""
     try:
         fcntl.fcntl(descriptor, setlk, request(fcntl.F_WRLCK))
@@ -76,7 +87,7 @@ def lock(setlk: int, request: Callable[[int], bytes], descriptor: int) -> bool:
     return True
 
 
-def unlock(setlk: int, request: Callable[[int], bytes], descriptor: int) -> None:
+def unlock_by(setlk: int, request: Callable[[int], bytes], descriptor: int) -> None:
     """Give back a lock of an open file."""
     fcntl.fcntl(descriptor, setlk, request(fcntl.F_UNLCK))
 
@@ -118,3 +129,52 @@ def free_rename(name: str, here: int, flag: int) -> Callable[..., int] | None:
         return ctypes.get_errno() if failed else 0
 
     return rename_free
+
+
+# -- Linux -----------------------------------------------------------------------------------------------------
+
+
+def flush(descriptor: int) -> None:
+    """Make the bytes of an open file survive a loss of power."""
+    os.fsync(descriptor)
+
+
+def allocate(descriptor: int, size: int) -> None:
+    """Give an empty file its blocks."""
+    os.posix_fallocate(descriptor, 0, size)
+
+
+@functools.cache
+def lock_request(kind: int) -> bytes:
+    """Return a request for a lock of a whole file: type, whence, start, length, process id; "0q" pads."""
+    return struct.pack("hhqqi0q", kind, os.SEEK_SET, 0, 0, 0)
+
+
+lock = partial(lock_by, _OFD_SETLK, lock_request)
+unlock = partial(unlock_by, _OFD_SETLK, lock_request)
+
+
+def is_local(path: str) -> bool:
+    """Return whether this kernel alone reads and writes the files of a disk."""
+    (kind,) = struct.unpack_from("l", statfs(path))
+    return kind & 0xFFFFFFFF in _LOCAL
+
+
+def true_name(_path: str) -> str:
+    """Return "": the kernel knows an open file by the name that opened it."""
+    return ""
+
+
+def path_of(descriptor: int) -> str:
+    """Return the path of an open file by now."""
+    return os.readlink(f"{DESCRIPTORS}/{descriptor}")
+
+
+@functools.cache
+def notifier() -> Any:
+    """Return the C library, if it can watch files; or None."""
+    library = ctypes.CDLL(None)
+    return library if hasattr(library, "inotify_init1") else None
+
+
+rename_free = free_rename("renameat2", -100, 1)

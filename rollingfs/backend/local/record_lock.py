@@ -25,7 +25,7 @@ from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator
 from typing import Any, ParamSpec, TypeVar
 
 from rollingfs.backend import shared_errors
-from rollingfs.backend.local import disk, nofollow, system
+from rollingfs.backend.local import chunk_folders, disk, system
 from rollingfs.errors import ConflictError, LockedError
 from rollingfs.format import names
 from rollingfs.runtime.concurrency import until_s
@@ -343,7 +343,7 @@ class record_lock:  # noqa: N801 - used as a function
     def _acquire(self, flags: int) -> None:
         while True:
             _opening.add(self)
-            self._descriptor = nofollow.open_file(self.path, flags, _LOCK_MODE)
+            self._descriptor = chunk_folders.open_file(self.path, flags, _LOCK_MODE)
             _held.add(self._descriptor)
             _opening.discard(self)
             for _ in range(BRIEF_PAUSES):
@@ -367,7 +367,7 @@ class record_lock:  # noqa: N801 - used as a function
     def remove_file(self) -> None:
         """Remove the file of the held lock, unless the name is free, or another file's."""
         if self._descriptor is not None and _is_still(self._descriptor, self.path):
-            nofollow.unlink(self.path)
+            chunk_folders.unlink(self.path)
 
     def remove_of_nothing(self) -> None:
         """Remove the file of the held lock if the header went while this process waited: the file is its own."""

@@ -11,9 +11,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Self
 
 from rollingfs.backend.local import disk, extending, system
-from rollingfs.backend.local.nofollow import place_of, unlink
+from rollingfs.backend.local.chunk_folders import goes_along, place_of, unlink
 from rollingfs.backend.local.record_lock import Close, close_locks, hold, record_lock
-from rollingfs.backend.local.reserve import goes_along
 from rollingfs.errors import UNSUPPORTED, ConflictError
 from rollingfs.format import names
 from rollingfs.runtime.concurrency import until_s

@@ -42,7 +42,7 @@ if sys.platform == "win32":
 elif sys.platform == "darwin":
     from rollingfs.backend.local import macos as _calls, posix as _shared
 else:
-    from rollingfs.backend.local import linux as _calls, posix as _shared
+    from rollingfs.backend.local import posix as _calls, posix as _shared
 
 NO_FOLLOW, NO_WAIT, PLACE, FLUSHABLE = _shared.NO_FOLLOW, _shared.NO_WAIT, _shared.PLACE, _shared.FLUSHABLE
 GONE, DESCRIPTORS = _shared.GONE, _calls.DESCRIPTORS

@@ -10,16 +10,27 @@ import stat
 from rollingfs.backend import shared_errors
 from rollingfs.backend.contract import Buffer, Over, Part, Upload
 from rollingfs.backend.local import disk, system
+from rollingfs.format import names
 
 
 class LocalUpload(Upload):
-    """A file under an unused name; it is visible while it grows."""
+    """A file under an unused name; it is visible while it grows.
 
-    def __init__(self, path: str, sync: bool) -> None:
+    With `over`, others use its name as well: it grows under another, and gets its name once it is whole.
+    """
+
+    def __init__(self, path: str, over: Over | None, sync: bool) -> None:
+        mode = None if over is None else _mode_of(path)
         self._path = path
+        self._over = over
         self._sync = sync
+        self._growing = path if over is None else names.export_path(path)
         # a file object: garbage collection closes it if its owner forgets to
-        self._file = os.fdopen(disk.open_new(path, sync), "wb", buffering=0)
+        self._file = os.fdopen(disk.open_new(self._growing, sync), "wb", buffering=0)
+        if mode is not None and over is Over.ANYTHING:
+            # a private file stays private; by its descriptor, because the next export may have removed the name
+            with contextlib.suppress(OSError):  # not every disk has modes
+                system.set_mode(self._file.fileno(), mode)
 
     async def write(self, data: Buffer) -> None:
         disk.write_all(self._file.fileno(), [data])
@@ -35,50 +46,37 @@ class LocalUpload(Upload):
         disk.look(part.path, see, looks_max=1)  # a part of it may be copied
 
     async def finish(self) -> None:
+        if self._over is None:
+            self._end()
+            return
+        try:
+            self._end()
+            _give_name(self._growing, self._path, self._over)
+        except FileNotFoundError as error:
+            raise shared_errors.export_ended(self._path) from error
+        finally:
+            self._clean()
+        if self._sync:
+            disk.flush_entries_of(os.path.dirname(self._path))
+            disk.flush_folder(os.path.dirname(self._path))
+
+    def _end(self) -> None:
         if self._sync:
             disk.flush(self._file.fileno())
         self._file.close()
         if self._sync:
-            disk.flush_folder(os.path.dirname(self._path))
+            disk.flush_folder(os.path.dirname(self._growing))
 
     async def abort(self) -> None:
         if not self._file.closed:
             self._file.close()
-            disk.remove_if_there(self._path)
-
-
-class HiddenUpload(LocalUpload):
-    """A file under a name that others use as well. It grows under `temporary`, and gets its name once it is whole."""
-
-    def __init__(self, temporary: str, path: str, over: Over, sync: bool) -> None:
-        mode = _mode_of(path)
-        super().__init__(temporary, sync)
-        self._target = path
-        self._over = over
-        if mode is not None and over is Over.ANYTHING:
-            # a private file stays private; by its descriptor, because the next export may have removed the name
-            with contextlib.suppress(OSError):  # not every disk has modes
-                system.set_mode(self._file.fileno(), mode)
-
-    async def finish(self) -> None:
-        try:
-            await super().finish()
-            _give_name(self._path, self._target, self._over)
-        except FileNotFoundError as error:
-            raise shared_errors.export_ended(self._target) from error
-        finally:
+            disk.remove_if_there(self._growing)
+        if self._over is not None:
             self._clean()
-        if self._sync:
-            disk.flush_entries_of(os.path.dirname(self._target))
-            disk.flush_folder(os.path.dirname(self._target))
-
-    async def abort(self) -> None:
-        await super().abort()
-        self._clean()
 
     def _clean(self) -> None:
-        disk.remove_if_there(self._path)
-        disk.remove_folder_if_empty(os.path.dirname(self._path))
+        disk.remove_if_there(self._growing)
+        disk.remove_folder_if_empty(os.path.dirname(self._growing))
 
 
 def _mode_of(path: str) -> int | None:

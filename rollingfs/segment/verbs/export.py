@@ -12,8 +12,8 @@ import logging
 from functools import partial
 
 from rollingfs.backend.contract import Backend, Over, Part, Upload, finished
-from rollingfs.backend.metered import is_same
 from rollingfs.backend.tier_marks import check_marks
+from rollingfs.backend.wrapper import is_same
 from rollingfs.errors import ConflictError, SegmentTruncatedError, worded
 from rollingfs.format import names, placement
 from rollingfs.format.codec import parse_header
