@@ -135,6 +135,9 @@ class AppendOutcomeUnknown(RollingError):
 class UnsafeBackendError(RollingError):
     """The backend cannot replace a header atomically, so writing through it could lose data."""
 
+    why = ""
+    """The reason without the path, where it holds for the whole store."""
+
 
 class LostCommitError(UnsafeBackendError):
     """The store has acknowledged a commit of this client, and then let another writer take its place.
@@ -284,11 +287,11 @@ def lost_commit(path: str, start: int, end: int, data: bytes | None, store: str 
     """Return the error for a lost commit to `path` on `store`; `data` begins with its bytes."""
     kept = data[: end - start] if data is not None else None
     rest = "the error has these bytes as `data`" if kept is not None else "their bytes are with their caller only"
-    return LostCommitError(
-        f"{path}: the store acknowledged a commit of the bytes from {start} to {end}, and then let another writer take "
+    why = (
+        f"the store acknowledged a commit of the bytes from {start} to {end}, and then let another writer take "
         f"its place: they are gone, {rest}. This process writes nothing more to {store or 'that store'}: use a store "
-        "whose conditional writes are atomic (docs/stores.md)",
-        start,
-        end,
-        kept,
+        "whose conditional writes are atomic (docs/stores.md)"
     )
+    error = LostCommitError(f"{path}: {why}", start, end, kept)
+    error.why = why
+    return error

@@ -130,10 +130,13 @@ async def _result(race: Coroutine[Any, Any, Blob]) -> Blob | Exception:
 async def _unsafe(backend: Backend, path: str, broken: BrokenPromise) -> UnsafeBackendError:
     name = await backend.store_name(path)
     store = f"the store {shared_errors.with_product(name, backend.product(path))}" if name else "this store"
-    return UnsafeBackendError(
-        f"{names.shown(path)}: it is not safe to write to {store}: {broken}; nothing was written to any "
-        "segment; use a store, or a release of it, whose conditional writes are atomic (docs/stores.md)"
+    why = (
+        f"it is not safe to write to {store}: {broken}; nothing was written to any segment; use a store, or a release "
+        "of it, whose conditional writes are atomic (docs/stores.md)"
     )
+    error = UnsafeBackendError(f"{names.shown(path)}: {why}")
+    error.why = why
+    return error
 
 
 async def clean(backend: Backend, paths: Sequence[str]) -> None:

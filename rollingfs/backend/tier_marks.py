@@ -169,10 +169,10 @@ async def why_missing(backend: Backend, runtime: Runtime, header: Header | None,
 
 def missing(backend: Backend, alias: str, path: str, identity: str) -> MissingTierError:
     """Return the error for a tier whose root has no mark."""
-    root = _root(backend, alias)
+    root, content = _root(backend, alias), f", as {format_mark(identity).decode()!r}" if identity else ""
     return MissingTierError(
         f"{path}: the tier {alias!r} is not there (its mark is missing at {root}/{names.TIER_MARK}): is it mounted? "
-        f"Nothing was dropped. If you emptied it on purpose, put the mark there again{_with(identity)}"
+        f"Nothing was dropped. If you emptied it on purpose, put the mark there again{content}"
     )
 
 
@@ -189,7 +189,3 @@ def elsewhere(line: Tier, path: str) -> MissingTierError:
 def _root(backend: Backend, alias: str) -> str:
     root: str = getattr(backend, "tier_roots", {}).get(alias, alias)
     return root
-
-
-def _with(identity: str) -> str:
-    return f", as {format_mark(identity).decode()!r}" if identity else ""

@@ -128,7 +128,7 @@ class Verdicts:
         try:
             found = known or await probe_patiently(self._backend, names.chunks_folder(path), self._runtime)
         except UnsafeBackendError as error:
-            self._of_root[root] = why = _without(path, str(error))
+            self._of_root[root] = why = error.why or str(error)
             if isinstance(error.__cause__, BrokenPromise) and file:
                 _save_unsafe(file, key, why)
             raise
@@ -146,7 +146,7 @@ class Verdicts:
 
     def condemn(self, path: str, why: str) -> None:
         """Let no further commit to the store of `path` begin: in this process, and in those that read the file."""
-        root, why = self._backend.root(path), _without(path, why)
+        root = self._backend.root(path)
         self._of_root[root] = why
         key = self._keys.get(root)
         if key is None:
@@ -266,10 +266,6 @@ def _recent(file: str, key: str, field: str, kind: type[T]) -> tuple[T, float] |
 
 def _save_unsafe(file: str, key: str, why: str) -> None:
     _save(f"{file}{_UNSAFE}", key, {"why": why, "at": int(time.time())})
-
-
-def _without(path: str, why: str) -> str:
-    return why.removeprefix(f"{names.shown(path)}: ")
 
 
 def _save(file: str, key: str, row: Mapping[str, object]) -> None:

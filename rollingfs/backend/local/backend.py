@@ -14,7 +14,7 @@ from rollingfs.backend import shared_errors
 from rollingfs.backend.contract import Adapt, Backend, Blob, Buffer, FileInfo, Listing, Metadata, Over, Upload
 from rollingfs.backend.contract_values import Capability
 from rollingfs.backend.local import chunk_folders, disk, extending, looks, removing, system
-from rollingfs.backend.local.record_lock import Close, end_turn_of_thread, gives_locks_back, lock_of, record_lock
+from rollingfs.backend.local.record_lock import end_turn_of_thread, gives_locks_back, lock_of, record_lock
 from rollingfs.backend.local.spelling import respell, spellings
 from rollingfs.backend.local.upload import LocalUpload
 from rollingfs.backend.local.windows_rules import HELD_S_MAX
@@ -249,18 +249,16 @@ class LocalBackend(Backend):
 
     @gives_locks_back
     async def remove_whole(self, headers: Sequence[tuple[str, str]]) -> Sequence[bool]:
-        with removing.Closer() as closer, removing.CarriedLock(closer) as lock:
+        with removing.CarriedLock(self.sync) as lock:
 
             def remove(header: str) -> bool:
                 if system.PLACE:  # elsewhere, an open file may keep its name
                     with contextlib.suppress(OSError):  # it only spares time: too many files may be open
-                        closer.take(system.open_file(header, os.O_RDONLY | system.NO_FOLLOW))
+                        lock.closer.take(system.open_file(header, os.O_RDONLY | system.NO_FOLLOW))
                 system.unlink(header)
                 return True
 
-            return [
-                removing.taken_alone(header, token, remove, lock, self._locked, closer) for header, token in headers
-            ]
+            return [lock.takes(header, token, remove) for header, token in headers]
 
     @gives_locks_back
     async def move_whole(self, headers: Sequence[tuple[str, str, str]]) -> Sequence[bool]:
@@ -272,11 +270,8 @@ class LocalBackend(Backend):
                 return False
             return removing.rename_to_free(header, target)
 
-        with removing.Closer() as closer, removing.CarriedLock(closer) as lock:
-            return [
-                removing.taken_alone(header, token, partial(move, target), lock, self._locked, closer)
-                for header, token, target in headers
-            ]
+        with removing.CarriedLock(self.sync) as lock:
+            return [lock.takes(header, token, partial(move, target)) for header, token, target in headers]
 
     # -- new files -----------------------------------------------------------------------------------------
 
@@ -369,8 +364,8 @@ class LocalBackend(Backend):
 
     # -- within --------------------------------------------------------------------------------------------
 
-    def _locked(self, header: str, close: Close | None = None) -> record_lock:
-        return lock_of(header, self.sync, close)
+    def _locked(self, header: str) -> record_lock:
+        return lock_of(header, self.sync)
 
     def _flush_name(self, path: str, token: str) -> None:
         """Make the name of a header file survive a loss of power; on a disk that is nearly full, keep a reserve."""

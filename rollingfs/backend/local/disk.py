@@ -217,15 +217,11 @@ def check_same_or_grown(path: str, descriptor: int, token: str) -> None:
     found = token_of(descriptor, status)
     if found == token:
         return
-    if token.startswith(f"{status.st_ino:x}-") and status.st_size > (size := _size_of(token)):
+    if token.startswith(f"{status.st_ino:x}-") and status.st_size > (size := int(token.split("-")[2], 16)):
         head = zlib.crc32(read_exactly(descriptor, 0, min(TOKEN_HEAD_BYTES, size)))
         if token.endswith(f"-{head:08x}"):
             return
     raise shared_errors.changed(path, token, found)
-
-
-def _size_of(token: str) -> int:
-    return int(token.split("-")[2], 16)
 
 
 def fill(descriptor: int, data: Buffer, date_ns_min: int) -> os.stat_result:

@@ -156,8 +156,11 @@ def _listed(folder: str, roots: Sequence[str]) -> dict[str, FileInfo]:
     is_chunks = folder.endswith(names.CHUNKS_SUFFIX)
     try:
         with os.scandir(prefix) as found:  # a bare "C:" would be that drive's current folder
-            entries = [entry for entry in found if _is_listed(entry.name, is_chunks)]
-            infos = [info_of(prefix + entry.name, entry, roots) for entry in entries]
+            infos = [
+                info_of(prefix + entry.name, entry, roots)
+                for entry in found
+                if not disk.is_nameless(entry.name) and not (is_chunks and goes_along(entry.name))
+            ]
     except NotADirectoryError:
         if os.path.isfile(folder):
             raise
@@ -169,10 +172,6 @@ def _listed(folder: str, roots: Sequence[str]) -> dict[str, FileInfo]:
     # in a chunk folder, a link that leads nowhere is as good as nothing
     shown = (info for info in infos if info is not None and not (is_chunks and info.link is Link.NOTHING))
     return {info.path: info for info in shown}
-
-
-def _is_listed(name: str, is_chunks: bool) -> bool:
-    return not disk.is_nameless(name) and not (is_chunks and goes_along(name))
 
 
 def now_at(path: str, sync: bool) -> float:

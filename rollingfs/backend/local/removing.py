@@ -12,13 +12,11 @@ from typing import Self
 
 from rollingfs.backend.local import disk, extending, system
 from rollingfs.backend.local.chunk_folders import goes_along, place_of, unlink
-from rollingfs.backend.local.record_lock import Close, close_locks, hold, record_lock
+from rollingfs.backend.local.record_lock import close_locks, hold, lock_of, record_lock
 from rollingfs.errors import UNSUPPORTED, ConflictError
 from rollingfs.format import names
 from rollingfs.runtime.concurrency import until_s
 
-Locked = Callable[[str, Close], record_lock]
-"""Holds the lock of a header, whose file is then closed by the other."""
 CLOSERS_MAX = 4
 """Threads that close files which have no name any more."""
 CLOSED_AT_ONCE = 4
@@ -126,21 +124,42 @@ class CarriedLock:
     gets there until it goes on. It is given up before any other wait.
     """
 
-    def __init__(self, closer: Closer) -> None:
-        self._closer = closer
+    def __init__(self, sync: bool) -> None:
+        self._sync = sync
+        self.closer = Closer()
         self._lock: record_lock | None = None
         self._folder: int | None = None
         self._can_rename = bool(system.PLACE) and system.rename_free is not None
-        self.is_over = False
+        self._is_over = False
         """The segment is gone, and its folder goes once the lock leaves it."""
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._drop()
+        with self.closer:
+            self._drop()
 
-    def bring(self, header: str) -> record_lock | None:
+    def takes(self, header: str, token: str, take: Callable[[str], bool]) -> bool:
+        """Let `take` have a header that has `token`, and whose chunk folder has no file; then the folder goes.
+
+        A process that waits for the lock looks for the header before it makes a lock file.
+        """
+        folder = names.chunks_folder(names.segment_of_header(header))
+        if (lock := self._bring(header)) is not None:
+            is_taken = False
+            with contextlib.suppress(ConflictError):
+                is_taken = _taken(header, token, lock, take)
+            self._is_over = is_taken or not os.path.lexists(header)  # another process may have taken it just now
+            return is_taken
+        with contextlib.suppress(ConflictError), lock_of(header, self._sync, self.closer.take) as lock:
+            if _taken(header, token, lock, take):
+                unlink(names.lock_path(header))
+                self.closer.remove(folder)
+                return True
+        return False
+
+    def _bring(self, header: str) -> record_lock | None:
         """Hold the lock of a header, and return it; None: no lock is held, and the usual way is open."""
         path = names.lock_path(header)
         folder = _opened_folder(os.path.dirname(path)) if self._can_rename else None
@@ -156,7 +175,7 @@ class CarriedLock:
 
     def _comes(self, path: str, folder: int) -> bool:
         if self._lock is None or self._folder is None:
-            lock = record_lock(path, until_s(), self._closer.take)
+            lock = record_lock(path, until_s(), self.closer.take)
             try:
                 lock.acquire()
             except FileNotFoundError:  # another process is removing the folder
@@ -173,14 +192,14 @@ class CarriedLock:
         return True
 
     def _leave(self, path: str) -> None:
-        is_over, self.is_over = self.is_over, False
+        is_over, self._is_over = self._is_over, False
         folder, self._folder = self._folder, None
         try:
             if is_over:
-                self._closer.remove(os.path.dirname(path))
+                self.closer.remove(os.path.dirname(path))
         finally:
             if folder is not None:
-                self._closer.take(folder)
+                self.closer.take(folder)
 
     def _drop(self) -> None:
         lock, self._lock = self._lock, None
@@ -195,30 +214,10 @@ class CarriedLock:
                 self._leave(lock.path)
 
 
-def taken_alone(
-    header: str, token: str, take: Callable[[str], bool], lock: CarriedLock, locked: Locked, closer: Closer
-) -> bool:
-    """Let `take` have a header that has `token`, and whose chunk folder has no file; then the folder goes.
-
-    A process that waits for the lock looks for the header before it makes a lock file.
-    """
-    folder = names.chunks_folder(names.segment_of_header(header))
-    if (carried := lock.bring(header)) is not None:
-        is_taken = False
-        with contextlib.suppress(ConflictError):
-            extending.expect_header(header, token)
-            extending.expect_lock(header, carried)
-            is_taken = holds_only_lock(folder) and take(header)
-        lock.is_over = is_taken or not os.path.lexists(header)  # another process may have taken it just now
-        return is_taken
-    with contextlib.suppress(ConflictError), locked(header, closer.take) as held:
-        extending.expect_header(header, token)
-        extending.expect_lock(header, held)
-        if holds_only_lock(folder) and take(header):
-            unlink(names.lock_path(header))
-            closer.remove(folder)
-            return True
-    return False
+def _taken(header: str, token: str, lock: record_lock, take: Callable[[str], bool]) -> bool:
+    extending.expect_header(header, token)
+    extending.expect_lock(header, lock)
+    return holds_only_lock(names.chunks_folder(names.segment_of_header(header))) and take(header)
 
 
 def remove_folder(path: str) -> None:

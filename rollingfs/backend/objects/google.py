@@ -150,7 +150,8 @@ class GoogleBackend(ClonedBackend):
         except TimeoutError as error:
             raise TimeoutError(f"{url.origin()} did not answer in time") from error
         except aiohttp.ClientError as error:
-            raise ConnectionError(f"no whole answer came from {url.origin()}: {_reason(error)}") from error
+            why = getattr(error, "os_error", None) or error
+            raise ConnectionError(f"no whole answer came from {url.origin()}: {why}") from error
         if reply.status >= 300 and reply.status not in accept:
             raise _refusal(reply)
         return reply
@@ -177,10 +178,6 @@ def _refusal(reply: Reply) -> Refusal:
     if reply.status == 404 and _NO_BUCKET in message:
         code = "NoSuchBucket"
     return Refusal(reply.status, code, message)
-
-
-def _reason(error: Exception) -> str:
-    return str(getattr(error, "os_error", None) or error)
 
 
 def open_google(fs: GCSFileSystem, max_concurrency: int | None = None) -> GoogleBackend:

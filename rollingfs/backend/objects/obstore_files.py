@@ -105,7 +105,8 @@ def from_obstore(error: Exception) -> Refusal | UntrustedStoreError | TimeoutErr
         return Refusal(
             int(answer["status"]),
             code[1] if code else answer["status"],
-            _line(html.unescape(message[1])) if message else answer["reason"],
+            # in a line, without Azure's id and time
+            html.unescape(message[1]).strip().partition("\n")[0].rstrip() if message else answer["reason"],
         )
     answer = _STATUS_OF_BULK_DELETE.search(said)
     if answer is not None:
@@ -125,11 +126,6 @@ def from_obstore(error: Exception) -> Refusal | UntrustedStoreError | TimeoutErr
         return TimeoutError(f"{store} did not answer in time")
     did = "could not connect to" if "kind: Connect" in shown else "no whole answer came from"
     return ConnectionError(f"{did} {store}{f': {system[1]}' if system else ''}")
-
-
-def _line(message: str) -> str:
-    """Return the text of a store, in a line, without Azure's id and time."""
-    return message.strip().partition("\n")[0].rstrip()
 
 
 def is_unread(error: Exception) -> bool:

@@ -189,7 +189,7 @@ class Headers:
             data = seen.tail[at:] if has_data else None
             error = lost_commit(names.shown(segment), mine.start, mine.end, data, self.store_shown(segment))
             self._lose(segment)
-            self.condemn(segment, str(error))
+            self.condemn(segment, error.why)
             raise error
         logger.warning(
             "%s: the commit of the bytes from %d to %d is not there any more: an older header was put in its place, or "

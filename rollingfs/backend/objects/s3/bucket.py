@@ -228,7 +228,10 @@ class S3Bucket(Bucket):
         if isinstance(error, NotByObstoreError):
             return self._through_s3fs
         is_untrusted = isinstance(error, UntrustedStoreError)
-        if way is self._through_s3fs or not (is_untrusted or _is_elsewhere(error)):
+        is_elsewhere = isinstance(error, Refusal) and (
+            error.code in ELSEWHERE_CODES or error.status in ELSEWHERE_STATUSES
+        )
+        if way is self._through_s3fs or not (is_untrusted or is_elsewhere):
             raise error
         region = None if is_untrusted else await self._find_region()
         if self.way is not way:  # another request that was refused has found the way
@@ -403,8 +406,3 @@ def _next_place(answer: Mapping[str, Any], place: str | None) -> str | None:
     if found in ("", place):
         raise LastingError(NO_OTHER_PLACE)
     return found
-
-
-def _is_elsewhere(error: BaseException) -> bool:
-    """Return whether the store refused a request because the bucket is in another region; then it was not done."""
-    return isinstance(error, Refusal) and (error.code in ELSEWHERE_CODES or error.status in ELSEWHERE_STATUSES)
