@@ -156,8 +156,8 @@ class LostCommitError(UnsafeBackendError):
         self.end = end
         self.data = data
 
-    def __reduce__(self) -> tuple[type[LostCommitError], tuple[str, int, int, bytes | None]]:
-        return type(self), (str(self), self.start, self.end, self.data)
+    def __reduce__(self) -> tuple[type[LostCommitError], tuple[str, int, int, bytes | None], dict[str, object]]:
+        return type(self), (str(self), self.start, self.end, self.data), vars(self)
 
 
 class UnknownTierError(RollingError):
