@@ -68,6 +68,7 @@ BELOW_VERBS: dict[str, dict[str, str]] = {
     "cli": {
         "backend.checkup": "`doctor` measures the store itself",
         "backend.local.disk": "`doctor` measures the disk itself",
+        "backend.local.folders": "`doctor` measures the disk itself",
         "backend.local.record_lock": "`doctor` measures the disk itself",
         "backend.local.system": "`doctor` measures the disk itself",
         "backend.objects.clouds": "`config` lists the options of each kind of store",

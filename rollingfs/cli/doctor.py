@@ -21,7 +21,7 @@ from rich.text import Text
 
 from rollingfs import RollingFileSystem, RollingPolicy
 from rollingfs.backend.checkup import NO, RACES, UNKNOWN, YES, Checkup, Finding, examine
-from rollingfs.backend.local import disk, system
+from rollingfs.backend.local import disk, folders, system
 from rollingfs.backend.local.record_lock import record_lock
 from rollingfs.cli import output
 from rollingfs.cli.output import WrongUsage
@@ -129,7 +129,7 @@ def _flushes(place: str) -> tuple[str, str]:
             began_s = time.perf_counter()
             disk.flush(descriptor)
             taken_s.append(time.perf_counter() - began_s)
-    disk.flush_folder(place)
+    folders.flush_folder(place)
     return (
         f"{statistics.median(taken_s) * 1000:.2g} ms",
         "an acknowledged append survives a loss of power, unless the disk takes less time for it than it can",

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rollingfs.backend.contract import Backend, Link
-from rollingfs.backend.local import disk, system
+from rollingfs.backend.local import folders, system
 from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.errors import ConflictError
 from rollingfs.testing import BackendContract, Factory
@@ -192,7 +192,7 @@ def test_folder_removed_during_the_lookup_is_made_again(tmp_path, monkeypatch):
         raise FileExistsError(path)
 
     monkeypatch.setattr(system, "mkdir", refused)
-    disk.make_folders(str(folder), True)
+    folders.make_folders(str(folder), True)
     assert folder.is_dir()
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from rollingfs.backend.local import disk, extending, looks, record_lock, system
+from rollingfs.backend.local import disk, extending, folders, looks, record_lock, system
 from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.errors import AppendOutcomeUnknown, UnflushedError
 from rollingfs.format import records
@@ -324,7 +324,7 @@ def test_what_dead_process_named_is_flushed_with_its_name(tmp_path, monkeypatch,
     """A process that renamed a new header may have died before it flushed the folder."""
     token = backend.create(header, BASE)
     flushed: list[str] = []
-    beside(monkeypatch, disk, "flush_folder", flushed.append)
+    beside(monkeypatch, folders, "flush_folder", flushed.append)
     first = backend.extend(header, ONE, token)
     assert flushed == []
     monkeypatch.setattr(extending, "_named", {})  # as in another process

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from rollingfs import RetentionPolicy, RollingFileSystem
-from rollingfs.backend.local import chunk_folders, disk, system
+from rollingfs.backend.local import disk, folders, system
 from rollingfs.backend.objects.request_errors import Refusal, as_os_error
 from rollingfs.format import names
 
@@ -98,7 +98,7 @@ def test_nobody_sees_reserve_and_it_goes_with_its_segment(tmp_path, left):
     folder = f"{tmp_path}/s"
     fs.pipe_file(f"{folder}/a", b"x" * 300_000)
     fs.pipe_file(f"{folder}/b", b"x" * 300_000)
-    assert len(_reserves(tmp_path)) == 2 * chunk_folders.RESERVE_FILES
+    assert len(_reserves(tmp_path)) == 2 * folders.RESERVE_FILES
     assert fs.collect(f"{folder}/a", grace=0).files == ()
     assert fs.du(folder) == 600_000
     fs.truncate(f"{folder}/a", 300_000)
@@ -122,7 +122,7 @@ def test_freeing_verb_gives_up_its_reserve_on_full_disks(tmp_path, left, monkeyp
         return made(path, *args)
 
     monkeypatch.setattr(disk, "open_new", full)
-    monkeypatch.setattr(chunk_folders, "keep_reserve", lambda _header: None)
+    monkeypatch.setattr(folders, "keep_reserve", lambda _header: None)
     fs = _fs(tmp_path / "cold", sync=False)
     with pytest.raises(OSError, match="nothing was committed") as refused:
         fs.append(f"{tmp_path}/s/a", b"x" * 10_000)

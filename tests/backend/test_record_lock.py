@@ -108,12 +108,12 @@ def test_lock_is_free_though_a_copied_descriptor_is_open(tmp_path):
 @needs_fork
 def test_child_forked_under_the_lock_does_not_keep_it(tmp_path, monkeypatch):
     """Nor does one that was forked when a thread had opened the lock's file, and not noted that yet."""
-    opens, found = record_lock.chunk_folders.open_file, []
+    opens, found = record_lock.folders.open_file, []
 
     def fork() -> None:
         found.append(is_so_in_child(lambda: not (record_lock._held or opened_below(tmp_path))))
 
-    monkeypatch.setattr(record_lock.chunk_folders, "open_file", lambda *how: (opens(*how), fork())[0])
+    monkeypatch.setattr(record_lock.folders, "open_file", lambda *how: (opens(*how), fork())[0])
     with record_lock.record_lock(f"{tmp_path}/lock"):
         fork()
     assert found == [True, True]

@@ -16,7 +16,6 @@ require_module("s3fs")
 
 from botocore.parsers import ResponseParserFactory
 from botocore.session import get_session
-from botocore.utils import parse_timestamp
 from fsspec.asyn import sync
 from s3fs import S3FileSystem
 from s3fs.utils import ParamKwargsHelper
@@ -25,7 +24,7 @@ from rollingfs.backend.contract import Over, Part, finished
 from rollingfs.backend.objects import open_s3
 from rollingfs.backend.objects.s3 import backend as s3_backend, bucket as s3_bucket, parts as s3_parts
 from rollingfs.backend.objects.s3.backend import S3Backend
-from rollingfs.backend.objects.s3.botocore import decoded, read_listing, timestamp_of
+from rollingfs.backend.objects.s3.botocore import decoded, read_listing
 from rollingfs.backend.objects.upload import PART_BYTES, PARTS_IN_FLIGHT_MAX, PUT_BYTES_MAX
 from rollingfs.errors import UnsafeBackendError
 from rollingfs.testing import run
@@ -62,17 +61,6 @@ def wired(s3_options: dict[str, Any], wire: Proxy, monkeypatch: pytest.MonkeyPat
 
 
 # -- times of listings ----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("text", ["2026-11-24T02:22:23.123Z", "2026-11-24T02:22:23Z", "2026-11-24T02:22:23+01:00"])
-def test_the_times_of_listings_are_those_of_botocore(text):
-    assert timestamp_of(text) == parse_timestamp(text)
-
-
-@pytest.mark.parametrize("text", ["Tue, 24 Nov 2026 02:22:23 GMT", "1700000000", 1700000000.5, "2026-11-24T25:00Z"])
-def test_other_times_are_left_to_botocore(text, monkeypatch):
-    monkeypatch.setattr("rollingfs.backend.objects.s3.botocore.parse_timestamp", lambda given: ("botocore", given))
-    assert timestamp_of(text) == ("botocore", text)
 
 
 CONTENTS = (

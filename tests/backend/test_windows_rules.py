@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 from fsspec.implementations import local
 
-from rollingfs.backend.local import chunk_folders, looks, windows_rules
+from rollingfs.backend.local import folders, looks, windows_rules
 from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.backend.local.windows_rules import check_name, patient
 from rollingfs.format import names
@@ -133,7 +133,7 @@ def test_a_wait_ends_with_the_commits_time(
 
 
 def test_files_that_are_held_are_waited_for_together(clock: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chunk_folders, "unlink", lambda path: patient(lambda: _raise(HELD), {HELD}))
+    monkeypatch.setattr(folders, "unlink", lambda path: patient(lambda: _raise(HELD), {HELD}))
     with pytest.raises(OSError, match=r"50 of 50 files could not be deleted"):
         drive(LocalBackend().delete([f"/chunk{number}" for number in range(50)]))
     assert windows_rules.HELD_S_MAX <= clock[0] - 100 < windows_rules.HELD_S_MAX + 1

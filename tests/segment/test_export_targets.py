@@ -13,7 +13,7 @@ import pytest
 from rollingfs import ConflictError, RollingFileSystem, RollingPolicy
 from rollingfs.backend.contract import Over
 from rollingfs.backend.generic import GenericBackend
-from rollingfs.backend.local import upload as local_upload
+from rollingfs.backend.local import disk as local_disk
 from rollingfs.backend.memory import MemoryBackend
 from rollingfs.fs.target import open_export_target
 from rollingfs.runtime.concurrency import drive
@@ -147,7 +147,7 @@ def test_abort_never_meets_write_that_thread_still_does(s3_options, bucket, tmp_
     fs = RollingFileSystem("s3", s3_options, skip_instance_cache=True)
     made(fs, f"{bucket}/log")
     begun, may_end, seen = threading.Event(), threading.Event(), []
-    write_all, abort = local_upload.disk.write_all, local_upload.LocalUpload.abort
+    write_all, abort = local_disk.write_all, local_disk.LocalUpload.abort
 
     def slowly(descriptor: int, data: Any) -> None:
         seen.append("begins")
@@ -156,12 +156,12 @@ def test_abort_never_meets_write_that_thread_still_does(s3_options, bucket, tmp_
         write_all(descriptor, data)
         seen.append("ends")
 
-    async def noted(self: local_upload.LocalUpload) -> None:
+    async def noted(self: local_disk.LocalUpload) -> None:
         seen.append("abort")
         await abort(self)
 
-    monkeypatch.setattr(local_upload.disk, "write_all", slowly)
-    monkeypatch.setattr(local_upload.LocalUpload, "abort", noted)
+    monkeypatch.setattr(local_disk, "write_all", slowly)
+    monkeypatch.setattr(local_disk.LocalUpload, "abort", noted)
 
     async def main() -> None:
         task = asyncio.create_task(fs._export(f"{bucket}/log", f"file://{tmp_path}/file"))

@@ -9,7 +9,7 @@ import pytest
 
 from rollingfs import AppendInterrupted, RollingPolicy
 from rollingfs.backend.local.backend import LocalBackend
-from rollingfs.backend.local.chunk_folders import Opened
+from rollingfs.backend.local.folders import Opened
 from rollingfs.fs.upkeep_verbs import consolidate
 from rollingfs.runtime.concurrency import drive
 from rollingfs.segment.at import At
@@ -32,7 +32,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")
 
 HEADER = "$header"
 WAIT_S = 20.0
-LOCAL = ("backend", "chunk_folders", "disk", "record_lock", "removing")
+LOCAL = ("backend", "folders", "disk", "record_lock", "removing")
 DISK = ("/contextlib.py", *(f"rollingfs/backend/local/{name}.py" for name in LOCAL))
 
 

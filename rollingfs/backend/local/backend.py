@@ -13,10 +13,10 @@ from functools import partial
 from rollingfs.backend import shared_errors
 from rollingfs.backend.contract import Adapt, Backend, Blob, Buffer, FileInfo, Listing, Metadata, Over, Upload
 from rollingfs.backend.contract_values import Capability
-from rollingfs.backend.local import chunk_folders, disk, extending, looks, removing, system
+from rollingfs.backend.local import disk, extending, folders, looks, removing, system
+from rollingfs.backend.local.disk import LocalUpload
 from rollingfs.backend.local.record_lock import end_turn_of_thread, gives_locks_back, lock_of, record_lock
 from rollingfs.backend.local.spelling import respell, spellings
-from rollingfs.backend.local.upload import LocalUpload
 from rollingfs.backend.local.windows_rules import HELD_S_MAX
 from rollingfs.errors import ConflictError
 from rollingfs.format import names
@@ -134,7 +134,8 @@ class LocalBackend(Backend):
             token = extending.make_token(path, disk.fill(descriptor, data, 0), data)
         try:
             if self.sync:
-                disk.flush_entries_of(os.path.dirname(path))  # then a reader of the header need not flush the folders
+                # then a reader of the header need not flush the folders
+                folders.flush_entries_of(os.path.dirname(path))
             disk.link(temporary, path)
         finally:
             disk.remove_if_there(temporary)
@@ -263,7 +264,7 @@ class LocalBackend(Backend):
     @gives_locks_back
     async def move_whole(self, headers: Sequence[tuple[str, str, str]]) -> Sequence[bool]:
         for folder in {os.path.dirname(target) for _, _, target in headers}:
-            disk.make_folders(folder, self.sync)
+            folders.make_folders(folder, self.sync)
 
         def move(target: str, header: str) -> bool:
             if os.path.lexists(target) or os.path.lexists(names.segment_of_header(target)):
@@ -314,13 +315,13 @@ class LocalBackend(Backend):
 
     async def delete(self, paths: Sequence[str]) -> None:
         with within(HELD_S_MAX):  # for all of them, however many another program holds
-            shared_errors.delete_each(paths, chunk_folders.unlink)
+            shared_errors.delete_each(paths, folders.unlink)
 
     async def make_room(self, path: str) -> bool:
-        return chunk_folders.give_up_reserve(path)
+        return folders.give_up_reserve(path)
 
     async def make_folder(self, path: str) -> bool:
-        return disk.make_folders(path, self.sync)
+        return folders.make_folders(path, self.sync)
 
     @gives_locks_back
     async def remove_folder(self, path: str) -> None:
@@ -369,14 +370,14 @@ class LocalBackend(Backend):
 
     def _flush_name(self, path: str, token: str) -> None:
         """Make the name of a header file survive a loss of power; on a disk that is nearly full, keep a reserve."""
-        chunk_folders.keep_reserve(path)
+        folders.keep_reserve(path)
         self._flush_folder_of(path)
         if self.sync:
             extending.note_named(path, token)
 
     def _flush_folder_of(self, path: str) -> None:
         if self.sync:
-            disk.flush_folder(names.parent(path))
+            folders.flush_folder(names.parent(path))
 
 
 def _check_conditional(verb: str, path: str) -> None:

@@ -1,11 +1,10 @@
-"""Durable primitives of a local disk: whole writes, flushed files and folders, copies within the kernel."""
+"""Files of a disk: opened, read, written whole and flushed, copied within the kernel, uploaded piece by piece."""
 
 from __future__ import annotations
 
 import contextlib
 import errno
 import os
-import re
 import stat
 import time
 import zlib
@@ -14,16 +13,15 @@ from contextlib import AbstractContextManager
 from typing import TypeVar
 
 from rollingfs.backend import shared_errors
-from rollingfs.backend.contract import Buffer
-from rollingfs.backend.local import system
-from rollingfs.backend.local.chunk_folders import Opened, drop_alone, open_file, refuse_link
+from rollingfs.backend.contract import Buffer, Over, Part, Upload
+from rollingfs.backend.local import folders, system
+from rollingfs.backend.local.folders import Opened, make_folders, open_file, refuse_link
 from rollingfs.backend.local.system import flush as flush, is_local
 from rollingfs.errors import UNSUPPORTED
+from rollingfs.format import names
 
 T = TypeVar("T")
 
-FOLDERS_FLUSHED_MAX = 4096
-"""This process remembers of this many folders that they survive a loss of power."""
 TOKEN_HEAD_BYTES = 256
 DATE_TICK_S = 0.02
 """Two writes within this time may leave the same date: the clock of file dates ticks every 1 to 10 ms."""
@@ -32,8 +30,6 @@ READ_STEP_BYTES = 1024 * 1024
 NEW_FILE_MODE = 0o666
 NO_LINKS = {errno.EPERM, errno.EMLINK, errno.ENOSYS, errno.EXDEV, errno.ERANGE} | UNSUPPORTED
 """Errors of a filesystem without hard links (FAT, FUSE; ERANGE: cryfs), and of one that joins several disks."""
-CLOSE_PAUSES_S = (0.0005, 0.002, 0.01)
-"""Pauses before a folder is tried again: a FUSE filesystem frees a file some time after `close` has returned."""
 RENAMED = {errno.ENOENT, errno.ESTALE}
 """Errors of FUSE and NFS for a name that is there, while another file is renamed to it."""
 RENAMED_S_MAX = 2.5
@@ -48,10 +44,6 @@ LOOKS_MAX = 4
 _READ_FLAGS = os.O_RDONLY | system.NO_WAIT
 _NEW_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL
 _NO_ROOM = "no segment can have this name: with '$header' behind it, the name is too long for this disk"
-# folders whose own entries, and those of all folders above them, this process has flushed
-_flushed: set[str] = set()
-_NAMELESS = re.compile(r"\.(fuse_hidden[0-9a-f]{16}|nfs[0-9a-f]{8,32})")
-_NOT_EMPTY = (errno.ENOTEMPTY, errno.EEXIST)
 # the errors of a system, or of a pair of disks, that cannot copy within the kernel
 _NO_KERNEL_COPY = {errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EBADF, errno.EPERM} | UNSUPPORTED
 
@@ -232,87 +224,6 @@ def fill(descriptor: int, data: Buffer, date_ns_min: int) -> os.stat_result:
     return os.fstat(descriptor)
 
 
-@contextlib.contextmanager
-def temporary_folder(folder: str, sync: bool) -> Iterator[None]:
-    """Make a folder if it is missing; afterwards, remove a folder made here if it is empty."""
-    is_new = not os.path.isdir(folder)
-    if is_new:
-        make_folders(folder, sync)
-    try:
-        yield
-    finally:
-        if is_new:
-            remove_folder_if_empty(folder)
-
-
-def flush_folder(path: str) -> None:
-    """Make a folder's entries survive a loss of power."""
-    descriptor = system.open_folder(path)
-    try:
-        flush(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def flush_entries_of(folder: str) -> None:
-    """Make a folder itself survive a loss of power: flush the folders above it, each once in the life of a process.
-
-    The process that made those folders may have died, or failed, before the flush. A folder that this process may not
-    read was made by another user, and cannot be flushed. The walk ends where another disk begins.
-    """
-    above = os.path.dirname(folder)
-    if folder in _flushed or above == folder or os.stat(above).st_dev != os.stat(folder).st_dev:
-        return
-    try:
-        flush_folder(above)
-    except PermissionError:
-        return
-    flush_entries_of(above)
-    if len(_flushed) >= FOLDERS_FLUSHED_MAX:
-        _flushed.clear()
-    _flushed.add(folder)
-
-
-def make_folders(path: str, sync: bool) -> bool:
-    """Make a folder and its parents, where they are missing; with `sync`, all of them are durable at the end.
-
-    Returns
-    -------
-    bool
-        Whether this call has made the folder itself.
-
-    Raises
-    ------
-    FileExistsError
-        A file has this name.
-    NotADirectoryError
-        A parent is a file.
-    """
-    is_new = True
-    try:
-        try:
-            system.mkdir(path)
-        except FileNotFoundError:
-            above = os.path.dirname(path)
-            if above == path:
-                raise
-            make_folders(above, sync)
-            system.mkdir(path)
-        _flushed.discard(path)  # an entry there is of an earlier folder with this name
-    except FileExistsError:
-        try:
-            mode = os.lstat(path).st_mode
-        except FileNotFoundError:  # another process has just removed it
-            return make_folders(path, sync)
-        is_new = False
-        if not stat.S_ISDIR(mode) and not os.path.isdir(path):
-            raise
-    if sync:
-        with contextlib.suppress(FileNotFoundError):  # another process has just removed it: `open_new` makes it again
-            flush_entries_of(path)
-    return is_new
-
-
 def open_new(path: str, sync: bool, mode: int = NEW_FILE_MODE) -> int:
     """Open a new file for writing, its parents made; the umask applies to `mode`."""
     while True:
@@ -378,47 +289,6 @@ def remove_if_there(path: str) -> None:
         system.unlink(path)
 
 
-def is_nameless(name: str) -> bool:
-    """Return whether a name belongs to a removed, open file of FUSE or NFS."""
-    return _NAMELESS.fullmatch(name) is not None
-
-
-def remove_folder(folder: str, pauses_s: Sequence[float] = CLOSE_PAUSES_S) -> None:
-    """Remove an empty folder, or a chunk folder whose files all go with it: `chunk_folders.goes_along`.
-
-    It waits a moment for files in it without names, just closed.
-    """
-    try:
-        os.rmdir(folder)
-    except OSError as error:
-        if error.errno not in _NOT_EMPTY:
-            raise
-    else:
-        return
-    drop_alone(folder)
-    for pause_s in pauses_s:
-        try:
-            os.rmdir(folder)
-        except OSError as error:
-            if error.errno not in _NOT_EMPTY or not all(map(is_nameless, os.listdir(folder))):
-                raise
-            time.sleep(pause_s)
-        else:
-            return
-    os.rmdir(folder)
-
-
-def remove_folder_if_empty(folder: str, pauses_s: Sequence[float] = CLOSE_PAUSES_S) -> bool:
-    """Remove a folder, if it is an empty folder; return whether it is empty."""
-    try:
-        remove_folder(folder, pauses_s)
-    except OSError as error:
-        if error.errno not in (*_NOT_EMPTY, errno.ENOENT, errno.ENOTDIR):
-            raise
-        return error.errno not in _NOT_EMPTY
-    return True
-
-
 def write_all(descriptor: int, data: Sequence[Buffer]) -> None:
     """Write all bytes of all buffers; a call of the system may write only a part."""
     for buffer in data:
@@ -461,3 +331,103 @@ def copy_whole(source: int, status: os.stat_result, target: int) -> None:
     if abs(os.fstat(target).st_mtime - status.st_mtime) < DATE_TICK_S:
         time.sleep(DATE_TICK_S)
     copy_bytes(source, target, 0, os.fstat(source).st_size)
+
+
+# -- uploads -------------------------------------------------------------------------------------------------
+
+
+class LocalUpload(Upload):
+    """A file under an unused name; it is visible while it grows.
+
+    With `over`, others use its name as well: it grows under another, and gets its name once it is whole.
+    """
+
+    def __init__(self, path: str, over: Over | None, sync: bool) -> None:
+        mode = None if over is None else _mode_of(path)
+        self._path = path
+        self._over = over
+        self._sync = sync
+        self._growing = path if over is None else names.export_path(path)
+        # a file object: garbage collection closes it if its owner forgets to
+        self._file = os.fdopen(open_new(self._growing, sync), "wb", buffering=0)
+        if mode is not None and over is Over.ANYTHING:
+            # a private file stays private; by its descriptor, because the next export may have removed the name
+            with contextlib.suppress(OSError):  # not every disk has modes
+                system.set_mode(self._file.fileno(), mode)
+
+    async def write(self, data: Buffer) -> None:
+        write_all(self._file.fileno(), [data])
+
+    async def copy(self, part: Part) -> None:
+        """Append a range of a file, within the kernel where it can copy."""
+
+        def see(source: int, _status: os.stat_result) -> None:
+            copy_bytes(source, self._file.fileno(), part.start, part.end)
+            if part.token is not None:
+                check_same_or_grown(part.path, source, part.token)
+
+        look(part.path, see, looks_max=1)  # a part of it may be copied
+
+    async def finish(self) -> None:
+        if self._over is None:
+            self._end()
+            return
+        try:
+            self._end()
+            _give_name(self._growing, self._path, self._over)
+        except FileNotFoundError as error:
+            raise shared_errors.export_ended(self._path) from error
+        finally:
+            self._clean()
+        if self._sync:
+            folders.flush_entries_of(os.path.dirname(self._path))
+            folders.flush_folder(os.path.dirname(self._path))
+
+    def _end(self) -> None:
+        if self._sync:
+            flush(self._file.fileno())
+        self._file.close()
+        if self._sync:
+            folders.flush_folder(os.path.dirname(self._growing))
+
+    async def abort(self) -> None:
+        if not self._file.closed:
+            self._file.close()
+            remove_if_there(self._growing)
+        if self._over is not None:
+            self._clean()
+
+    def _clean(self) -> None:
+        remove_if_there(self._growing)
+        folders.remove_folder_if_empty(os.path.dirname(self._growing))
+
+
+def _mode_of(path: str) -> int | None:
+    """Return the mode of the file at a path, or None.
+
+    Raises
+    ------
+    FileExistsError
+        A pipe, a device or a socket is there, which a new file would destroy.
+    """
+    try:
+        status = os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    if not stat.S_ISREG(status.st_mode):
+        raise FileExistsError(errno.EEXIST, "The target is not a regular file; nothing was written", path)
+    return stat.S_IMODE(status.st_mode)
+
+
+def _give_name(temporary: str, path: str, over: Over) -> None:
+    if over is Over.ANYTHING:
+        system.rename(temporary, path)
+        return
+    try:
+        system.link(temporary, path)  # fails over anything that exists
+    except OSError as error:
+        if error.errno not in NO_LINKS:
+            raise
+        if os.path.lexists(path):
+            raise shared_errors.name_taken(path) from error
+        system.rename(temporary, path)

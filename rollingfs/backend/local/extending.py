@@ -10,7 +10,7 @@ from functools import partial
 
 from rollingfs.backend import shared_errors
 from rollingfs.backend.contract import Adapt, Buffer
-from rollingfs.backend.local import disk, system
+from rollingfs.backend.local import disk, folders, system
 from rollingfs.backend.local.record_lock import record_lock
 from rollingfs.backend.local.spelling import spellings
 from rollingfs.format import names, records
@@ -292,7 +292,7 @@ def note_named(path: str, token: str) -> None:
     """
     if not is_local(names.parent(path)):
         return
-    if len(_named) >= disk.FOLDERS_FLUSHED_MAX:
+    if len(_named) >= folders.FOLDERS_FLUSHED_MAX:
         _named.clear()
     _named[path] = _file_of(token)
 

@@ -15,8 +15,8 @@ from fsspec.implementations.local import LocalFileSystem
 
 from rollingfs.backend import shared_errors
 from rollingfs.backend.contract import Blob, FileInfo, Link, Listing
-from rollingfs.backend.local import disk, extending, system
-from rollingfs.backend.local.chunk_folders import goes_along
+from rollingfs.backend.local import disk, extending, folders, system
+from rollingfs.backend.local.folders import goes_along
 from rollingfs.format import names
 from rollingfs.format.side_files import read_bytes_max
 
@@ -159,7 +159,7 @@ def _listed(folder: str, roots: Sequence[str]) -> dict[str, FileInfo]:
             infos = [
                 info_of(prefix + entry.name, entry, roots)
                 for entry in found
-                if not disk.is_nameless(entry.name) and not (is_chunks and goes_along(entry.name))
+                if not folders.is_nameless(entry.name) and not (is_chunks and goes_along(entry.name))
             ]
     except NotADirectoryError:
         if os.path.isfile(folder):
@@ -181,7 +181,7 @@ def now_at(path: str, sync: bool) -> float:
     """
     temporary = names.temporary_path(path)
     try:
-        with disk.temporary_folder(os.path.dirname(temporary), sync):
+        with folders.temporary_folder(os.path.dirname(temporary), sync):
             try:
                 with disk.new_file(temporary, False) as descriptor:
                     return os.fstat(descriptor).st_mtime

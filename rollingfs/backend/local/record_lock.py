@@ -25,7 +25,7 @@ from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator
 from typing import Any, ParamSpec, TypeVar
 
 from rollingfs.backend import shared_errors
-from rollingfs.backend.local import chunk_folders, disk, system
+from rollingfs.backend.local import folders, system
 from rollingfs.errors import ConflictError, LockedError
 from rollingfs.format import names
 from rollingfs.runtime.concurrency import until_s
@@ -145,7 +145,7 @@ def lock_of(header: str, sync: bool, close: Close | None = None) -> record_lock:
             return lock  # of a header that is gone, the caller sees it under the lock
         except FileNotFoundError:  # the folder was never made, or another process is removing it
             if make and os.path.lexists(header):
-                disk.make_folders(os.path.dirname(lock.path), sync)
+                folders.make_folders(os.path.dirname(lock.path), sync)
         make = True
         try:
             mode = os.lstat(header).st_mode
@@ -343,7 +343,7 @@ class record_lock:  # noqa: N801 - used as a function
     def _acquire(self, flags: int) -> None:
         while True:
             _opening.add(self)
-            self._descriptor = chunk_folders.open_file(self.path, flags, _LOCK_MODE)
+            self._descriptor = folders.open_file(self.path, flags, _LOCK_MODE)
             _held.add(self._descriptor)
             _opening.discard(self)
             for _ in range(BRIEF_PAUSES):
@@ -367,14 +367,14 @@ class record_lock:  # noqa: N801 - used as a function
     def remove_file(self) -> None:
         """Remove the file of the held lock, unless the name is free, or another file's."""
         if self._descriptor is not None and _is_still(self._descriptor, self.path):
-            chunk_folders.unlink(self.path)
+            folders.unlink(self.path)
 
     def remove_of_nothing(self) -> None:
         """Remove the file of the held lock if the header went while this process waited: the file is its own."""
         if not os.path.lexists(self._header):
             self.remove_file()
             self.release()
-            disk.remove_folder_if_empty(os.path.dirname(self.path))
+            folders.remove_folder_if_empty(os.path.dirname(self.path))
 
     def release(self) -> None:
         """Release the lock; it may be released twice, because Ctrl-C can come before the first time is through."""

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Self
 
-from rollingfs.backend.local import disk, extending, system
-from rollingfs.backend.local.chunk_folders import goes_along, place_of, unlink
+from rollingfs.backend.local import extending, folders, system
+from rollingfs.backend.local.folders import goes_along, place_of, unlink
 from rollingfs.backend.local.record_lock import close_locks, hold, lock_of, record_lock
 from rollingfs.errors import UNSUPPORTED, ConflictError
 from rollingfs.format import names
@@ -45,7 +45,7 @@ def take_away(path: str, token: str, sync: bool) -> None:
         system.unlink(path)  # nobody changes a symbolic link in place, and a relative link breaks when it is moved
         return
     away = names.temporary_path(path)
-    with disk.temporary_folder(os.path.dirname(away), sync):
+    with folders.temporary_folder(os.path.dirname(away), sync):
         with place_of(away) as (name, folder):
             system.rename(path, name, dst_dir_fd=folder)
         try:
@@ -54,7 +54,7 @@ def take_away(path: str, token: str, sync: bool) -> None:
             with contextlib.suppress(FileExistsError):  # a still newer file has the name: it stays
                 system.link(away, path)
             if sync:
-                disk.flush_folder(os.path.dirname(path))  # the name that goes next may be the file's only durable one
+                folders.flush_folder(os.path.dirname(path))  # the next name may be the file's only durable one
             system.unlink(away)
             raise
         system.unlink(away)
@@ -84,11 +84,11 @@ class Closer:
             self._threads.shutdown()
         _close_all(self._open)
         for folder in self._folders:
-            disk.remove_folder_if_empty(folder)
+            folders.remove_folder_if_empty(folder)
 
     def remove(self, folder: str) -> None:
         """Remove a folder if it is empty, or is once all files are closed: FUSE and NFS keep an open file's entry."""
-        if not disk.remove_folder_if_empty(folder, ()):
+        if not folders.remove_folder_if_empty(folder, ()):
             self._folders.append(folder)
 
     def take(self, descriptor: int) -> None:
@@ -228,7 +228,7 @@ def remove_folder(path: str) -> None:
             # a process that waits for the lock finds it gone and makes another; a faster one has files in the folder
             if holds_only_lock(path):
                 system.unlink(lock)
-    disk.remove_folder(path)
+    folders.remove_folder(path)
 
 
 def _opened_folder(path: str) -> int | None:

@@ -51,7 +51,6 @@ from rollingfs.backend.objects.s3.botocore import (
     errors_of_botocore,
     read_listing,
     send_once,
-    timestamp_of,
 )
 from rollingfs.backend.objects.s3.bucket import S3Bucket
 from rollingfs.backend.objects.s3.obstore_options import (
@@ -200,7 +199,6 @@ class S3Backend(ClonedBackend):
                 events.register(f"before-send.s3.{verb}", send_once, unique_id=f"{HOOK_ID}-once-{verb}")
             # by this pattern it comes before botocore's own hook for "s3.*", which parses the whole body for an error
             events.register("before-parse.*.ListObjectsV2", read_listing, unique_id=f"{HOOK_ID}-listing")
-            self.fs.session.get_component("response_parser_factory").set_parser_defaults(timestamp_parser=timestamp_of)
             self._connections[client] = connection_of(self.fs, client.meta.endpoint_url)
         return client
 

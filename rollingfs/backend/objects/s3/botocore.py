@@ -6,7 +6,7 @@ import errno
 import json
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from datetime import datetime
 from io import BytesIO
 from typing import Any
@@ -16,7 +16,6 @@ import aiohttp
 from aiobotocore.httpsession import AIOHTTPSession
 from botocore import exceptions as said
 from botocore.parsers import ResponseParserError
-from botocore.utils import parse_timestamp
 
 from rollingfs.backend.contract import Buffer, FileInfo, Metadata, Over
 from rollingfs.backend.objects.bucket import Answer, Condition, Span, read_up_to
@@ -137,15 +136,6 @@ def decoded(keys: Sequence[str]) -> list[str]:
     """Keys that a listing has encoded as for a URL, all at once: one by one takes five times as long."""
     found = unquote_plus("\n".join(keys)).split("\n")
     return found if len(found) == len(keys) else [unquote_plus(key) for key in keys]
-
-
-def timestamp_of(text: Any) -> datetime:
-    """As botocore's own, which spends three quarters of the CPU time of a listing on its times."""
-    if isinstance(text, str) and text[10:11] == "T":
-        with suppress(ValueError):
-            return datetime.fromisoformat(text)
-    found: datetime = parse_timestamp(text)
-    return found
 
 
 _FILE = re.compile(

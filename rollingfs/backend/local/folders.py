@@ -1,8 +1,8 @@
-"""Files in `$chunks` folders: names that lead through no symbolic link, and the reserve of a disk that is nearly full.
+"""Folders of a disk: names that lead through no symbolic link, flushes, removals, and the reserve of a full disk.
 
-No file elsewhere is made, deleted or locked by a link in place of a chunk folder. A reserve is given up once the disk
-is full: a new header needs a block and an inode before the old header is gone, so a log that has filled its disk could
-not be cut.
+No file elsewhere is made, deleted or locked by a link in place of a `$chunks` folder. A reserve is given up once the
+disk is full: a new header needs a block and an inode before the old header is gone, so a log that has filled its disk
+could not be cut.
 """
 
 from __future__ import annotations
@@ -10,11 +10,19 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
+import stat
+import time
+from collections.abc import Iterator, Sequence
 
 from rollingfs.backend import shared_errors
 from rollingfs.backend.local import system
 from rollingfs.format import names
 
+FOLDERS_FLUSHED_MAX = 4096
+"""This process remembers of this many folders that they survive a loss of power."""
+CLOSE_PAUSES_S = (0.0005, 0.002, 0.01)
+"""Pauses before a folder is tried again: a FUSE filesystem frees a file some time after `close` has returned."""
 RESERVE_BYTES_MAX = 512 * 1024
 """Room for a header with a tail of twice the usual length."""
 RESERVE_FILES = 8
@@ -29,6 +37,10 @@ OF_FILE_MANAGERS = frozenset({".ds_store", "thumbs.db", "desktop.ini"})
 """Files that Finder and Explorer make in each folder that they show, and make again."""
 _APPLE_DOUBLE = "._"
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+# folders whose own entries, and those of all folders above them, this process has flushed
+_flushed: set[str] = set()
+_NAMELESS = re.compile(r"\.(fuse_hidden[0-9a-f]{16}|nfs[0-9a-f]{8,32})")
+_NOT_EMPTY = (errno.ENOTEMPTY, errno.EEXIST)
 
 
 class Opened:
@@ -104,6 +116,131 @@ def unlink(path: str) -> None:
     """Remove a file, or a symbolic link itself."""
     with place_of(path) as (name, folder):
         system.unlink(name, dir_fd=folder)
+
+
+# -- made, flushed and removed --------------------------------------------------------------------------------
+
+
+def flush_folder(path: str) -> None:
+    """Make a folder's entries survive a loss of power."""
+    descriptor = system.open_folder(path)
+    try:
+        system.flush(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def flush_entries_of(folder: str) -> None:
+    """Make a folder itself survive a loss of power: flush the folders above it, each once in the life of a process.
+
+    The process that made those folders may have died, or failed, before the flush. A folder that this process may not
+    read was made by another user, and cannot be flushed. The walk ends where another disk begins.
+    """
+    above = os.path.dirname(folder)
+    if folder in _flushed or above == folder or os.stat(above).st_dev != os.stat(folder).st_dev:
+        return
+    try:
+        flush_folder(above)
+    except PermissionError:
+        return
+    flush_entries_of(above)
+    if len(_flushed) >= FOLDERS_FLUSHED_MAX:
+        _flushed.clear()
+    _flushed.add(folder)
+
+
+def make_folders(path: str, sync: bool) -> bool:
+    """Make a folder and its parents, where they are missing; with `sync`, all of them are durable at the end.
+
+    Returns
+    -------
+    bool
+        Whether this call has made the folder itself.
+
+    Raises
+    ------
+    FileExistsError
+        A file has this name.
+    NotADirectoryError
+        A parent is a file.
+    """
+    is_new = True
+    try:
+        try:
+            system.mkdir(path)
+        except FileNotFoundError:
+            above = os.path.dirname(path)
+            if above == path:
+                raise
+            make_folders(above, sync)
+            system.mkdir(path)
+        _flushed.discard(path)  # an entry there is of an earlier folder with this name
+    except FileExistsError:
+        try:
+            mode = os.lstat(path).st_mode
+        except FileNotFoundError:  # another process has just removed it
+            return make_folders(path, sync)
+        is_new = False
+        if not stat.S_ISDIR(mode) and not os.path.isdir(path):
+            raise
+    if sync:
+        with contextlib.suppress(FileNotFoundError):  # another process has just removed it: `open_new` makes it again
+            flush_entries_of(path)
+    return is_new
+
+
+def is_nameless(name: str) -> bool:
+    """Return whether a name belongs to a removed, open file of FUSE or NFS."""
+    return _NAMELESS.fullmatch(name) is not None
+
+
+def remove_folder(folder: str, pauses_s: Sequence[float] = CLOSE_PAUSES_S) -> None:
+    """Remove an empty folder, or a chunk folder whose files all go with it: `goes_along`.
+
+    It waits a moment for files in it without names, just closed.
+    """
+    try:
+        os.rmdir(folder)
+    except OSError as error:
+        if error.errno not in _NOT_EMPTY:
+            raise
+    else:
+        return
+    drop_alone(folder)
+    for pause_s in pauses_s:
+        try:
+            os.rmdir(folder)
+        except OSError as error:
+            if error.errno not in _NOT_EMPTY or not all(map(is_nameless, os.listdir(folder))):
+                raise
+            time.sleep(pause_s)
+        else:
+            return
+    os.rmdir(folder)
+
+
+def remove_folder_if_empty(folder: str, pauses_s: Sequence[float] = CLOSE_PAUSES_S) -> bool:
+    """Remove a folder, if it is an empty folder; return whether it is empty."""
+    try:
+        remove_folder(folder, pauses_s)
+    except OSError as error:
+        if error.errno not in (*_NOT_EMPTY, errno.ENOENT, errno.ENOTDIR):
+            raise
+        return error.errno not in _NOT_EMPTY
+    return True
+
+
+@contextlib.contextmanager
+def temporary_folder(folder: str, sync: bool) -> Iterator[None]:
+    """Make a folder if it is missing; afterwards, remove a folder made here if it is empty."""
+    is_new = not os.path.isdir(folder)
+    if is_new:
+        make_folders(folder, sync)
+    try:
+        yield
+    finally:
+        if is_new:
+            remove_folder_if_empty(folder)
 
 
 # -- reserves -----------------------------------------------------------------------------------------------
