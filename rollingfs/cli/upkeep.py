@@ -19,7 +19,7 @@ from rollingfs.cli.command import PathOf, PathsOf, Size, Time, parse_duration
 from rollingfs.cli.output import WrongUsage, picked, value_of
 from rollingfs.cli.session import Session, StorePath
 from rollingfs.errors import CorruptHeaderError
-from rollingfs.folders.collect_tree import CollectedTree, tree_at
+from rollingfs.folders.collect_tree import tree_at
 from rollingfs.format.policies import PolicyChange
 from rollingfs.fs.core import core
 from rollingfs.policy import FOREVER, KEEP, MAX_AGE_S_MAX, OffloadPolicy, RollingPolicy
@@ -163,17 +163,21 @@ def collect(
 
 
 def _report_collected(session: Session, text: str, name: str, did: Collected, dry_run: bool) -> None:
-    failures = did.failures if isinstance(did, CollectedTree) else ()
     if dry_run and not session.json:
         for file in did.files:
             output.say(f"{file}: {did.reasons.get(file, 'nobody refers to it')}")
     young = f"; {did.young:,} more are younger than the grace" if did.young else ""
     done = "would be deleted" if dry_run else "deleted"
     session.report(
-        {"name": name, **picked(did, "files bytes young folders reasons"), "failures": failures, "dry_run": dry_run},
+        {
+            "name": name,
+            **picked(did, "files bytes young folders reasons"),
+            "failures": did.failures,
+            "dry_run": dry_run,
+        },
         f"{text}: {count_text(len(did.files), 'file')}, {did.bytes:,} bytes, {done}{young}",
     )
-    for failure in failures:
+    for failure in did.failures:
         session.code = output.FAILED
         output.complain(f"{failure.path} is not collected: {failure.reason}")
 

@@ -17,30 +17,13 @@ from rollingfs.folders.listing import REPORT, ROWLESS_MAX, Listings, OnError, Sc
 from rollingfs.format import names
 from rollingfs.runtime.values import added, value_class
 from rollingfs.segment.at import At
-from rollingfs.segment.files.survey import Collected
+from rollingfs.segment.files.survey import Collected, Failure
 from rollingfs.segment.read.folder_contents import removed_path
 from rollingfs.segment.verbs.collect import collect
 
 logger = logging.getLogger("rollingfs")
 
 SEGMENTS_AT_ONCE_MAX = 8
-
-
-@value_class
-class Failure:
-    """A segment that could not be collected (or not to its end) or a folder that could not be listed, and why."""
-
-    path: str
-    reason: str
-
-
-@value_class
-class CollectedTree(Collected):
-    """Sum of the files that a collection deleted (in a dry run: would delete)."""
-
-    segments: tuple[str, ...] = ()
-    """Paths of the segments that were looked at, and of former segments that have only leftovers."""
-    failures: tuple[Failure, ...] = ()
 
 
 @value_class
@@ -134,7 +117,7 @@ async def clear_marks(at: At, tree: Tree) -> None:
 
 async def collect_tree(
     at: At, path: str, *, grace_s: float | None = None, dry_run: bool = False, callback: Callback = DEFAULT_CALLBACK
-) -> CollectedTree:
+) -> Collected:
     """Collect every segment at or below a path: live segments, tombstones, and chunk folders whose header is gone.
 
     A segment that fails (by a damaged header, for example) is left as it is, and so is a folder that we may not
@@ -175,8 +158,7 @@ async def collect_tree(
     if not dry_run:
         await _refresh_rows(at, segments)
         await clear_marks(at, tree)
-    did = added(Collected(), *results)
-    return CollectedTree(did.files, did.bytes, did.young, did.folders, did.reasons, segments, tuple(failures))
+    return replace(added(Collected(), *results), segments=segments, failures=tuple(failures))
 
 
 async def _refresh_rows(at: At, segments: Sequence[str]) -> None:

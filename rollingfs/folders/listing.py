@@ -205,24 +205,19 @@ class Listings:
         rowless_max: int,
         is_by_rows: bool,
     ) -> Scan:
-        views: dict[str, Segment] = {}
         unreadable: dict[str, OSError] = {}
-        dead = {}
         read: dict[str, Segment] = {}
         for path, loaded in loads.items():
             if isinstance(loaded, OSError):
                 unreadable[path] = loaded
-                continue
-            read[path] = loaded
-            if loaded.live:
-                views[path] = loaded
             else:
-                dead[path] = loaded
+                read[path] = loaded
+        views = {path: loaded for path, loaded in read.items() if loaded.live}
         live = {path: row for path, row in rows.items() if row.live} if rows else {}
         for file in found.files:
             if file.path in views or file.path in unreadable or file.path in live:
                 continue
-            visible = await self.client.contents.is_visible_or_error(file, dead.get(file.path))
+            visible = await self.client.contents.is_visible_or_error(file, read.get(file.path))
             if isinstance(visible, OSError):
                 unreadable[file.path] = visible
             elif visible:
@@ -230,16 +225,8 @@ class Listings:
         stays = not found.is_removed if self.backend.capability.has_folders else found.is_kept or not listing.entries
         if rows is not None and len(read) > rowless_max:
             await keep_rows(self.client, folder, rows.values(), read, rowless_max, self._refused)
-        return Scan(
-            folder,
-            found,
-            views,
-            stays or self.is_top(folder),
-            unreadable,
-            rows=live,
-            listed_s=listing.now,
-            is_by_rows=is_by_rows,
-        )
+        stays = stays or self.is_top(folder)
+        return Scan(folder, found, views, stays, unreadable, None, live, listing.now, is_by_rows)
 
     async def ls(self, path: str, on_error: OnError = REPORT) -> list[Info]:
         """Return the infos of a folder's content, sorted by name; for a file, its own info.

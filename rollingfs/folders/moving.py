@@ -116,7 +116,8 @@ async def move(
         raise missing(source)
     target = listings.backend.strip(given)
     if into is None:
-        into = source != target and await _is_folder_only(listings, target)
+        is_folder = source != target and await listings.is_folder(target)
+        into = is_folder and (await listings.info(target, fresh=True))["type"] == "directory"
     if into:
         target = listings.backend.strip(f"{target}/{source.rpartition('/')[2]}")
     elif source == target:
@@ -142,11 +143,6 @@ async def move(
             listings.client.inherited.forget()
 
 
-async def _is_folder_only(listings: Listings, path: str) -> bool:
-    is_folder = await listings.is_folder(path)
-    return is_folder and (await listings.info(path, fresh=True))["type"] == "directory"
-
-
 async def _move_tree(listings: Listings, source: str, target: str, overwrite: bool) -> None:
     if target.startswith(f"{source}/"):
         raise ValueError(f"the folder {source!r} cannot move into itself, to {target!r}; nothing was moved")
@@ -165,7 +161,8 @@ async def _move_tree(listings: Listings, source: str, target: str, overwrite: bo
     for link in links:
         await take_link(listings, link, target + link[len(source) :])
     views = {path: view for scan in scans.values() for path, view in scan.views.items()}
-    targets = {path: target + path[len(source) :] for path, view in views.items() if not _has_rows(path, view)}
+    rows = {path for path, view in views.items() if names.is_listing(path) and is_ours(view.header)}
+    targets = {path: target + path[len(source) :] for path in views if path not in rows}
     # a segment that has a folder's name goes first: it would be refused once that folder holds something
     try:
         done = [
@@ -215,7 +212,3 @@ async def _move_one(listings: Listings, source: str, target: str, overwrite: boo
             raise
         return False
     return True
-
-
-def _has_rows(path: str, view: Segment) -> bool:
-    return names.is_listing(path) and is_ours(view.header)

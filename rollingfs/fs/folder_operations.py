@@ -198,8 +198,8 @@ async def collect(
     dry_run
         Only return the files that would be deleted.
     recursive
-        Collect all segments at or below the path, and the leftovers of deleted segments. The answer is then a
-        `CollectedTree`, which names the segments that failed.
+        Collect all segments at or below the path, and the leftovers of deleted segments. The answer then names the
+        segments that failed, too.
     callback
         Counts the segments that are done, in fsspec's way.
     """

@@ -25,7 +25,7 @@ from dataclasses import replace
 from rollingfs.backend.contract import FileInfo
 from rollingfs.errors import AppendOutcomeUnknown, ConflictError, RollingError, if_interrupted
 from rollingfs.format import names, transitions
-from rollingfs.format.header import Commit, Header, Origin
+from rollingfs.format.header import Header, Origin
 from rollingfs.format.transitions import Guard
 from rollingfs.policy import RollingPolicy
 from rollingfs.runtime.system import Moment
@@ -42,11 +42,6 @@ ADOPTIONS_MAX = 8
 def _is_meant(path: str, plain: FileInfo, incarnation: str | None) -> bool:
     """Return whether a plain file has this incarnation; None means any."""
     return incarnation in (None, *Segment.of_plain(plain).incarnations)
-
-
-def _commit(header: Header) -> tuple[int, tuple[Commit, ...]]:
-    """A value that differs between any two commits to a path, also if its header was collected in between."""
-    return header.version, header.commits
 
 
 def new_header(at: At, base: Header | None, policy: RollingPolicy, plain: FileInfo | None = None) -> Header:
@@ -103,7 +98,8 @@ async def _adopt(at: At, path: str, plain: FileInfo, claim: Header) -> None:
     async def step(base: Segment, attempt: Attempt) -> Header | None:
         if base.live:
             return None
-        if base.header is None or _commit(base.header) != _commit(claim):
+        # both differ after another commit, also if the header was collected in between
+        if base.header is None or (base.header.version, base.header.commits) != (claim.version, claim.commits):
             raise ConflictError(f"{path}: the plain file was deleted, or adopted by others and moved or deleted")
         header = new_header(at, base.header, await at.inherited.policy(path), plain)
         header = replace(header, origin=Origin(header.segment, modified_ms(plain)))
@@ -112,7 +108,8 @@ async def _adopt(at: At, path: str, plain: FileInfo, claim: Header) -> None:
             header = replace(header, entries=(renewed.chunk(path, 0),))
         # last: what another program writes from here on is no part of the segment. And a copy compares the token
         # alone, but a file of the same bytes that came since is another file
-        await _check_unchanged(at, path, plain)
+        if shadow(await at.backend.stat(path)) != shadow(plain):
+            raise ConflictError(f"{path} changed while it was copied")
         return header
 
     await uploads.settle(at.commits.commit(path, step, fresh=True, uploads=[uploads]))
@@ -136,11 +133,6 @@ async def _copied(at: At, path: str, plain: FileInfo) -> Stored | None:
         why = f"the plain file could not be made a segment's, so nothing was written: {error.strerror or error}"
         raise OSError(error.errno or errno.EIO, why, path) from error
     return Stored(target, plain.size, None, modified_ms(plain), began)
-
-
-async def _check_unchanged(at: At, path: str, plain: FileInfo) -> None:
-    if shadow(await at.backend.stat(path)) != shadow(plain):
-        raise ConflictError(f"{path} changed while it was copied")
 
 
 async def remove_plain(at: At, path: str, incarnation: str | None = None) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import pairwise
 
 from rollingfs.backend.contract import Part, Upload
 from rollingfs.format import names
@@ -103,25 +102,19 @@ def _without_short_ends(pieces: Sequence[CopyPiece], part_bytes_min: int) -> lis
 
 
 def in_files(pieces: Sequence[CopyPiece], parts_max: int = PARTS_MAX) -> list[list[CopyPiece]]:
-    """Cut a plan into runs, a run for each upload."""
+    """Cut a plan into runs, a run for each upload, and a piece with too many parts; a chunk never has."""
     files: list[list[CopyPiece]] = [[]]
     room = parts_max
     for piece in pieces:
-        for part in _cut(piece, parts_max):
+        step = piece.size if piece.chunk is not None else parts_max * READ_PART_BYTES
+        for start in range(piece.start, piece.end, step):
+            part = replace(piece, start=start, end=min(start + step, piece.end))
             if part.parts > room:
                 files.append([])
                 room = parts_max
             files[-1].append(part)
             room -= part.parts
     return files
-
-
-def _cut(piece: CopyPiece, parts_max: int) -> list[CopyPiece]:
-    """Cut a piece between parts if it has too many for an upload; a chunk never has."""
-    if piece.chunk is not None:
-        return [piece]
-    bounds = [*range(piece.start, piece.end, parts_max * READ_PART_BYTES), piece.end]
-    return [replace(piece, start=start, end=end) for start, end in pairwise(bounds)]
 
 
 READ_BYTES_MAX = 16 * 1024 * 1024

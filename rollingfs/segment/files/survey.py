@@ -49,12 +49,6 @@ _OURS = re.compile(
 )
 
 
-def why(path: str) -> str:
-    """The reason for which an unreferenced file in a chunk folder is garbage."""
-    name = path.rpartition("/")[2]
-    return next((reason for prefix, reason in _BY_PREFIX.items() if name.startswith(prefix)), CHUNK)
-
-
 def is_old(now: float, since: float, grace_s: float) -> bool:
     """Whether something of the time `since` is as old as the grace, by the clock of the store (seconds since 1970).
 
@@ -62,6 +56,14 @@ def is_old(now: float, since: float, grace_s: float) -> bool:
     that was just written may have such a date.
     """
     return max(0.0, now - since) >= grace_s
+
+
+@value_class
+class Failure:
+    """A segment that could not be collected (or not to its end) or a folder that could not be listed, and why."""
+
+    path: str
+    reason: str
 
 
 @value_class
@@ -78,6 +80,10 @@ class Collected:
     """Chunk folders that were looked at."""
     reasons: Mapping[str, str] = field(default_factory=dict)
     """For each of the files, why it goes: ``"unreferenced chunk"``, ``"dropped"``, ``"stale pin"``, ..."""
+    segments: tuple[str, ...] = ()
+    """Of a whole tree: the segments that were looked at, and former segments that have only leftovers."""
+    failures: tuple[Failure, ...] = ()
+    """Of a whole tree: what could not be collected."""
 
 
 Garbage = tuple[Sequence[FileInfo], Sequence[PendingUpload], int]
@@ -98,15 +104,18 @@ def garbage(loose: Sequence[FileInfo], uploads: Sequence[PendingUpload], grace_s
 def collected(folder: str, found: Garbage) -> Collected:
     """Return garbage as the result of a collection of its folder."""
     files, uploads, young = found
-    reasons = {info.path: why(info.path) for info in files} | {upload.path: UPLOAD for upload in uploads}
+    reasons = {}
+    for info in files:
+        name = info.path.rpartition("/")[2]
+        reasons[info.path] = next((why for prefix, why in _BY_PREFIX.items() if name.startswith(prefix)), CHUNK)
+    reasons |= {upload.path: UPLOAD for upload in uploads}
     return Collected(tuple(reasons), sum(info.size for info in files), young, (folder,), reasons)
 
 
 def report(files: Iterable[FileInfo], reason: str) -> Collected:
     """Files that all go for the same reason, as the result of a collection."""
-    several = tuple(files)
-    paths = tuple(info.path for info in several)
-    return Collected(paths, sum(info.size for info in several), reasons=dict.fromkeys(paths, reason))
+    sizes = {info.path: info.size for info in files}
+    return Collected(tuple(sizes), sum(sizes.values()), reasons=dict.fromkeys(sizes, reason))
 
 
 @value_class
@@ -153,11 +162,6 @@ class Survey:
     """Unfinished uploads in the folder's tiers."""
 
     @property
-    def itself(self) -> Referrer:
-        """The folder's own header."""
-        return next(found for found in self.referrers if found.path == self.segment)
-
-    @property
     def named(self) -> frozenset[str]:
         """Paths in the folder that a header refers to."""
         return frozenset(file for referrer in self.referrers for file in referrer.files)
@@ -191,7 +195,7 @@ class Survey:
         Another target that is absent discharges no pin, unless the source shows that the transaction was undone: the
         target's tree may have been moved, and may come back.
         """
-        known = self._known
+        known = self.known
         return [
             info
             for info, pin in self.pins
@@ -200,7 +204,8 @@ class Survey:
         ]
 
     @property
-    def _known(self) -> dict[str, Referrer]:
+    def known(self) -> dict[str, Referrer]:
+        """The headers by the paths of their segments, with the folder's own."""
         return {referrer.path: referrer for referrer in self.referrers}
 
     def loose(self) -> list[FileInfo]:
@@ -210,7 +215,7 @@ class Survey:
 
     def blocked_until(self) -> float:
         """The date (seconds since 1970) up to which files may be named by a pinned target that cannot be found."""
-        known = self._known
+        known = self.known
         lost = [(info, pin) for info, pin in self.pins if known[pin.target].segment is None]
         return max((info.modified for info, pin in lost if not known[pin.source].has_kept(pin)), default=-1.0)
 
@@ -248,14 +253,12 @@ async def survey_folder(at: At, folder: str) -> Survey:
     targets = {pin.target for _, pin in pins} - sources - {segment}
     for paths in (sources, targets):
         await at.each([partial(add, path) for path in sorted(paths)])
-    files = tuple(info for info in listing.entries if _is_ours(info))
-    tiers = own.header.tiers if own.header is not None else ()
-    if not tiers:
-        return Survey(segment, own, frozenset(referrers), tuple(pins), files, listing.now)
-    more, uploads, now = await _in_tiers(at, folder, tiers, listing.now)
-    assert own.header is not None
-    await check_there(at, segment, own.header)  # after the lists, which may have been in vain
-    return Survey(segment, own, frozenset(referrers), tuple(pins), (*files, *more), now, tuple(uploads))
+    files, uploads, now = [info for info in listing.entries if _is_ours(info)], list[PendingUpload](), listing.now
+    if own.header is not None and own.header.tiers:
+        more, uploads, now = await _in_tiers(at, folder, own.header.tiers, now)
+        files += more
+        await check_there(at, segment, own.header)  # after the lists, which may have been in vain
+    return Survey(segment, own, frozenset(referrers), tuple(pins), tuple(files), now, tuple(uploads))
 
 
 async def pending_uploads(at: At, folder: str) -> tuple[PendingUpload, ...]:
@@ -328,7 +331,8 @@ async def _in_tiers(
         left: Sequence[PendingUpload] = ()
         with contextlib.suppress(PermissionError):  # as in the hot store: the store's own rule ends them
             left = await at.backend.list_uploads(place)
-        found = [info for info in listing.entries if _is_left(info, tier)]
+        entries = [info for info in listing.entries if not info.is_folder]
+        found = [info for info in entries if _is_of(info.path, tier) or _has(info, names.TEMPORARY_PREFIX)]
         pending = [one for one in left if _is_of(one.path, tier)]
         if not found and not pending:
             continue
@@ -338,11 +342,6 @@ async def _in_tiers(
         files += [replace(info, modified=info.modified + shift_s) for info in found]
         uploads += [replace(one, began=one.began + shift_s) for one in pending]
     return files, uploads, now
-
-
-def _is_left(info: FileInfo, tier: Tier) -> bool:
-    name = info.path.rpartition("/")[2]
-    return not info.is_folder and (_is_of(info.path, tier) or name.startswith(names.TEMPORARY_PREFIX))
 
 
 def _is_of(path: str, tier: Tier) -> bool:

@@ -223,7 +223,7 @@ async def _to_drop(at: At, survey: Survey) -> list[FileInfo]:
 async def _renew(at: At, folder: str, survey: Survey, files: Set[str]) -> bool:
     """Commit a new version of the folder's own header; False if it has changed, or refers to the garbage."""
     segment = names.segment_of_folder(folder)
-    before = replace(survey.itself, files=frozenset())
+    before = replace(survey.known[segment], files=frozenset())
     agrees = False
 
     async def step(base: Segment, attempt: Attempt) -> Header | None:

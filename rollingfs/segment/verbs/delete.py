@@ -56,12 +56,6 @@ class Buried:
 Call = Callable[[], Awaitable[Buried | None]]
 
 
-async def _noted(call: Call, buried: list[Buried]) -> None:
-    one = await call()
-    if one is not None:
-        buried.append(one)
-
-
 async def bury(at: At, path: str, guard: Guard = NO_GUARD, seen: Segment | None = None) -> Buried | None:
     """Delete a plain file, or commit the tombstone of a segment; finish an interrupted delete.
 
@@ -165,14 +159,10 @@ async def clear_buried(at: At, buried: Sequence[Buried]) -> None:
                 continue
             at.slots.remember(one.path, drops=one.drops, header=one.header)
             await delete_shadowed(at, one.path, one.header.adopted)
-            if not await _hides(at, one):
+            # where tombstones need not stay, it stays while it hides a plain file
+            is_asked = at.backend.capability.removes_whole and one.header.adopted is not None
+            if not (is_asked and await at.headers.plain(Segment(one.path)) is not None):
                 await remove_grave(at, one.path, one.header)
-
-
-async def _hides(at: At, one: Buried) -> bool:
-    """Whether a tombstone still hides a plain file, where tombstones need not stay."""
-    is_asked = at.backend.capability.removes_whole and one.header.adopted is not None
-    return is_asked and await at.headers.plain(Segment(one.path)) is not None
 
 
 async def bury_all(at: At, calls: Iterable[Call]) -> None:
@@ -180,12 +170,18 @@ async def bury_all(at: At, calls: Iterable[Call]) -> None:
 
     After an error no other call begins; what is buried by then is cleared.
     """
+    buried: list[Buried] = []
+
+    async def note(call: Call) -> None:
+        if (one := await call()) is not None:
+            buried.append(one)
+
     waiting = list(calls)
     while waiting:
         batch, waiting = waiting[:BATCH_MAX], waiting[BATCH_MAX:]
-        buried: list[Buried] = []
+        buried.clear()
         try:
-            await at.each([partial(_noted, call, buried) for call in batch])
+            await at.each([partial(note, call) for call in batch])
         except Exception:
             try:
                 await clear_buried(at, buried)
