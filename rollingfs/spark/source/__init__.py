@@ -3,7 +3,7 @@
 In: the options and rows of Spark. Out: Arrow record batches; a single commit for a job or for a batch of a stream.
 Must not be here: Java, and settings of a session.
 
-Neither PySpark nor Arrow is imported by `options`, `places`, `segments`, `partitions`, `offsets` and `lines`, because
+Neither PySpark nor Arrow is imported by `options`, `places`, `segments`, `offsets` and `lines`, because
 maintenance uses some of them without both. So the class is imported when it is used.
 """
 

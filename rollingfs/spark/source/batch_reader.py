@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -18,7 +17,7 @@ from rollingfs.fs.filesystem import RollingFileSystem
 from rollingfs.segment.segment import Segment
 from rollingfs.spark.source import boundaries, folder_columns, places, rows, segments
 from rollingfs.spark.source.formats import CORRUPT
-from rollingfs.spark.source.options import BATCH, Options
+from rollingfs.spark.source.options import BATCH, Options, logger
 from rollingfs.spark.source.plain_errors import plain_errors, plainly
 from rollingfs.spark.source.segments import Extent, Range, SegmentReader, prefetched
 from rollingfs.spark.source.stream.offsets import EARLIEST
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-logger = logging.getLogger("pyspark_rollingfs")
 
 PLANNED_ONCE = (
     "Spark plans a DataFrame or view once: make it again, by load() or by CREATE OR REPLACE TEMPORARY VIEW name USING "

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -17,7 +16,7 @@ from rollingfs.errors import CorruptHeaderError
 from rollingfs.segment.segment import Segment
 from rollingfs.spark.source import places, rows
 from rollingfs.spark.source.formats import CORRUPT
-from rollingfs.spark.source.options import Options
+from rollingfs.spark.source.options import Options, logger
 from rollingfs.spark.source.segments import Range, SegmentReader
 
 Values = Mapping[str, str | None]
@@ -159,7 +158,6 @@ def by_values(ranges: Sequence[Range], bases: Sequence[str]) -> Iterator[tuple[V
         yield dict(columns), tuple(group)
 
 
-logger = logging.getLogger("pyspark_rollingfs")
 NOT_SEEN = "%d other segments, and what lies behind, were not looked at. If they have other columns, give .schema(...)"
 
 

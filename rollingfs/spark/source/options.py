@@ -69,6 +69,7 @@ some_bytes = by(parse_bytes, 1, " byte")
 
 
 logger = logging.getLogger("pyspark_rollingfs")
+"""It is not below ``rollingfs``, which does not print: users look for these lines in Spark's log."""
 
 CSV = "csv"
 PARTITION_BYTES_DEFAULT = 32 * 1024 * 1024

@@ -18,7 +18,7 @@ from rollingfs.spark.source.segments import Extent, Range, SegmentReader, whole
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["MODULES", "of"]
+__all__ = ["CORRUPT", "MODULES", "Format", "of"]
 
 TEXT, JSON, ARROW, PARQUET, BINARY = "text", "json", "arrow", "parquet", "binary"
 MODULES = {TEXT: "text", JSON: "text", ARROW: "arrow_streams", PARQUET: "whole_files", BINARY: "whole_files"}

@@ -6,9 +6,9 @@ parser, with its modes and all of its types, reads text: see `rollingfs.spark.te
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import compress
 from typing import ClassVar
 
 import pyarrow as pa
@@ -96,13 +96,9 @@ INSTEAD = (
     "all of its types, modes and options"
 )
 _KNOWN = (pt.is_boolean, pt.is_integer, pt.is_floating, pt.is_string)
-_BLANK_FIRST = re.compile(rb"[ \t]*\n")
-_ODD_FIRST = re.compile(rb"[ \t]*[^{ \t\n]")
-_ODD_BEGIN, _ODD_END = r"\n[ \t]*[^{ \t\n]", r"[^} \t\n][ \t]*\n"
-"""Lines that do not begin, or end, as an object does."""
-_SECOND = r"\}[ \t]*\{"
-"""Perhaps two objects in a line."""
-_FILLED, _BLANK = r"[^ \t]", r"\n[ \t]*\n"
+_FILLED = r"[^ \t]"
+_OBJECT = r"^[ \t]*(?:\{.*\}[ \t]*)?$"
+"""A blank line, or a line that begins and ends as an object does."""
 SHOWN_BYTES_MAX = 200
 """Bytes of a refused line that its error shows."""
 
@@ -169,11 +165,15 @@ def _parsed(data: bytes, schema: pa.Schema) -> pa.RecordBatch:
             str(data, "utf-8")
         except UnicodeDecodeError as error:
             raise pa.ArrowInvalid("it is not UTF-8") from error
-    if data.isspace():
-        return pa.RecordBatch.from_pylist([], schema=schema)
-    _check_objects(data)
-    has_blank = _BLANK_FIRST.match(data) or _has(data, _BLANK)
-    count = len(_filled(data)) if has_blank else data.count(FEED)
+    texts = to_lines(memoryview(data))
+    # a line break after `}` and before `{` is never within a value; and Arrow crashes the process at some lines of null
+    count = len(texts)
+    if not pc.all(pc.and_(pc.starts_with(texts, "{"), pc.ends_with(texts, "}"))).as_py():
+        if not pc.all(pc.match_substring_regex(texts, _OBJECT)).as_py():
+            raise pa.ArrowInvalid("it is not one object in one line")
+        count = pc.sum(pc.match_substring_regex(texts, _FILLED)).as_py()
+        if not count:
+            return pa.RecordBatch.from_pylist([], schema=schema)
     nullable = pa.schema([field.with_nullable(True) for field in schema])
     table = pj.read_json(
         pa.BufferReader(pa.py_buffer(data)),
@@ -186,32 +186,9 @@ def _parsed(data: bytes, schema: pa.Schema) -> pa.RecordBatch:
     return batch
 
 
-def _check_objects(data: bytes) -> None:
-    """Refuse lines that may be no object: with as many values as lines, each line is then an object.
-
-    A line break after ``}`` and before ``{`` is never within a value. Arrow crashes the process at some lines of null.
-    """
-    is_odd = _ODD_FIRST.match(data) or _has(data, _ODD_BEGIN) or (_has(data, _SECOND) and _has(data, _ODD_END))
-    if is_odd:
-        raise pa.ArrowInvalid("it is not one object in one line")
-
-
-def _has(data: bytes, pattern: str) -> bool:
-    """Return whether a place matches a pattern of RE2, of single bytes."""
-    offsets = pa.array([0, len(data)], pa.int32()).buffers()[1]
-    whole = pa.BinaryArray.from_buffers(pa.binary(), 1, [None, offsets, pa.py_buffer(data)])
-    found: bool = pc.match_substring_regex(whole, pattern)[0].as_py()
-    return found
-
-
-def _filled(data: bytes) -> pa.Array:
-    """Return the numbers of the lines that are not blank."""
-    return pc.indices_nonzero(pc.match_substring_regex(to_lines(memoryview(data)), _FILLED))
-
-
 def _filled_starts(piece: Block, data: bytes) -> Sequence[int]:
-    starts = piece.starts()
-    return [starts[nth] for nth in _filled(data).to_pylist()]
+    filled = pc.match_substring_regex(to_lines(memoryview(data)), _FILLED).to_pylist()
+    return list(compress(piece.starts(), filled))
 
 
 def _refused(piece: Block, data: bytes, schema: pa.Schema, one: Range, error: Exception) -> ValueError:

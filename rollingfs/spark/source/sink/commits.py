@@ -11,7 +11,6 @@ that dies between two segments leaves the rest to the next run of the batch.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -19,7 +18,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from rollingfs.errors import AppendOutcomeUnknown, AttributeMismatchError, RollingError, SegmentSealedError
+from rollingfs.errors import AppendOutcomeUnknown, AttributeMismatchError, SegmentSealedError
 from rollingfs.format import transitions
 from rollingfs.format.header import Phase
 from rollingfs.format.transitions import Guard, check_attrs
@@ -31,21 +30,15 @@ from rollingfs.segment.verbs.append import append
 from rollingfs.segment.verbs.create import overwrite
 from rollingfs.spark.source import places, segments
 from rollingfs.spark.source.formats import PARQUET
-from rollingfs.spark.source.options import Options
+from rollingfs.spark.source.options import Options, logger
 from rollingfs.spark.source.places import ATTRIBUTE_PREFIX
 from rollingfs.spark.source.sink.task_writer import segment_path
-
-logger = logging.getLogger("pyspark_rollingfs")
 
 TRIES_MAX = 16
 COMMITS_MAX = 16
 """Maximum segments that a write checks, or commits to, at once."""
 SHOWN_MAX = 8
 """Maximum number of queries, or of segments, that a message names."""
-
-
-class PartlyCommittedError(RollingError, OSError):
-    """A write is committed to some of its segments and not to others; the message names them."""
 
 
 Marker = tuple[str, int]
@@ -257,10 +250,8 @@ def commit(parts: Sequence[SegmentCommit], marker: Marker | None, *, checks_all:
 
     Raises
     ------
-    PartlyCommittedError
-        Only some of several segments have the data.
     OSError
-        No segment has it, or the outcome is unknown.
+        No segment has the data, only some of several have it, which the message names, or the outcome is unknown.
     """
     if marker is not None or checks_all:
         look_at(parts)
@@ -314,7 +305,7 @@ def _commit_each(parts: Sequence[SegmentCommit], marker: Marker | None) -> None:
         raise first
     failed = [f"{path} ({error})" for path, error in errors.items()]
     todo = "do not repeat the whole job" if marker is None else "the next run of the batch commits it to the others"
-    raise PartlyCommittedError(
+    raise OSError(
         f"the write is committed to {len(done)} of {len(parts)} segments ({shortened(done)}), and not, or perhaps not, "
         f"to {shortened(failed)}; {todo}"
     ) from first

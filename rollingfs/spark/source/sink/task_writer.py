@@ -15,7 +15,6 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import WriterCommitMessage
 
 from rollingfs import Staged
-from rollingfs.errors import RollingError
 from rollingfs.format import names
 from rollingfs.fs.core import core
 from rollingfs.fs.filesystem import RollingFileSystem
@@ -29,10 +28,6 @@ from rollingfs.spark.source.places import BEING_COPIED, QUERY_ID, is_skipped_fil
 NAME_BYTES_MAX = 255 - len(names.CHUNKS_SUFFIX)
 """Maximum bytes of a name: disks take 255, and the files of a segment have a longer name than the segment."""
 _NAMING = (pt.is_string, pt.is_large_string, pt.is_integer, pt.is_date)
-
-
-class BadSegmentNameError(RollingError, ValueError):
-    """A value of the column cannot name a segment; no byte was written."""
 
 
 def without(schema: pa.Schema, column: str) -> pa.Schema:
@@ -60,7 +55,7 @@ def split(batch: pa.RecordBatch, column: str) -> Iterator[tuple[str, pa.RecordBa
 
     Raises
     ------
-    BadSegmentNameError
+    ValueError
         A value can name no segment.
     """
     if not batch.num_rows:
@@ -68,7 +63,7 @@ def split(batch: pa.RecordBatch, column: str) -> Iterator[tuple[str, pa.RecordBa
     index = batch.schema.get_field_index(column)
     values = batch.column(index).cast(pa.string()).dictionary_encode()
     if values.null_count:
-        raise BadSegmentNameError(
+        raise ValueError(
             f"{values.null_count} rows are null in column {column!r}, which names their segment; nothing was written"
         )
     rest = batch.remove_column(index)
@@ -76,7 +71,7 @@ def split(batch: pa.RecordBatch, column: str) -> Iterator[tuple[str, pa.RecordBa
     for name in found:
         if (why := _objection(name)) is not None:
             what = f"value {name!r} of column {column!r} can name no segment"
-            raise BadSegmentNameError(f"{what}: {why}; nothing was written")
+            raise ValueError(f"{what}: {why}; nothing was written")
     if len(found) == 1:
         yield found[0], rest
         return

@@ -5,7 +5,6 @@ A batch of a stream is appended exactly once, by `commits`.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +17,7 @@ from rollingfs.format.header import Header
 from rollingfs.parquet.files import RowsFile
 from rollingfs.spark.source import rows
 from rollingfs.spark.source.formats import lines
-from rollingfs.spark.source.options import WRITE, Options
+from rollingfs.spark.source.options import WRITE, Options, logger
 from rollingfs.spark.source.places import ATTRIBUTE_PREFIX, QUERY_ID
 from rollingfs.spark.source.plain_errors import plainly
 from rollingfs.spark.source.sink import commits, task_writer
@@ -34,10 +33,6 @@ else:
 
     class StreamArrowWriter(datasource.DataSourceStreamWriter, DataSourceArrowWriter):
         """A writer of streams that takes record batches: PySpark 4.0 gives them to every `DataSourceArrowWriter`."""
-
-
-logger = logging.getLogger("pyspark_rollingfs")
-"""It is not below ``rollingfs``, which does not print: users look for these lines in Spark's log."""
 
 
 class RollingWriter(DataSourceArrowWriter):
@@ -152,7 +147,7 @@ class RollingWriter(DataSourceArrowWriter):
         try:
             parts = [part for part in self.parts(messages) if part.pieces]
             commits.log_outcomes(parts, marker or self._marker, self._planned)
-        except Exception:  # the log has it; Spark shows the error of the job
+        except Exception:  # noqa: BLE001 - the log has it; Spark shows the error of the job
             what = "%s: the job failed; its data was perhaps committed: the target cannot be read"
             logger.warning(what, self.url, exc_info=True)
 

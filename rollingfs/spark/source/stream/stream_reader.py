@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -24,7 +23,7 @@ from rollingfs.fs.filesystem import RollingFileSystem
 from rollingfs.segment.segment import Segment
 from rollingfs.spark.source import boundaries, formats, places, segments
 from rollingfs.spark.source.batch_reader import RowReader
-from rollingfs.spark.source.options import STREAM, Options
+from rollingfs.spark.source.options import STREAM, Options, logger
 from rollingfs.spark.source.plain_errors import plainly
 from rollingfs.spark.source.segments import Extent, Range, SegmentReader, each, extent_of
 from rollingfs.spark.source.stream import offsets
@@ -35,8 +34,6 @@ from rollingfs.spark.source.stream.subscription import Subscription
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
-
-logger = logging.getLogger("pyspark_rollingfs")
 
 
 class RollingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):

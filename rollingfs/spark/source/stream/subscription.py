@@ -7,20 +7,18 @@ seal, and can distinguish that deletion from a loss of bytes.
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Mapping
 
 from rollingfs.errors import AppendOutcomeUnknown, CommitTimeoutError, ConflictError
+from rollingfs.format import names
 from rollingfs.fs.core import core
 from rollingfs.fs.filesystem import RollingFileSystem
 from rollingfs.spark.source.hadoop_globs import is_pattern
-from rollingfs.spark.source.options import Options
+from rollingfs.spark.source.options import Options, logger
 from rollingfs.spark.source.segments import PLAIN
 from rollingfs.spark.source.stream.offsets import ReadMark
 from rollingfs.stream.cut import StreamCut
-
-logger = logging.getLogger("pyspark_rollingfs")
 
 UNPUBLISHED = (CommitTimeoutError, ConflictError, AppendOutcomeUnknown)
 """Errors after which a cut may not be published."""
@@ -63,7 +61,7 @@ class Subscription:
         Then retention keeps all bytes for it.
         """
         self._last = dict(marks)
-        for folder in {*self.folders, *(_folder_of(path) for path in marks)}:
+        for folder in {*self.folders, *(names.parent(path) for path in marks)}:
             self._publish_first(folder)
 
     def join(self, before: Mapping[str, ReadMark], marks: Mapping[str, ReadMark]) -> None:
@@ -76,7 +74,7 @@ class Subscription:
         """
         if self._last is None:
             self._last = dict(before)
-        for folder in {_folder_of(path) for path in marks} - self._published.keys():
+        for folder in {names.parent(path) for path in marks} - self._published.keys():
             if self.name not in self.fs.stream(folder).subscribers():
                 self._publish_first(folder)
             else:
@@ -94,7 +92,7 @@ class Subscription:
         by_folder: dict[str, dict[str, ReadMark]] = {}
         for path, mark in marks.items():
             if not mark.identity.startswith(PLAIN):  # retention knows a plain file by a token, which a mark lacks
-                by_folder.setdefault(_folder_of(path), {})[path] = mark
+                by_folder.setdefault(names.parent(path), {})[path] = mark
         for folder, found in by_folder.items():
             known = self._known(folder)
             same = {path: known.get(path) for path in found if known.incarnations.get(path) == found[path].identity}
@@ -146,7 +144,3 @@ def _safe(mark: ReadMark, last: ReadMark | None, known: int | None) -> int | Non
     if last is not None and last.identity == mark.identity and last.offset < mark.offset:
         return last.offset
     return known
-
-
-def _folder_of(path: str) -> str:
-    return path.rpartition("/")[0]
