@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import itertools
 import os
 import shutil
 from functools import partial
@@ -131,6 +132,15 @@ def test_a_missed_name_is_opened_again(tmp_path, monkeypatch, code, times, is_sh
             failed = fail_opens(patch, names.header_path(log), code, times, is_shown=is_shown)
             assert look()
         assert len(failed) == times
+
+
+def test_a_stopped_process_opens_a_missed_name_again(tmp_path, monkeypatch):
+    """A SIGSTOP of seconds between two looks: the first look after it met a stale file on GlusterFS."""
+    (path := tmp_path / "file").write_bytes(b"file")
+    failed = fail_opens(monkeypatch, str(path), errno.ESTALE, 3, is_shown=True)
+    monkeypatch.setattr(disk.time, "monotonic", itertools.count(step=10).__next__)
+    with disk.opened(str(path)):
+        assert len(failed) == 3
 
 
 def test_a_missing_file_is_soon_believed(tmp_path, monkeypatch):

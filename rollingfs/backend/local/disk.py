@@ -32,9 +32,8 @@ NO_LINKS = {errno.EPERM, errno.EMLINK, errno.ENOSYS, errno.EXDEV, errno.ERANGE} 
 """Errors of a filesystem without hard links (FAT, FUSE; ERANGE: cryfs), and of one that joins several disks."""
 RENAMED = {errno.ENOENT, errno.ESTALE}
 """Errors of FUSE and NFS for a name that is there, while another file is renamed to it."""
-RENAMED_S_MAX = 2.5
-"""Longest time for which such a name is opened again: GlusterFS may know the old file for more than a second."""
-RENAMED_PAUSE_S = 0.0005
+RENAMED_PAUSES_S = tuple(min(0.0005 * 2**number, 0.05) for number in range(56))
+"""Pauses before such a name is opened again: GlusterFS may know the old file for more than a second."""
 DENIALS_MIN = 3
 """A file that is missing so often in a row, by `open` and by `stat`, is missing."""
 LOOKS_MAX = 4
@@ -102,18 +101,20 @@ class opened(Opened):  # noqa: N801 - used as a function
 
     def _seen_in_time(self) -> tuple[int, os.stat_result]:
         """Open a file whose name a disk may not find for a moment, while another file is renamed to it."""
-        end_s, denials = time.monotonic() + RENAMED_S_MAX, 0
-        while True:
+        denials = 0
+        for pause_s in RENAMED_PAUSES_S:  # not until a time, which passes while this process is stopped
             try:
                 self.close()
                 return self._open(self._path, self._flags), os.fstat(self._descriptors[-1])
             except OSError as error:
                 system.refresh(self._path)
                 denials = 0 if os.path.exists(self._path) else denials + 1
-                if error.errno not in RENAMED or denials == DENIALS_MIN or time.monotonic() > end_s:
+                if error.errno not in RENAMED or denials == DENIALS_MIN:
                     raise
             if not denials:
-                time.sleep(RENAMED_PAUSE_S)
+                time.sleep(pause_s)
+        self.close()
+        return self._open(self._path, self._flags), os.fstat(self._descriptors[-1])
 
 
 Held = AbstractContextManager[tuple[int, os.stat_result]] | None
