@@ -224,7 +224,7 @@ class Uploads:
 
     def __init__(self, store: Store, path: str, stored: Iterable[Stored] = ()) -> None:
         self.path = path
-        self._store = store
+        self.store = store
         self._unnamed = list(stored)
         self._named: list[Stored] = []
 
@@ -250,7 +250,7 @@ class Uploads:
         """Delete the files that no attempt names which took place or may take place."""
         unnamed, self._unnamed = self._unnamed, []
         if unnamed:
-            await self._store.backend.delete([one.file for one in unnamed])
+            await self.store.backend.delete([one.file for one in unnamed])
 
     async def discard(self) -> None:
         """`delete`; a failure is only logged, because the caller must hear the outcome of the commit."""
@@ -266,24 +266,18 @@ class Uploads:
         was not judged.
         """
         try:
-            result = await call
-        except Exception as error:
-            await self._end(may_go_on=isinstance(error, AppendOutcomeUnknown))
-            raise
+            return await call
         except BaseException as error:
-            await self._end(may_go_on=not isinstance(error, AppendInterrupted) or error.outcome == "unknown")
+            is_judged = isinstance(error, AppendInterrupted) and error.outcome != "unknown"
+            if isinstance(error, AppendOutcomeUnknown) or not (isinstance(error, Exception) or is_judged):
+                self.leave()
             raise
-        await self._end(may_go_on=False)
-        return result
-
-    async def _end(self, *, may_go_on: bool) -> None:
-        if may_go_on:
-            self.leave()
-        await self.discard()
+        finally:
+            await self.discard()
 
 
-class NewFiles:
-    """Chunks and index pages that are written for a commit: all its attempts use them.
+class NewFiles(Uploads):
+    """Chunks and index pages that a commit writes: all its attempts use them, and the files given to it.
 
     Parameters
     ----------
@@ -294,27 +288,26 @@ class NewFiles:
     """
 
     def __init__(self, store: Store, path: str, given: Iterable[Uploads]) -> None:
-        self.store = store
-        self.path = path
+        super().__init__(store, path)
         self._pages: dict[tuple[Entry, ...], tuple[Page, Moment]] = {}
         """Index pages, and when they were begun, by the entries that they stand for."""
         self._written: dict[tuple[bytes, int], Stored] = {}
         """Chunks, by their bytes and their number among equal chunks."""
-        self._uploads = list(given)
-        self.own: Uploads | None = None
-        """Chunks and pages that this commit has written; None before the first."""
+        self._given = list(given)
         self._renewed: dict[Stored, Stored] = {}
         self.kinds: dict[str, Kinds] = {}
         """Of the files of entries, by reference."""
 
     def name(self, files: Container[str]) -> None:
         """Note which files an attempt names, before it is sent."""
-        for uploads in self._uploads:
+        super().name(files)
+        for uploads in self._given:
             uploads.name(files)
 
     def lose(self) -> None:
         """Note that the newest attempt certainly did not take place and never will."""
-        for uploads in self._uploads:
+        super().lose()
+        for uploads in self._given:
             uploads.lose()
 
     async def once(self, data: bytes, nth: int, write: Callable[[], Awaitable[Stored]]) -> Stored:
@@ -322,7 +315,7 @@ class NewFiles:
         found = self._written.get((data, nth))
         stored = await write() if found is None else await young(self.store, found, None)
         if stored is not found:
-            self._add(stored)
+            self.add([stored])
         self._written[data, nth] = stored
         return stored
 
@@ -337,7 +330,7 @@ class NewFiles:
         pages, now_ms, began = self.store.pages, self.store.now_ms(), Moment.now(self.store.clock)
         page = await pages.write(self.path, await pages.unfold(self.path, entries))
         self._pages[entries] = page, began
-        self._add(Stored(names.resolve(self.path, page.file), page.size, page.crc32c, now_ms, began))
+        self.add([Stored(names.resolve(self.path, page.file), page.size, page.crc32c, now_ms, began)])
         return page
 
     async def young(self, stored: Stored, store_now: float | None = None) -> Stored:
@@ -347,7 +340,7 @@ class NewFiles:
         if renewed is not known:
             self._renewed[stored] = renewed
             if not renewed.staged:  # only collection deletes staged files
-                self._add(renewed)
+                self.add([renewed])
         return renewed
 
     def entry(self, stored: Stored, start: int) -> Chunk:
@@ -355,9 +348,3 @@ class NewFiles:
         chunk = stored.chunk(self.path, start)
         self.kinds[chunk.file] = stored.kinds
         return chunk
-
-    def _add(self, stored: Stored) -> None:
-        if self.own is None:
-            self.own = Uploads(self.store, self.path)
-            self._uploads.append(self.own)
-        self.own.add([stored])

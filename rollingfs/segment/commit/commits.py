@@ -171,8 +171,8 @@ class Commits:
             finally:
                 if attempt.took_turn:
                     attempt.end_turn()
-                if "files" in vars(attempt) and attempt.files.own is not None:
-                    await attempt.files.own.discard()
+                if "files" in vars(attempt):
+                    await attempt.files.discard()
         except KeyboardInterrupt as interrupt:
             attempt.end_turn()  # it may have come before the turn was given up
             raise await after_interrupt(attempt) from interrupt

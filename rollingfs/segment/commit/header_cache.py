@@ -30,11 +30,6 @@ FORGOTTEN = -math.inf
 """When a header was seen that is to be forgotten, and stays only for the commit of this client that it has."""
 
 
-def _parsed(segment: str, token: str | None, data: bytes) -> Segment:
-    header, room = parse_file(data, names.header_path(segment))
-    return Segment(segment, header, token, room=room)
-
-
 @dataclass(slots=True, eq=False, repr=False)
 class _Entry:
     """A header that was seen, and when: by the clock, and by the cache's count of events."""
@@ -302,17 +297,9 @@ class Headers:
             return Segment(segment, more, blob.token, room=room)
 
         def parsed(blob: Blob) -> Segment:
-            return _parsed(segment, blob.token, blob.data)
+            return self.parsed(segment, blob.token, blob.data)
 
-        loaded = await read_fitting(self.backend, self.runtime, path, parsed, blob)
-        self._learn(segment, loaded.header)
-        return loaded
-
-    def _learn(self, segment: str, header: Header | None) -> None:
-        """Let the backend know by which path tiers keep the files of a segment that this client reaches by another."""
-        for line in header.tiers if header is not None else ():
-            if line.path and line.path != segment:
-                self.backend.place(segment, line.path)
+        return await read_fitting(self.backend, self.runtime, path, parsed, blob)
 
     def listed(self, segment: str, token: str, data: bytes, began: int) -> Segment:
         """The header that a listing has read.
@@ -326,11 +313,16 @@ class Headers:
         self.keep(segment, loaded, began)
         return loaded
 
-    def parsed(self, segment: str, token: str, data: bytes) -> Segment:
-        """Return a header that was read, without a note of it; the errors are those of `listed`."""
-        loaded = _parsed(segment, token, data)
-        self._learn(segment, loaded.header)
-        return loaded
+    def parsed(self, segment: str, token: str | None, data: bytes) -> Segment:
+        """Return a header that was read, without a note of it; the errors are those of `listed`.
+
+        The backend learns by which path tiers keep the files of a segment that this client reaches by another.
+        """
+        header, room = parse_file(data, names.header_path(segment))
+        for line in header.tiers if header is not None else ():
+            if line.path and line.path != segment:
+                self.backend.place(segment, line.path)
+        return Segment(segment, header, token, room=room)
 
     async def secure(self, segment: str, loaded: Segment | None = None) -> None:
         """Make durable what a look at a segment has shown, before anything is concluded from it.

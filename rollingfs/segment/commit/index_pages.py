@@ -219,8 +219,10 @@ class Pages:
         waiting = [drop for drop in header.drops if drop.after_ms and not drop.is_hint]
         key, lines = names.folded(folder), (*header.entries, *waiting)
         named = {file for place, file in (_place(path, one) for one in lines) if place == key}
-        pages = [entry for entry in header.entries if isinstance(entry, Page)]
-        calls = [partial(self._of_page, path, entry, header.start) for entry in pages]
+        calls: list[Callable[[], Awaitable[Files]]] = []
+        for page in (entry for entry in header.entries if isinstance(entry, Page)):
+            first = page.offset + max(0, header.start - page.start)  # it may begin before the start of the segment
+            calls.append(partial(self._listed, path, page, first, page.offset + page.length))
         calls += [partial(self._of_drop, path, drop) for drop in waiting if drop.is_page]
         for files in await self.runtime.gather(calls, PAGE_READS_MAX):
             named |= files.get(key, frozenset())
@@ -228,24 +230,20 @@ class Pages:
             names.in_tier(tier, f"{folder}/{name}") if tier else f"{folder}/{name}" for tier, name in named
         )
 
-    async def _of_page(self, path: str, page: Page, start: int) -> Files:
-        """The files that the retained part of a page lists; a page may begin before the start of the segment."""
-        first = page.offset + max(0, start - page.start)
-        return await self._listed(names.resolve(path, page.file), first, page.offset + page.length, page)
-
     async def _of_drop(self, path: str, drop: Drop) -> Files:
         try:
-            return await self._listed(names.resolve(path, drop.file), drop.start, drop.end)
+            return await self._listed(path, drop, drop.start, drop.end)
         except FileNotFoundError:
             return {}  # the page is deleted after its chunks
 
-    async def _listed(self, file: str, first: int, last: int, page: Page | None = None) -> Files:
+    async def _listed(self, path: str, line: Page | Drop, first: int, last: int) -> Files:
+        file = names.resolve(path, line.file)
         known = self._listed_files.get((file, first, last))
         if known is not None:
             return known
         home = names.segment_of_folder(names.parent(file))
         listed: defaultdict[str, set[File]] = defaultdict(set)
-        for chunk in placement.overlapping(await self.raw(file, page), first, last):
+        for chunk in placement.overlapping(await self.raw(file, line if isinstance(line, Page) else None), first, last):
             folder, name = _place(home, chunk)
             listed[folder].add(name)
         found = {folder: frozenset(files) for folder, files in listed.items()}

@@ -333,7 +333,7 @@ class Fetcher:
         if not job.failed:
             if chunk is not None:
                 checks.add(piece.path, chunk, piece.start, data)
-            job.put(piece, data)
+            job.answer = data
 
     async def _complete(self, checks: PieceChecks, limit: int) -> dict[str, OSError]:
         """Read the rest of all files that were read in part; returns the errors by file."""

@@ -10,7 +10,7 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from rollingfs.backend.contract import Backend, Buffer
 from rollingfs.errors import ConflictError, CorruptChunkError, CorruptHeaderError, SegmentTruncatedError
 from rollingfs.format import names, placement
-from rollingfs.format.header import Chunk, Header, Page
+from rollingfs.format.header import Chunk, Page
 from rollingfs.format.side_files import ListedChunks
 from rollingfs.format.tokens import format_time
 from rollingfs.runtime.values import value_class
@@ -57,7 +57,8 @@ class Job:
         """A file that this round did not find."""
         self._missing: set[str] = set()
         """The files that earlier rounds did not find."""
-        self._answer: Buffer = b""
+        self.answer: Buffer = b""
+        """All bytes, if they are not put together in a buffer."""
         self._buffer: io.BytesIO | None = None
         self.error: Exception | None = self._out_of_range()
 
@@ -69,7 +70,7 @@ class Job:
         """Return the bytes, in the backend's piece if there is a single piece, or the error."""
         if self.error is not None:
             return self.error
-        return self._answer if self._buffer is None else self._buffer.getvalue()
+        return self.answer if self._buffer is None else self._buffer.getvalue()
 
     def _out_of_range(self) -> Exception | None:
         snapshot = self.snapshot
@@ -96,7 +97,7 @@ class Job:
 
     def plan(self, pages: Mapping[str, ListedChunks | Exception], range_bytes: int) -> None:
         """Set `pieces`, and make a buffer for the answer if there are several."""
-        self.pieces, self.large, self._buffer, self._answer = [], {}, None, b""
+        self.pieces, self.large, self._buffer, self.answer = [], {}, None, b""
         header = self.snapshot.header
         if header is None:
             for first, last in even(self.start, self.end, range_bytes):
@@ -115,13 +116,16 @@ class Job:
         if self.failed or self.large:
             self.pieces = []
             return
-        tail = self._tail(header) if header else b""
+        tail, size = b"", self.end - self.start
+        if header is not None:
+            tail = header.tail[max(self.start - header.tail_start, 0) : max(self.end - header.tail_start, 0)]
         if len(self.pieces) + bool(tail) <= 1:
-            self._answer = tail
+            self.answer = tail
             return
         # one buffer is filled in place, because joining the pieces would take twice the memory
-        self._buffer = io.BytesIO(bytes(self.end - self.start))
-        self._fill(self.end - self.start - len(tail), tail)
+        self._buffer = io.BytesIO(bytes(size))
+        with self._buffer.getbuffer() as target:
+            target[size - len(tail) :] = tail
 
     def _plan_entry(self, entry: Chunk | Page, pages: Mapping[str, ListedChunks | Exception], range_bytes: int) -> None:
         chunks: Sequence[Chunk]
@@ -166,11 +170,6 @@ class Job:
         for first, last in even(start, end, range_bytes):
             self.pieces.append(ReadPiece(path, first - shift, last - shift, first - self.start, chunk))
 
-    def _tail(self, header: Header) -> bytes:
-        if self.end <= header.tail_start:
-            return b""
-        return header.tail[max(self.start - header.tail_start, 0) : self.end - header.tail_start]
-
     # -- the answer ----------------------------------------------------------------------------------------
 
     @property
@@ -194,13 +193,6 @@ class Job:
         else:
             self.error = too_short(piece.path, piece.chunk, piece.start + count)
 
-    def put(self, piece: ReadPiece, data: Buffer) -> None:
-        """Put the bytes of a piece into their place."""
-        if self._buffer is None:
-            self._answer = data
-        else:
-            self._fill(piece.at, data)
-
     def fail(self, path: str, error: OSError) -> None:
         """Note an error of a file that this job reads of."""
         if isinstance(error, FileNotFoundError | ConflictError):
@@ -211,11 +203,6 @@ class Job:
     def reads(self, paths: Container[str]) -> str | None:
         """Return the first of some files that this job reads, or None."""
         return next((piece.path for piece in self.pieces if piece.path in paths), None)
-
-    def _fill(self, at: int, data: Buffer) -> None:
-        assert self._buffer is not None
-        with self._buffer.getbuffer() as target:
-            target[at : at + len(data)] = data
 
     # -- another look --------------------------------------------------------------------------------------
 
