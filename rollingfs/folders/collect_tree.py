@@ -13,7 +13,7 @@ from fsspec.callbacks import DEFAULT_CALLBACK, Callback
 from rollingfs.backend import shared_errors
 from rollingfs.errors import CorruptHeaderError
 from rollingfs.folders.info import remove_rows
-from rollingfs.folders.listing import REPORT, ROWLESS_MAX, Listings, OnError, Scan
+from rollingfs.folders.listing import REPORT, ROWLESS_MAX, OnError, Scan, scan, tree
 from rollingfs.format import names
 from rollingfs.runtime.values import added, value_class
 from rollingfs.segment.at import At
@@ -44,14 +44,14 @@ class Tree:
 
 def tree_of(scans: Mapping[str, Scan]) -> Tree:
     """Return everything that the scans of folders have found."""
-    unlisted = {scan.path: scan.error for scan in scans.values() if scan.error is not None}
+    unlisted = {one.path: one.error for one in scans.values() if one.error is not None}
     tokens, chunked = dict[str, str | None](), set[str]()
-    for found in (scan.found for scan in scans.values()):
+    for found in (one.found for one in scans.values()):
         links = [link for link in found.links if names.is_hidden(link.rpartition("/")[2])]
         unlisted |= {link: shared_errors.linked(link) for link in links}
         tokens |= {one: token for one, token in found.headers.items() if names.header_path(one) not in links}
         chunked.update(one for one in found.chunked if names.chunks_folder(one) not in links)
-    removed = tuple(scan.path for scan in scans.values() if scan.found.is_removed)
+    removed = tuple(one.path for one in scans.values() if one.found.is_removed)
     return Tree(frozenset(chunked.union(tokens)), tokens, frozenset(scans.keys() - unlisted), unlisted, removed)
 
 
@@ -65,7 +65,7 @@ async def tree_below(at: At, *paths: str, on_error: OnError = REPORT) -> Tree:
     """
     scans: dict[str, Scan] = {}
     for path in paths:
-        scans |= await Listings(at).tree(path, hidden=True, on_error=on_error, by_names=True)
+        scans |= await tree(at, path, hidden=True, on_error=on_error, by_names=True)
     return tree_of(scans)
 
 
@@ -163,14 +163,14 @@ async def collect_tree(
 
 async def _refresh_rows(at: At, segments: Sequence[str]) -> None:
     """Write the rows of folders of many segments; delete rows without segments."""
-    listings, counts = Listings(at), Counter(names.parent(segment) for segment in segments)
+    counts = Counter(names.parent(segment) for segment in segments)
     alone = [names.parent(one) for one in segments if names.is_listing(one) and counts[names.parent(one)] == 1]
     try:
         for folder in alone:
             await remove_rows(at, folder)
         for folder, count in counts.items():
             if count > ROWLESS_MAX:
-                await listings.scan(folder, REPORT, with_rows=True, rowless_max=0)
+                await scan(at, folder, REPORT, with_rows=True, rowless_max=0)
     except OSError as error:
         logger.info("the rows of folders are not renewed, so listings read the headers: %s", error)
 

@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING
 from rollingfs.backend import shared_errors
 from rollingfs.backend.patience import read_fitting
 from rollingfs.errors import CorruptHeaderError, worded
-from rollingfs.folders.listing import REPORT, Listings, Scan
+from rollingfs.folders.listing import REPORT, Scan, is_there, ls, tree
 from rollingfs.format import names
 from rollingfs.format.codec import parse_header
 from rollingfs.format.transitions import missing
+from rollingfs.segment.at import At
 from rollingfs.segment.commit.removals import take_all
 from rollingfs.segment.files.adopt import remove_plain
 from rollingfs.segment.read.folder_contents import kept_path, removed_path
@@ -48,7 +49,7 @@ def _parsed(header: str, blob: Blob) -> Header | None:
 # -- making --------------------------------------------------------------------------------------------
 
 
-async def make(listings: Listings, path: str, *, parents: bool = True) -> None:
+async def make(at: At, path: str, *, parents: bool = True) -> None:
     """Make a folder that is not there yet.
 
     Raises
@@ -58,18 +59,18 @@ async def make(listings: Listings, path: str, *, parents: bool = True) -> None:
     FileNotFoundError
         The folder that it would be in is missing, and `parents` is false.
     """
-    if await listings.is_there(path):
+    if await is_there(at, path):
         raise FileExistsError(errno.EEXIST, "There is a file or folder already", path)
     names.check_new_name(path)
-    parent = above(listings, path)
-    if not parents and listings.backend.capability.has_folders and not await listings.is_folder(parent):
+    parent = above(at, path)
+    if not parents and at.backend.capability.has_folders and not await at.contents.is_folder(parent):
         raise FileNotFoundError(errno.ENOENT, "The folder above it is missing", parent)
-    if not needs_mark(listings, path):  # else the first file in it makes it
-        await listings.backend.make_folder(path)
-        await unmark(listings, path)
+    if not needs_mark(at, path):  # else the first file in it makes it
+        await at.backend.make_folder(path)
+        await unmark(at, path)
 
 
-async def make_all(listings: Listings, path: str, *, exist_ok: bool = False) -> None:
+async def make_all(at: At, path: str, *, exist_ok: bool = False) -> None:
     """Make a folder and its parents; with `exist_ok`, do not make a bucket.
 
     fsspec calls this for each file that it opens for writing: a bucket whose name is mistyped must not be made so.
@@ -81,47 +82,47 @@ async def make_all(listings: Listings, path: str, *, exist_ok: bool = False) -> 
     FileExistsError
         A folder is there, and `exist_ok` is false; or a segment or plain file is there.
     """
-    if exist_ok and not listings.backend.capability.has_folders:
-        if listings.is_top(path) and not await listings.is_folder(path):
+    if exist_ok and not at.backend.capability.has_folders:
+        if at.contents.is_top(path) and not await at.contents.is_folder(path):
             raise shared_errors.no_bucket(path, "bucket", f"make it first, with {worded('fs.mkdir')}")
         return
-    if not exist_ok or not await listings.is_folder(path):
+    if not exist_ok or not await at.contents.is_folder(path):
         try:
-            await make(listings, path)
+            await make(at, path)
         except FileExistsError:  # with `exist_ok`, another caller may make the folder meanwhile
-            if not exist_ok or not await listings.is_folder(path):
+            if not exist_ok or not await at.contents.is_folder(path):
                 raise
-    elif listings.backend.capability.has_folders:
-        await listings.backend.make_folder(path)  # it is there; this makes it durable, whoever made it
+    elif at.backend.capability.has_folders:
+        await at.backend.make_folder(path)  # it is there; this makes it durable, whoever made it
 
 
-async def keep(listings: Listings, path: str) -> None:
+async def keep(at: At, path: str) -> None:
     """Let a folder be there although it is empty, on a store without folders too."""
-    if needs_mark(listings, path):
-        await listings.backend.write(kept_path(path), [b""])
+    if needs_mark(at, path):
+        await at.backend.write(kept_path(path), [b""])
 
 
-def needs_mark(listings: Listings, path: str) -> bool:
-    return not listings.backend.capability.has_folders and not listings.is_top(path)
+def needs_mark(at: At, path: str) -> bool:
+    return not at.backend.capability.has_folders and not at.contents.is_top(path)
 
 
-async def unmark(listings: Listings, folder: str) -> None:
+async def unmark(at: At, folder: str) -> None:
     """Remove the marks by which a folder and those above it count as removed."""
-    while listings.backend.capability.has_folders and not listings.is_top(folder):
-        if await listings.is_removed(folder):
-            await listings.backend.delete([removed_path(folder)])
-        folder = above(listings, folder)
+    while at.backend.capability.has_folders and not at.contents.is_top(folder):
+        if await at.contents.is_removed(folder):
+            await at.backend.delete([removed_path(folder)])
+        folder = above(at, folder)
 
 
-def above(listings: Listings, path: str) -> str:
+def above(at: At, path: str) -> str:
     """Return the folder that a path is in."""
-    return listings.backend.strip(names.parent(path))
+    return at.backend.strip(names.parent(path))
 
 
 # -- removing ------------------------------------------------------------------------------------------
 
 
-async def remove_empty(listings: Listings, path: str) -> None:
+async def remove_empty(at: At, path: str) -> None:
     """Remove an empty folder (on an object store: a bucket).
 
     Raises
@@ -131,44 +132,39 @@ async def remove_empty(listings: Listings, path: str) -> None:
     OSError
         It is not empty (``errno.ENOTEMPTY``).
     """
-    infos = await listings.ls(path)
+    infos = await ls(at, path)
     if [info["name"] for info in infos if info["type"] == "file"] == [path]:
         raise NotADirectoryError(errno.ENOTDIR, "It is a file, not a folder", path)
     if infos:
         raise shared_errors.not_empty(path)
-    is_gone = await _remove(listings, path, is_kept=True)
-    if not is_gone and await listings.is_folder(path):  # another writer has put something in it since
-        await keep(listings, path)
+    is_gone = await _remove(at, path, is_kept=True)
+    if not is_gone and await at.contents.is_folder(path):  # another writer has put something in it since
+        await keep(at, path)
         raise shared_errors.not_empty(path)
-    await unmark(listings, above(listings, path))
+    await unmark(at, above(at, path))
 
 
-async def _remove(listings: Listings, path: str, is_kept: bool) -> bool:
+async def _remove(at: At, path: str, is_kept: bool) -> bool:
     """Remove a folder, or mark it as removed; returns whether the store itself has removed it, and all in it."""
     try:
-        if is_kept and needs_mark(listings, path):
-            await listings.backend.delete([kept_path(path)])
-        await listings.backend.remove_folder(path)
+        if is_kept and needs_mark(at, path):
+            await at.backend.delete([kept_path(path)])
+        await at.backend.remove_folder(path)
     except FileNotFoundError:
         return True  # on an object store it went with its last file
     except OSError as error:
-        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST) or listings.is_top(path):
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST) or at.contents.is_top(path):
             raise
     else:
         return True
-    if listings.backend.capability.has_folders:
+    if at.backend.capability.has_folders:
         with contextlib.suppress(FileExistsError):
-            await listings.backend.write(removed_path(path), [b""])
+            await at.backend.write(removed_path(path), [b""])
     return False
 
 
 async def delete(
-    listings: Listings,
-    paths: Iterable[str],
-    *,
-    recursive: bool = False,
-    depth_max: int | None = None,
-    damaged: bool = False,
+    at: At, paths: Iterable[str], *, recursive: bool = False, depth_max: int | None = None, damaged: bool = False
 ) -> None:
     """Delete segments and plain files; with `recursive`, also folders and all that is in them.
 
@@ -196,103 +192,101 @@ async def delete(
 
     listed = sorted(set(paths))
     outer = [path for path in listed if not (recursive and any(path.startswith(f"{other}/") for other in listed))]
-    delete = partial(_delete, listings, recursive=recursive, depth_max=depth_max, damaged=damaged)
-    await bury_all(listings.client, [partial(delete, path) for path in outer])
+    delete = partial(_delete, at, recursive=recursive, depth_max=depth_max, damaged=damaged)
+    await bury_all(at, [partial(delete, path) for path in outer])
 
 
-async def _delete(
-    listings: Listings, path: str, *, recursive: bool, depth_max: int | None, damaged: bool
-) -> Buried | None:
+async def _delete(at: At, path: str, *, recursive: bool, depth_max: int | None, damaged: bool) -> Buried | None:
     if names.is_reserved(path):
         raise missing(path)
     try:
-        if path and not listings.backend.capability.has_folders and listings.is_top(path):
+        if path and not at.backend.capability.has_folders and at.contents.is_top(path):
             raise missing(path)  # a bucket is not a file, and a request for a file of its name would be invalid
-        return await _bury_file(listings, path, damaged=damaged)
+        return await _bury_file(at, path, damaged=damaged)
     except FileNotFoundError:
-        if recursive and await take_link(listings, path):
+        if recursive and await take_link(at, path):
             return None
-        if not await listings.is_folder(path):
+        if not await at.contents.is_folder(path):
             raise
     if not recursive:
         raise IsADirectoryError(
             errno.EISDIR, f"It is a folder, and still there: remove it with {worded(recursive=True)}", path
         )
     try:
-        await _delete_tree(listings, path, depth_max, damaged)
+        await _delete_tree(at, path, depth_max, damaged)
     finally:  # what the folders said went with them
-        listings.client.inherited.forget()
+        at.inherited.forget()
     return None
 
 
-async def delete_file(listings: Listings, path: str) -> None:
+async def delete_file(at: At, path: str) -> None:
     """Delete a segment or plain file; the folder it is in stays, perhaps empty."""
     from rollingfs.segment.verbs.delete import bury_all
 
-    await bury_all(listings.client, [partial(_bury_file, listings, path, damaged=False)])
+    await bury_all(at, [partial(_bury_file, at, path, damaged=False)])
 
 
-async def _bury_file(listings: Listings, path: str, *, damaged: bool) -> Buried | None:
-    buried = await _bury(listings, path, damaged)
-    await unmark(listings, above(listings, path))
+async def _bury_file(at: At, path: str, *, damaged: bool) -> Buried | None:
+    buried = await _bury(at, path, damaged)
+    await unmark(at, above(at, path))
     return buried
 
 
-async def _bury(listings: Listings, path: str, damaged: bool, seen: Segment | None = None) -> Buried | None:
+async def _bury(at: At, path: str, damaged: bool, seen: Segment | None = None) -> Buried | None:
     from rollingfs.segment.verbs.delete import bury
 
     try:
-        return await bury(listings.client, path, seen=seen)
+        return await bury(at, path, seen=seen)
     except CorruptHeaderError as error:
         if not damaged:
             raise CorruptHeaderError(f"{error}. {_how_to_delete()}") from error
-        await _delete_damaged(listings, path)
+        await _delete_damaged(at, path)
         return None
 
 
-async def _delete_tree(listings: Listings, path: str, depth_max: int | None, damaged: bool) -> None:
+async def _delete_tree(at: At, path: str, depth_max: int | None, damaged: bool) -> None:
     from rollingfs.segment.verbs.delete import bury_all
 
-    scans = await listings.tree(path, depth_max, hidden=True, on_error=REPORT)
+    scans = await tree(at, path, depth_max, hidden=True, on_error=REPORT)
     check_readable(path, scans.values(), "deleted", damaged=damaged)
     for link in [link for scan in scans.values() for link in scan.found.links]:
-        await take_link(listings, link)  # first, so that nothing is deleted through one
+        await take_link(at, link)  # first, so that nothing is deleted through one
     seen = {path: view for scan in scans.values() for path, view in scan.views.items()}
-    gone = await take_all(listings.client, path, seen)
+    gone = await take_all(at, path, seen)
     files = [*seen, *(file for scan in scans.values() for file in scan.unreadable)]
-    calls = [partial(_bury_gone, listings, file, damaged, seen.get(file)) for file in files if file not in gone]
-    await bury_all(listings.client, calls)
-    full = await remove_all(listings, scans, path) if depth_max is None else list(scans)
-    await _check_gone(listings, path, full, seen)
+    calls = [partial(_bury_gone, at, file, damaged, seen.get(file)) for file in files if file not in gone]
+    await bury_all(at, calls)
+    full = await remove_all(at, scans, path) if depth_max is None else list(scans)
+    await _check_gone(at, path, full, seen)
 
 
-async def _check_gone(listings: Listings, path: str, folders: Iterable[str], files: Collection[str]) -> None:
+async def _check_gone(at: At, path: str, folders: Iterable[str], files: Collection[str]) -> None:
     """Report deleted files that a listing still shows, where no tombstone may hide a plain file."""
-    store, there = listings.backend.capability, set[str]()
+    store, there = at.backend.capability, set[str]()
     for folder in folders if store.has_folders and store.can_delete_if else ():
         with contextlib.suppress(FileNotFoundError):  # somebody else has removed it
-            there |= {file.path for file in (await listings.backend.list(folder)).entries if not file.is_folder}
+            there |= {file.path for file in (await at.backend.list(folder)).entries if not file.is_folder}
     if left := there & set(files):
         why = "this system refuses the name, or another program has made the file again"
         said = f"{len(left)} of {len(files)} files are still there, as {min(left)!r}: {why}"
         raise OSError(errno.ENOTEMPTY, said, path)
 
 
-async def take_link(listings: Listings, path: str, target: str | None = None) -> bool:
-    return listings.backend.capability.has_folders and await listings.backend.take_link(path, target)
+async def take_link(at: At, path: str, target: str | None = None) -> bool:
+    return at.backend.capability.has_folders and await at.backend.take_link(path, target)
 
 
-async def remove_all(listings: Listings, scans: Mapping[str, Scan], top: str) -> list[str]:
+async def remove_all(at: At, scans: Mapping[str, Scan], top: str) -> list[str]:
     """Remove the emptied folders of a tree, the lowest first; return the full folders."""
-    folders = [folder for folder in reversed(list(scans)) if not listings.is_top(folder)]
-    full = [folder for folder in folders if not await _remove(listings, folder, scans[folder].stays)]
-    await unmark(listings, above(listings, top))
+    folders = [folder for folder in reversed(list(scans)) if not at.contents.is_top(folder)]
+    full = [folder for folder in folders if not await _remove(at, folder, scans[folder].stays)]
+    await unmark(at, above(at, top))
     return full
 
 
-async def _bury_gone(listings: Listings, path: str, damaged: bool, seen: Segment | None) -> Buried | None:
+async def _bury_gone(at: At, path: str, damaged: bool, seen: Segment | None) -> Buried | None:
     try:
-        return await _bury(listings, path, damaged, seen)
+        return await _bury(at, path, damaged, seen)
     except FileNotFoundError:  # somebody else deleted it meanwhile
         return None
     except OSError as error:
@@ -301,7 +295,7 @@ async def _bury_gone(listings: Listings, path: str, damaged: bool, seen: Segment
         return None
 
 
-async def _delete_damaged(listings: Listings, path: str) -> None:
+async def _delete_damaged(at: At, path: str) -> None:
     """Delete an unreadable header, and the plain file of its name; collection takes the chunks.
 
     The delete names the header's token. A writer that saw the header before cannot commit after it.
@@ -311,25 +305,25 @@ async def _delete_damaged(listings: Listings, path: str) -> None:
     header = names.header_path(path)
     while True:
         try:
-            blob = await listings.backend.read(header)
-            await read_fitting(listings.backend, listings.client.runtime, header, partial(_parsed, header), blob)
+            blob = await at.backend.read(header)
+            await read_fitting(at.backend, at.runtime, header, partial(_parsed, header), blob)
         except CorruptHeaderError:
             pass  # still unreadable: delete this version
         except FileNotFoundError:
             break
         else:
             # an index page is lost, or somebody has repaired the header
-            await bury_all(listings.client, [partial(bury_unread, listings.client, path)])
+            await bury_all(at, [partial(bury_unread, at, path)])
             return
-        if not (await listings.client.abilities(path)).delete_if:
-            await listings.backend.delete([header])
+        if not (await at.abilities(path)).delete_if:
+            await at.backend.delete([header])
             break
-        if await listings.backend.delete_if(header, blob.token):
+        if await at.backend.delete_if(header, blob.token):
             break
-    listings.client.headers.forget(path)
+    at.headers.forget(path)
     collect = worded("collect", recursive=True)
     logger.warning("%s: deleted with its header unread; its chunks are left to %s", path, collect)
-    await remove_plain(listings.client, path)
+    await remove_plain(at, path)
 
 
 def check_readable(path: str, scans: Iterable[Scan], what: str, *, damaged: bool = False) -> None:

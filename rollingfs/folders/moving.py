@@ -10,7 +10,7 @@ from rollingfs.backend import shared_errors
 from rollingfs.errors import ConflictError
 from rollingfs.folders.folders import above, check_readable, keep, make_all, needs_mark, remove_all, take_link, unmark
 from rollingfs.folders.info import is_ours, remove_rows
-from rollingfs.folders.listing import REPORT, Listings
+from rollingfs.folders.listing import REPORT, info, is_there, tree
 from rollingfs.format import names
 from rollingfs.format.transitions import exists, missing
 from rollingfs.segment.at import At
@@ -83,9 +83,7 @@ async def _parts(client: At, view: Segment) -> AsyncIterator[bytes]:
         yield await client.fetcher.read(view, start, min(start + PIECE_BYTES, view.length))
 
 
-async def move(
-    listings: Listings, source: str, given: str, *, into: bool | None = None, overwrite: bool = True
-) -> None:
+async def move(at: At, source: str, given: str, *, into: bool | None = None, overwrite: bool = True) -> None:
     """Give a segment, a plain file or a whole folder another name; no bytes are moved.
 
     If the target is a folder, the source goes into it under its own name; if it is a file, the source replaces it.
@@ -114,64 +112,62 @@ async def move(
     """
     if names.is_reserved(source):
         raise missing(source)
-    target = listings.backend.strip(given)
+    target = at.backend.strip(given)
     if into is None:
-        is_folder = source != target and await listings.is_folder(target)
-        into = is_folder and (await listings.info(target, fresh=True))["type"] == "directory"
+        is_folder = source != target and await at.contents.is_folder(target)
+        into = is_folder and (await info(at, target, fresh=True))["type"] == "directory"
     if into:
-        target = listings.backend.strip(f"{target}/{source.rpartition('/')[2]}")
+        target = at.backend.strip(f"{target}/{source.rpartition('/')[2]}")
     elif source == target:
-        await listings.backend.respell(source, given)
+        await at.backend.respell(source, given)
     if names.is_listing(target):
         names.check_new_name(target)
-    if not overwrite and source != target and await listings.is_there(target):
+    if not overwrite and source != target and await is_there(at, target):
         raise exists(target)  # the commit decides; this spares the source a mark
     try:
-        await rename(listings.client, source, target, overwrite=overwrite)
+        await rename(at, source, target, overwrite=overwrite)
     except FileNotFoundError:
-        if source != target and await take_link(listings, source, target):
+        if source != target and await take_link(at, source, target):
             return
-        if not await listings.is_folder(source):
+        if not await at.contents.is_folder(source):
             raise
     else:
-        await unmark(listings, above(listings, source))
+        await unmark(at, above(at, source))
         return
     if source != target:
         try:
-            await _move_tree(listings, source, target, overwrite)
+            await _move_tree(at, source, target, overwrite)
         finally:  # what the folders say went with them; a plain file that became a segment has asked before
-            listings.client.inherited.forget()
+            at.inherited.forget()
 
 
-async def _move_tree(listings: Listings, source: str, target: str, overwrite: bool) -> None:
+async def _move_tree(at: At, source: str, target: str, overwrite: bool) -> None:
     if target.startswith(f"{source}/"):
         raise ValueError(f"the folder {source!r} cannot move into itself, to {target!r}; nothing was moved")
-    scans = await listings.tree(source, hidden=True, on_error=REPORT)
+    scans = await tree(at, source, hidden=True, on_error=REPORT)
     check_readable(source, scans.values(), "moved")
     links = [link for scan in scans.values() for link in scan.found.links]
     for link in links:
         if names.is_reserved(link):  # the header, the chunks or the lock of a segment
             raise shared_errors.linked(link)
     if not overwrite:
-        await _claim(listings, target)
+        await _claim(at, target)
     for folder in scans:
-        await make_all(listings, target + folder[len(source) :], exist_ok=True)
+        await make_all(at, target + folder[len(source) :], exist_ok=True)
         if scans[folder].stays:
-            await keep(listings, target + folder[len(source) :])
+            await keep(at, target + folder[len(source) :])
     for link in links:
-        await take_link(listings, link, target + link[len(source) :])
+        await take_link(at, link, target + link[len(source) :])
     views = {path: view for scan in scans.values() for path, view in scan.views.items()}
     rows = {path for path, view in views.items() if names.is_listing(path) and is_ours(view.header)}
     targets = {path: target + path[len(source) :] for path in views if path not in rows}
     # a segment that has a folder's name goes first: it would be refused once that folder holds something
     try:
-        done = [
-            await _move_one(listings, file, targets.pop(file), overwrite) for file in list(targets) if file in scans
-        ]
+        done = [await _move_one(at, file, targets.pop(file), overwrite) for file in list(targets) if file in scans]
         seen = {path: views[path] for path in targets}
-        moved = await take_all(listings.client, target, seen, targets)
-        calls = [partial(_move_one, listings, *one, overwrite) for one in targets.items() if one[0] not in moved]
-        done += await listings.client.each(calls)
+        moved = await take_all(at, target, seen, targets)
+        calls = [partial(_move_one, at, *one, overwrite) for one in targets.items() if one[0] not in moved]
+        done += await at.each(calls)
     except FileExistsError as error:
         text = f"another writer has made {error.filename} in it; what had moved by then is in it, the rest at {source}"
         raise OSError(errno.ENOTEMPTY, text, target) from error
@@ -179,11 +175,11 @@ async def _move_tree(listings: Listings, source: str, target: str, overwrite: bo
         raise missing(source)  # all of it went away meanwhile
     for folder in scans:
         if names.listing_path(folder) in scans[folder].views:
-            await remove_rows(listings.client, folder)  # the moved headers have other tokens
-    await remove_all(listings, scans, source)
+            await remove_rows(at, folder)  # the moved headers have other tokens
+    await remove_all(at, scans, source)
 
 
-async def _claim(listings: Listings, target: str) -> None:
+async def _claim(at: At, target: str) -> None:
     """Make the target of a moved folder; a single mover or maker wins.
 
     Raises
@@ -191,24 +187,24 @@ async def _claim(listings: Listings, target: str) -> None:
     FileExistsError
         Another was faster.
     """
-    if not needs_mark(listings, target):
-        is_made = await listings.backend.make_folder(target) or await listings.is_removed(target)
+    if not needs_mark(at, target):
+        is_made = await at.backend.make_folder(target) or await at.contents.is_removed(target)
     else:
-        await listings.client.abilities(target)
+        await at.abilities(target)
         try:
-            is_made = bool(await listings.backend.create(kept_path(target), b""))
+            is_made = bool(await at.backend.create(kept_path(target), b""))
         except FileExistsError:
             is_made = False
     if not is_made:
         raise exists(target)
 
 
-async def _move_one(listings: Listings, source: str, target: str, overwrite: bool) -> bool:
+async def _move_one(at: At, source: str, target: str, overwrite: bool) -> bool:
     """Move a segment or plain file of a tree; returns whether it was still there."""
     try:
-        await rename(listings.client, source, target, overwrite=overwrite)
+        await rename(at, source, target, overwrite=overwrite)
     except FileNotFoundError:
-        if await listings.is_there(source):
+        if await is_there(at, source):
             raise
         return False
     return True

@@ -14,7 +14,6 @@ from fsspec import AbstractFileSystem
 from fsspec.utils import stringify_path
 
 from rollingfs.backend.contract import Backend
-from rollingfs.folders.listing import Listings
 from rollingfs.format import names
 from rollingfs.policy import parse_bytes
 from rollingfs.runtime.bridge import Bridge
@@ -155,8 +154,6 @@ class Core:
         """The way of small appends through a server, if the user chose a server."""
         self.batch_size = batch_size
         """Maximum files that a copy of several has under way."""
-        self.listings = Listings(client)
-        """The contents of folders."""
 
     @cached_property
     def ledgers(self) -> Ledgers:

@@ -198,7 +198,7 @@ class RollingFileSystem(AsyncFileSystem, ChainedFileSystem, metaclass=Configured
             self._core.via = Via(append_via, self._client, commit_timeout_s)
         # the class has these two as well, for callers that know no target (fsspec's URLs, UPath)
         self._strip = self._strip_protocol = self._core.strip  # type: ignore[method-assign]
-        self._parent = lambda path: above(self._core.listings, self._strip(path))
+        self._parent = lambda path: above(self._client, self._strip(path))
         self._at = partial(Binding, self._core)
 
     def __repr__(self) -> str:

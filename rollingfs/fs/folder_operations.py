@@ -44,12 +44,12 @@ async def mkdir(core: Core, path: str, create_parents: bool = True, mode: int = 
     """
     if mode != MODE:
         raise ValueError(f"{path}: mkdir takes no mode but {MODE:#o}: the umask decides the rights; nothing was made")
-    await folders.make(core.listings, core.strip(path), parents=create_parents)
+    await folders.make(core.client, core.strip(path), parents=create_parents)
 
 
 async def makedirs(core: Core, path: str, exist_ok: bool = False) -> None:
     """Make a folder and those above it."""
-    await folders.make_all(core.listings, core.strip(path), exist_ok=exist_ok)
+    await folders.make_all(core.client, core.strip(path), exist_ok=exist_ok)
 
 
 async def rmdir(core: Core, path: str) -> None:
@@ -60,7 +60,7 @@ async def rmdir(core: Core, path: str) -> None:
     OSError
         It is not empty (``errno.ENOTEMPTY``).
     """
-    await folders.remove_empty(core.listings, core.strip(path))
+    await folders.remove_empty(core.client, core.strip(path))
 
 
 async def rm_file(core: Core, path: str, **kwargs: Any) -> None:
@@ -76,7 +76,7 @@ async def rm_file(core: Core, path: str, **kwargs: Any) -> None:
     path = core.strip(path)
     if names.is_reserved(path):
         raise missing(path)
-    await folders.delete_file(core.listings, path)
+    await folders.delete_file(core.client, path)
 
 
 async def rm(
@@ -115,14 +115,14 @@ async def rm(
         The header of a segment cannot be read, and `damaged` is false; no file of its folder was deleted.
     """
     paths = await patterns.chosen(core, path)
-    await folders.delete(core.listings, paths, recursive=recursive, depth_max=maxdepth, damaged=damaged)
+    await folders.delete(core.client, paths, recursive=recursive, depth_max=maxdepth, damaged=damaged)
 
 
 async def mv_file(core: Core, path1: str, path2: str, overwrite: bool = True, **kwargs: Any) -> None:
     """Give a segment or plain file another name, as `mv` does; no bytes are moved."""
     from rollingfs.folders.moving import move
 
-    await move(core.listings, core.strip(path1), without_scheme(path2), overwrite=overwrite)
+    await move(core.client, core.strip(path1), without_scheme(path2), overwrite=overwrite)
 
 
 async def mv(
@@ -167,7 +167,7 @@ async def mv(
     sources = await patterns.chosen(core, path1)
     if not is_one(path2):
         for source, target in zip(sources, as_list(path2), strict=True):
-            await move(core.listings, source, without_scheme(target), into=False, overwrite=overwrite)
+            await move(core.client, source, without_scheme(target), into=False, overwrite=overwrite)
         return
     into: bool | None = None  # the move itself looks whether the target is a folder
     if not is_one(path1) or sources != patterns.listed(core, path1) or stringify_path(path2).endswith("/"):
@@ -175,7 +175,7 @@ async def mv(
     elif stringify_path(path1).endswith("/"):
         into = False  # as with cp: the folder's content
     for source in sources:
-        await move(core.listings, source, without_scheme(path2), into=into, overwrite=overwrite)
+        await move(core.client, source, without_scheme(path2), into=into, overwrite=overwrite)
 
 
 async def collect(

@@ -191,7 +191,7 @@ async def sources_of(core: Core, paths: Paths, recursive: bool, maxdepth: int | 
     is_name = not is_pattern(paths) or (is_one(paths) and listed(core, paths)[0] in found)
     if without_folders(paths, recursive, maxdepth):
         unknown = [path for path, info in found.items() if info is None]
-        folders = await core.listings.gather([partial(queries.isdir, core, path) for path in unknown])
+        folders = await core.client.contents.gather([partial(queries.isdir, core, path) for path in unknown])
         is_folder = dict(zip(unknown, folders, strict=True))
         found = {
             path: info
@@ -204,7 +204,7 @@ async def sources_of(core: Core, paths: Paths, recursive: bool, maxdepth: int | 
 async def _names(core: Core, paths: Sequence[str]) -> list[str]:
     """Return the names among paths: all except patterns that no file has as its name."""
     asked = [path for path in paths if is_pattern(path)]
-    there = await core.listings.gather([partial(queries.exists, core, path) for path in asked])
+    there = await core.client.contents.gather([partial(queries.exists, core, path) for path in asked])
     missing = {path for path, is_there in zip(asked, there, strict=True) if not is_there}
     return [path for path in paths if path not in missing]
 

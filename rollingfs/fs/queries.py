@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from fsspec.utils import stringify_path
 
+from rollingfs.folders import listing
 from rollingfs.folders.info import Info
 from rollingfs.folders.listing import RAISE, REPORT, Wanted, check_on_error
 from rollingfs.format import names
@@ -54,7 +55,7 @@ async def info(core: Core, path: str, on_error: str = RAISE, refresh: bool = Fal
         It is a segment whose header is damaged or too new.
     """
     found = check_on_error(on_error)
-    there = await core.listings.info(core.strip(path), fresh=bool(refresh), on_error=found)
+    there = await listing.info(core.client, core.strip(path), fresh=bool(refresh), on_error=found)
     return _placed([there])[0] if core.absolute else there
 
 
@@ -65,7 +66,7 @@ def _placed(infos: Iterable[Info]) -> list[Info]:
 
 async def exists(core: Core, path: str, **kwargs: Any) -> bool:
     """Whether there is a segment, a plain file or a folder of this name now."""
-    return await core.listings.is_there(core.strip(path))
+    return await listing.is_there(core.client, core.strip(path))
 
 
 async def isfile(core: Core, path: str) -> bool:
@@ -80,7 +81,7 @@ async def isdir(core: Core, path: str) -> bool:
 
 async def _type(core: Core, path: str) -> str | None:
     try:
-        kind: str = (await core.listings.info(core.strip(path), fresh=True, on_error=REPORT))["type"]
+        kind: str = (await listing.info(core.client, core.strip(path), fresh=True, on_error=REPORT))["type"]
     except FileNotFoundError:
         return None
     return kind
@@ -105,7 +106,7 @@ async def ls(
     FileNotFoundError
         No file or folder has this name.
     """
-    infos = await core.listings.ls(core.strip(path), check_on_error(on_error))
+    infos = await listing.ls(core.client, core.strip(path), check_on_error(on_error))
     if core.absolute:
         infos = _placed(infos)
     return infos if detail else [info["name"] for info in infos]
@@ -143,7 +144,7 @@ async def find(
     if maxdepth is not None and maxdepth < 1:
         raise ValueError("maxdepth must be at least 1")
     below, raises = core.strip(path), check_on_error(on_error)
-    infos = await core.listings.find(below, maxdepth, with_folders=withdirs, on_error=raises, wanted=wanted)
+    infos = await listing.find(core.client, below, maxdepth, with_folders=withdirs, on_error=raises, wanted=wanted)
     if prefix:
         start = f"{below.rstrip('/')}/{prefix}" if below else prefix
         infos = {name: info for name, info in infos.items() if name.startswith(start)}
@@ -169,7 +170,7 @@ async def streams(core: Core, path: str) -> list[str]:
 
     found = await tree_at(core.client, core.strip(path), RAISE)
     ledgers = [one for one in sorted(found.segments) if names.is_ledger(one)]
-    loaded = await core.listings.gather([partial(core.client.headers.load, one) for one in ledgers])
+    loaded = await core.client.contents.gather([partial(core.client.headers.load, one) for one in ledgers])
     return [names.parent(one) for one, ledger in zip(ledgers, loaded, strict=True) if ledger.live]
 
 
@@ -230,7 +231,7 @@ async def states(
     if maxdepth is not None and maxdepth < 1:
         raise ValueError("maxdepth must be at least 1")
     chosen = Chosen.parse(None, after_bytes, after_age)
-    return await states_below(core.listings, core.ledgers, core.strip(path), maxdepth, chosen)
+    return await states_below(core.ledgers, core.strip(path), maxdepth, chosen)
 
 
 async def get_policy(core: Core, path: str) -> Policies:

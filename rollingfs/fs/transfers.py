@@ -88,7 +88,7 @@ async def cp_file(core: Core, path1: str, path2: str, **kwargs: Any) -> None:
         try:
             view, parts = await pieces(core, source, verify=True, fresh=True)
         except FileNotFoundError:
-            if not await core.listings.is_folder(source):
+            if not await core.client.contents.is_folder(source):
                 raise
             await makedirs(core, path2, exist_ok=True)
             return

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from fsspec.callbacks import DEFAULT_CALLBACK, Callback
 
 from rollingfs.backend.tiers import check_tier
-from rollingfs.folders.listing import Listings
 from rollingfs.format import names
 from rollingfs.format.header import Header
 from rollingfs.fs.binding import Binding
@@ -340,7 +339,7 @@ async def look_at(client: At, path: str) -> Segment | None:
     try:
         return await client.headers.view(path, fresh=True)
     except FileNotFoundError:
-        if not await Listings(client).is_folder(path):
+        if not await client.contents.is_folder(path):
             raise
         return None
 

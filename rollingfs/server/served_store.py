@@ -284,7 +284,7 @@ class ServedStore:
         IsADirectoryError
             A folder that is not empty has the name of a file.
         """
-        await self.run(move(self.core.listings, place, target, into=into, overwrite=overwrite))
+        await self.run(move(self.core.client, place, target, into=into, overwrite=overwrite))
 
     async def delete(self, place: str, *, recursive: bool) -> None:
         """Delete a segment, a plain file or an empty folder; with `recursive`, a folder with all that is in it.
@@ -295,9 +295,9 @@ class ServedStore:
             The folder is not empty (``errno.ENOTEMPTY``).
         """
         try:
-            await self.run(delete(self.core.listings, [place], recursive=recursive))
+            await self.run(delete(self.core.client, [place], recursive=recursive))
         except IsADirectoryError:
-            await self.run(remove_empty(self.core.listings, place))
+            await self.run(remove_empty(self.core.client, place))
 
 
 def etag(view: Segment) -> str:

@@ -246,7 +246,7 @@ async def _mkdirs(call: Hdfs) -> Response:
         raise FileExistsError(17, "a file has the name; no folder was made", call.at)
     await call.fs._makedirs(call.at, exist_ok=True)
     if found is None:
-        await call.store.run(keep(call.store.core.listings, call.at))  # Hadoop's committers list the folder they made
+        await call.store.run(keep(call.store.core.client, call.at))  # Hadoop's committers list the folder they made
     return answer({"boolean": True})
 
 

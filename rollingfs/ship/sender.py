@@ -20,6 +20,7 @@ from rollingfs.errors import (
     RollingError,
     SegmentSealedError,
 )
+from rollingfs.folders.listing import ls
 from rollingfs.format import transitions
 from rollingfs.format.header import Header, Phase
 from rollingfs.format.transitions import Guard
@@ -204,7 +205,7 @@ class Series(Sender):
             why = "It is a segment, and sealing on rotation needs a folder for its segments; nothing was shipped"
             raise NotADirectoryError(errno.ENOTDIR, why, self.folder)
         try:
-            names = [info["name"].rsplit("/", 1)[-1] for info in self.core.run(self.core.listings.ls(self.folder))]
+            names = [info["name"].rsplit("/", 1)[-1] for info in self.core.run(ls(self.core.client, self.folder))]
         except FileNotFoundError:
             names = []
         return max((int(name) for name in names if len(name) == DIGITS and name.isdecimal()), default=1)

@@ -17,7 +17,7 @@ from functools import partial, reduce
 from typing import TYPE_CHECKING
 
 from rollingfs.errors import CommitTimeoutError, ConflictError, CorruptLedgerError, worded
-from rollingfs.folders.listing import Listings
+from rollingfs.folders.listing import is_there
 from rollingfs.format import names
 from rollingfs.format.header import Header
 from rollingfs.format.policies import ROLLING_ATTR, Fields, format_rolling, parse_rolling
@@ -50,7 +50,6 @@ class Ledgers:
 
     def __init__(self, client: At) -> None:
         self.client = client
-        self.listings = Listings(client)
         self.by_folder: dict[str, Ledger] = {}
         """The resolved ledgers of the folders of a tree; without those that cannot be read."""
         self.errors: dict[str, OSError] = {}
@@ -146,9 +145,9 @@ class Ledgers:
         NotADirectoryError
             The path names a segment or a plain file.
         """
-        if await self.listings.is_folder(folder):
+        if await self.client.contents.is_folder(folder):
             return
-        if await self.listings.is_there(folder):
+        if await is_there(self.client, folder):
             raise NotADirectoryError(errno.ENOTDIR, "This is a segment or a file; a stream is a folder of them", folder)
         raise FileNotFoundError(errno.ENOENT, "There is no such folder, so there is no stream", folder)
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 
 from rollingfs.errors import CorruptHeaderError, SegmentTruncatedError
-from rollingfs.folders.listing import REPORT, OnError, Scan
+from rollingfs.folders.listing import REPORT, OnError, Scan, scan as scan_folder
 from rollingfs.format import merging, names
 from rollingfs.format.header import Chunk, Header
 from rollingfs.format.listing_codec import Row
@@ -85,7 +85,6 @@ class Members:
     def __init__(self, client: At, path: str, on_error: OnError = REPORT) -> None:
         self.client = client
         self.ledgers = Ledgers(client)
-        self.listings = self.ledgers.listings
         self.path = path
         self.on_error = on_error
         self._prefix = f"{path.rstrip('/')}/"
@@ -127,7 +126,7 @@ class Members:
             There is no such folder.
         """
         try:
-            scan = await self.listings.scan(self.path, self.on_error, with_rows=with_rows)
+            scan = await scan_folder(self.client, self.path, self.on_error, with_rows=with_rows)
         except (FileNotFoundError, NotADirectoryError):
             await self.ledgers.check(self.path)
             raise
@@ -207,12 +206,12 @@ class Members:
             return True
 
         calls = [partial(one, self.path_of(name), header) for name, header in _sources(found)]
-        return any(await self.listings.gather(calls))
+        return any(await self.client.contents.gather(calls))
 
     async def _look_again(self, found: Listed, asked: Iterable[str]) -> None:
         """Look at segments by their names, whatever a listing has."""
         paths = {name: self.path_of(name) for name in asked}
-        looks = await self.listings.gather([partial(self._look_if_there, path) for path in paths.values()])
+        looks = await self.client.contents.gather([partial(self._look_if_there, path) for path in paths.values()])
         for name, seen in zip(paths, looks, strict=True):
             found.views.pop(name, None)
             if isinstance(seen, Segment):
@@ -223,7 +222,7 @@ class Members:
     async def _leave_out_taken(self, found: Listed) -> None:
         """Leave out the sources whose bytes the target of a move has already."""
         marked = _sources(found)
-        taken = await self.listings.gather([partial(self._is_taken, header) for _, header in marked])
+        taken = await self.client.contents.gather([partial(self._is_taken, header) for _, header in marked])
         for (name, _), is_taken in zip(marked, taken, strict=True):
             if is_taken:
                 del found.views[name]
@@ -324,7 +323,7 @@ async def take_cut(
     ends = at is None and align is None
     calls = {name: partial(_offset_or_error, members, view, at, align) for name, view in views.items() if not ends}
     found: dict[str, int | OSError] = {name: view.length for name, view in views.items()} if ends else {}
-    found |= zip(calls, await members.listings.gather(calls.values()), strict=True)
+    found |= zip(calls, await members.client.contents.gather(calls.values()), strict=True)
     failed = {name: offset for name, offset in found.items() if isinstance(offset, OSError)}
     members.warn(failed)
     offsets = {name: offset for name, offset in found.items() if not isinstance(offset, OSError)}

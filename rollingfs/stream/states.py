@@ -12,7 +12,7 @@ from functools import partial
 
 from rollingfs.errors import ConflictError, CorruptHeaderError
 from rollingfs.folders.collect_tree import tree_of
-from rollingfs.folders.listing import REPORT, Listings
+from rollingfs.folders.listing import REPORT, tree
 from rollingfs.format import names
 from rollingfs.format.header import Chunk, Entry, Header, Phase
 from rollingfs.format.transitions import live
@@ -220,9 +220,7 @@ def _retained(chunk: Chunk, header: Header) -> int:
     return chunk.end - max(chunk.start, header.start)
 
 
-async def states_below(
-    listings: Listings, ledgers: Ledgers, path: str, depth_max: int | None, chosen: Chosen
-) -> list[SegmentState]:
+async def states_below(ledgers: Ledgers, path: str, depth_max: int | None, chosen: Chosen) -> list[SegmentState]:
     """Return the states at or below a path, sorted by path, with unreadable segments.
 
     A listing with tokens spares the read of known headers.
@@ -239,17 +237,17 @@ async def states_below(
     PermissionError
         The folder cannot be listed.
     """
-    client = listings.client
-    scans = await listings.tree(path, depth_max, on_error=REPORT)
+    client = ledgers.client
+    scans = await tree(client, path, depth_max, on_error=REPORT)
     views = [view for scan in scans.values() for view in scan.listed.values()]
     failed = {one: error for scan in scans.values() for one, error in scan.errors.items()}
     failed |= {f"{scan.path}/": scan.error for scan in scans.values() if scan.error is not None}
     if not scans:
         views = [await client.headers.view(path, fresh=True)]
     if client.backend.tiers:
-        tree = tree_of(scans)
-        await ledgers.renew(tree if scans else replace(tree, segments=frozenset([path])))
-    found = await listings.gather([partial(_state, client, ledgers, view, chosen) for view in views])
+        below = tree_of(scans)
+        await ledgers.renew(below if scans else replace(below, segments=frozenset([path])))
+    found = await client.contents.gather([partial(_state, client, ledgers, view, chosen) for view in views])
     return sorted([*found, *(SegmentState.unreadable(*one) for one in failed.items())], key=lambda one: one.path)
 
 

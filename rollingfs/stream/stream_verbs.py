@@ -11,6 +11,7 @@ from typing import Any
 from rollingfs.backend.tiers import check_tier
 from rollingfs.errors import ConflictError
 from rollingfs.folders.info import Info, info_of_row, info_of_unreadable
+from rollingfs.folders.listing import exact_info
 from rollingfs.format import names
 from rollingfs.format.listing_codec import Row
 from rollingfs.format.policies import PolicyChange
@@ -56,12 +57,12 @@ async def infos(members: Members, paths: Iterable[str] | None = None) -> dict[st
         looks = {members.path_of(name): found.views.get(name) or found.unreadable[name] for name in found.names}
     else:
         asked = [members.client.backend.strip(path) for path in paths]
-        each = await members.listings.gather([partial(members.look, one) for one in asked])
+        each = await members.client.contents.gather([partial(members.look, one) for one in asked])
         looks = dict(zip(asked, each, strict=True))
     infos = {path: info_of_row(path, seen) for path, seen in looks.items() if isinstance(seen, Row)}
     infos |= {path: info_of_unreadable(path, seen) for path, seen in looks.items() if isinstance(seen, OSError)}
     views = [seen for seen in looks.values() if isinstance(seen, Segment)]
-    infos |= {view.path: await members.listings.info_of(view) for view in views}
+    infos |= {view.path: await exact_info(members.client, view) for view in views}
     return {path: infos[path] for path in looks}
 
 
@@ -85,7 +86,7 @@ async def delete(members: Members) -> None:
         raise found.unreadable[min(found.unreadable)]
     ledger = names.ledger_path(members.path)
     await members.client.headers.load(ledger)  # if it cannot be read, this raises before anything is deleted
-    await members.listings.gather([partial(_delete, members, members.path_of(name)) for name in found.views])
+    await members.client.contents.gather([partial(_delete, members, members.path_of(name)) for name in found.views])
     await _delete(members, ledger)
     members.client.inherited.forget()
 

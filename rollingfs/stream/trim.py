@@ -96,7 +96,7 @@ async def expected_trim(
     """Return the report of a trim in advance."""
     meant = [(members.path_of(name), goal) for name, goal in goals.items() if name in views]
     calls = [partial(_trim_or_report, members, path, goal, as_bytes, is_dry=True) for path, goal in meant]
-    return added(Trimmed(), *await members.listings.gather(calls))
+    return added(Trimmed(), *await members.client.contents.gather(calls))
 
 
 async def finish_trim(members: Members, ledger: Ledger, *, as_bytes: bool = False) -> Trimmed:
@@ -120,7 +120,7 @@ async def finish_trim(members: Members, ledger: Ledger, *, as_bytes: bool = Fals
         partial(_trim_or_report, members, members.path_of(check_member_name(name)), goal, as_bytes)
         for name, goal in ledger.goals.items()
     ]
-    result = added(Trimmed(), *await members.listings.gather(calls))
+    result = added(Trimmed(), *await members.client.contents.gather(calls))
     if result.failed:
         return result
 

@@ -5,7 +5,6 @@ from hypothesis import example, given, strategies as st
 from rollingfs.backend.contract import Backend, Listing
 from rollingfs.backend.memory import MemoryBackend
 from rollingfs.backend.wrapper import BackendWrapper
-from rollingfs.folders.listing import Listings
 from rollingfs.format import names
 from rollingfs.runtime.concurrency import drive
 from rollingfs.segment.at import At
@@ -74,5 +73,5 @@ def test_folder_exists_if_anything_lives_in_it_whatever_pages(contents: dict[str
     backend = private_memory()
     for name, state in contents.items():
         _put(backend, f"{FOLDER}/{name}", state)
-    is_folder = drive(Listings(At.of(Paged(backend, keys_max))).is_folder(FOLDER))
+    is_folder = drive(At.of(Paged(backend, keys_max)).contents.is_folder(FOLDER))
     assert is_folder == any(state in ALIVE for state in contents.values())

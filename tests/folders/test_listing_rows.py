@@ -11,7 +11,7 @@ import pytest
 
 from rollingfs import RollingFileSystem, RollingPolicy
 from rollingfs.folders import collect_tree, listing
-from rollingfs.folders.listing import REPORT, Listings
+from rollingfs.folders.listing import REPORT
 from rollingfs.segment.verbs.create import overwrite
 from tests.support.backends import Scripted, private_memory, raises
 
@@ -60,8 +60,7 @@ def listed(store, count=COUNT):
 def truth(store):
     """What the headers say, each of them read."""
     fs = client(store)
-    listings = Listings(fs._client)
-    return fs._bridge.run(listings.infos_of(fs._bridge.run(listings.scan(FOLDER, REPORT))))
+    return fs._bridge.run(listing.infos_of(fs._client, fs._bridge.run(listing.scan(fs._client, FOLDER, REPORT))))
 
 
 def is_of_rows(path):

@@ -12,7 +12,7 @@ from rollingfs.backend.contract import Backend
 from rollingfs.backend.generic import GenericBackend
 from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.folders.folders import keep
-from rollingfs.folders.listing import Listings
+from rollingfs.folders.listing import find
 from rollingfs.folders.moving import move
 from rollingfs.runtime.concurrency import drive
 from tests.support.backends import Objects, Scripted, private_memory, raises
@@ -40,14 +40,14 @@ def test_other_deletes_hinder_a_folder_move_only_when_complete(is_all: bool) -> 
             other.delete("/x/a/kept")
 
     world.backend.plan("is_folder", "/x/b", before=empty, skips=1)
-    moved = move(Listings(world.client), "/x/a", "/x/b", into=False)
+    moved = move(world.client, "/x/a", "/x/b", into=False)
     if is_all:
         with pytest.raises(FileNotFoundError, match="'/x/a'"):
             drive(moved)
     else:
         drive(moved)
         assert other.content("/x/b/kept") == b"kept"
-    assert sorted(drive(Listings(other.client).find("/x"))) == ["/x/b/kept", "/x/moved"][is_all:]
+    assert sorted(drive(find(other.client, "/x"))) == ["/x/b/kept", "/x/moved"][is_all:]
 
 
 STORES: dict[str, Callable[[], Backend]] = {
@@ -69,7 +69,7 @@ def clients(store: str, tmp_path: Path) -> tuple[str, Scripted, RollingFileSyste
 def test_rmdir_refuses_a_folder_that_gained_a_file(store: str, tmp_path: Path) -> None:
     path, backend, fs, other = clients(store, tmp_path)
     other.makedirs(path)
-    drive(keep(Listings(other._client), path))
+    drive(keep(other._client, path))
     backend.plan("remove_folder", path, before=lambda: other.pipe_file(f"{path}/new", b"new"))
     with pytest.raises(OSError, match="not empty") as refusal:
         fs.rmdir(path)

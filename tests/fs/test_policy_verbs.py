@@ -4,6 +4,7 @@ import fsspec
 import pytest
 
 from rollingfs import FencedError, Follower, OffloadPolicy, RollingFileSystem, RollingPolicy
+from rollingfs.folders import folders, listing, moving
 from rollingfs.segment.verbs.create import create
 from tests.support.places import tiered
 
@@ -113,13 +114,14 @@ def test_moved_or_removed_folder_gives_no_policy_any_longer(fs, monkeypatch):
     fs.mkdirs("/one/low")
     fs.set_policy("/one", max_bytes=77)
     fs.create("/one/low/old")
-    listed = fs._core.listings.tree
+    listed = listing.tree
 
     async def beside_a_create(*args: object, **more: object) -> object:
         await create(fs._client, "/one/low/meanwhile")
         return await listed(*args, **more)
 
-    monkeypatch.setattr(fs._core.listings, "tree", beside_a_create)
+    for module in (folders, moving):
+        monkeypatch.setattr(module, "tree", beside_a_create)
     fs.mv("/one", "/two", recursive=True)
     fs.create("/one/low/new")
     fs.create("/two/low/new")

@@ -13,6 +13,7 @@ from rollingfs import RollingFileSystem, SegmentReplacedError
 from rollingfs.backend.generic import GenericBackend
 from rollingfs.backend.local import looks
 from rollingfs.backend.objects import obstore_files as requests
+from rollingfs.folders.listing import scan as scan_folder
 from rollingfs.fs import cat_and_get, read_buffer
 from tests.support.backends import Scripted
 from tests.support.descriptors import DESCRIPTORS, opened_below
@@ -253,7 +254,7 @@ def test_file_replaced_during_open_is_opened_as_then(disk, monkeypatch):
 
 def test_listing_without_tokens_serves_unchanged_files(disk):
     client = disk.fs._client
-    scan = disk.fs._bridge.run(disk.fs._core.listings.scan(os.path.dirname(disk.path)))
+    scan = disk.fs._bridge.run(scan_folder(disk.fs._client, os.path.dirname(disk.path)))
     view = scan.views[disk.path]
     assert view.token is None
     assert disk.fs._bridge.run(client.fetcher.read(view, 5, 700)) == OLD[5:700]

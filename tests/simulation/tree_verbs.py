@@ -9,7 +9,6 @@ from typing import Any
 from rollingfs.backend.contract import Over
 from rollingfs.errors import BadOffsetError, ConflictError
 from rollingfs.folders import folders
-from rollingfs.folders.listing import Listings
 from rollingfs.folders.moving import move
 from rollingfs.format import names
 from rollingfs.format.policies import PolicyChange
@@ -188,13 +187,13 @@ class TreeVerbs(Draw):
 
     def remove_tree(self) -> Op:
         folder = self.chance.choice(self.world.folders)
-        return self._of_tree(folder, lambda client: folders.delete(Listings(client), [folder], recursive=True))
+        return self._of_tree(folder, lambda client: folders.delete(client, [folder], recursive=True))
 
     def move_tree(self) -> Op | None:
         if MOVED not in self.world.folders:
             return None
         folder, target = self.chance.sample(("/top/sub", MOVED), 2)
-        return self._of_tree(folder, lambda client: move(Listings(client), folder, target, into=False), target=target)
+        return self._of_tree(folder, lambda client: move(client, folder, target, into=False), target=target)
 
     def copy_tree(self) -> Op:
         """Copy a folder to a name where nothing is, or, with a slash behind the name, into a folder of that name."""

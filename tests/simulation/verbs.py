@@ -8,7 +8,7 @@ from typing import Any
 
 from rollingfs.errors import BadOffsetError, ConflictError, CorruptChunkError, SegmentTruncatedError, StagedExpiredError
 from rollingfs.folders.collect_tree import collect_tree
-from rollingfs.folders.listing import Listings
+from rollingfs.folders.listing import ls
 from rollingfs.format.header import AGE_S_MAX
 from rollingfs.format.transitions import Guard
 from rollingfs.fs import cat_and_get
@@ -232,7 +232,7 @@ class Verbs(TreeVerbs, FaceVerbs):
         folder = self.chance.choice(self.world.folders)
         return Op(
             Call(model.look, folder, {}, frozenset({FileNotFoundError})),
-            lambda client: Listings(client).ls(folder),
+            lambda client: ls(client, folder),
             partial(checks.check_listed, self.world),
         )
 

@@ -10,7 +10,6 @@ from functools import partial
 import pytest
 
 from rollingfs.errors import CorruptChunkError, CorruptHeaderError
-from rollingfs.folders.listing import Listings
 from rollingfs.format import names
 from rollingfs.runtime.concurrency import drive
 from rollingfs.segment.files.rewrite_plan import Asked, Chosen
@@ -109,7 +108,7 @@ def test_lost_index_page_is_neither_missing_nor_changing_segment(monkeypatch):
     assert not one.is_missing
     assert page in str(one.status.last_error)
     looks = client(store).client
-    [state] = drive(states_below(Listings(looks), Ledgers(looks), "/other", None, Chosen(upto=1)))
+    [state] = drive(states_below(Ledgers(looks), "/other", None, Chosen(upto=1)))
     assert page in str(state.error)
     verbs = [
         lambda world: world.content(moved),

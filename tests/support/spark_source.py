@@ -17,7 +17,8 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 from pyspark.sql.types import StructType
 
 from rollingfs import RollingFileSystem, RollingPolicy
-from rollingfs.folders.listing import Listings
+from rollingfs.folders import listing
+from rollingfs.segment.at import At
 from rollingfs.spark.source import places
 from rollingfs.spark.source.batch_reader import RollingReader
 from rollingfs.spark.source.datasource import RollingDataSource
@@ -102,14 +103,14 @@ def drained(path: Any, limit: Any = None, at: Any = None, **options: Any) -> lis
 
 def blinded(patch: pytest.MonkeyPatch, path: str) -> None:
     """Let all listings miss a segment."""
-    real = Listings.scan
+    real = listing.scan
 
-    async def blind(self: Any, folder: str, *args: Any, **options: Any) -> Any:
-        scan = await real(self, folder, *args, **options)
+    async def blind(at: At, folder: str, *args: Any, **options: Any) -> Any:
+        scan = await real(at, folder, *args, **options)
         scan.views.pop(path, None)
         return scan
 
-    patch.setattr(Listings, "scan", blind)
+    patch.setattr(listing, "scan", blind)
 
 
 class Task:

@@ -18,7 +18,6 @@ from rollingfs.backend.local import folders
 from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.errors import RollingError
 from rollingfs.folders.folders import make_all
-from rollingfs.folders.listing import Listings
 from rollingfs.runtime.concurrency import drive
 from rollingfs.segment.verbs.concat import concat as concat_segment
 from rollingfs.segment.verbs.rename import rename
@@ -167,7 +166,7 @@ def create(world, top):
 
 
 def make_folder(world, top):
-    drive(make_all(Listings(world.client), f"{top}/b/c/d", exist_ok=True))
+    drive(make_all(world.client, f"{top}/b/c/d", exist_ok=True))
 
 
 def move(world, top):

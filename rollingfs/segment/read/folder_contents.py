@@ -121,6 +121,8 @@ class Contents:
         self.backend = backend
         self.runtime = runtime
         self.headers = headers
+        self.refused: set[str] = set()
+        """Folders whose rows this client cannot write."""
 
     async def gather(self, calls: Iterable[Callable[[], Awaitable[T]]]) -> list[T]:
         """Call several at once, within the store's limit."""

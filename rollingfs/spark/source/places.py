@@ -16,7 +16,7 @@ from contextlib import suppress
 import fsspec
 
 from rollingfs.errors import CorruptHeaderError
-from rollingfs.folders.listing import REPORT, Listings, Scan
+from rollingfs.folders.listing import REPORT, Scan, tree
 from rollingfs.format import names
 from rollingfs.format.transitions import missing
 from rollingfs.fs.core import core
@@ -249,7 +249,7 @@ def _below(fs: RollingFileSystem, folder: str) -> Looks:
 
 def _scans(fs: RollingFileSystem, top: str, into: Callable[[str], object] = bool) -> Mapping[str, Scan]:
     """Return a folder and those below it, each listed once."""
-    return core(fs).run(Listings(core(fs).client).tree(top, on_error=REPORT, into=into))
+    return core(fs).run(tree(core(fs).client, top, on_error=REPORT, into=into))
 
 
 def _visible(scans: Mapping[str, Scan], is_meant: Callable[[str], object] = bool) -> Looks:
