@@ -24,7 +24,7 @@ from rollingfs.fs import (
     arguments,
     cat_and_get,
     folder_operations,
-    in_transaction,
+    methods,
     opening,
     patterns,
     queries,
@@ -34,7 +34,7 @@ from rollingfs.fs import (
 )
 from rollingfs.fs.binding import Binding
 from rollingfs.fs.core import MEMORY_BYTES_DEFAULT, Core, Tuning, without_scheme
-from rollingfs.fs.sync_async import both, in_order, name_for_users
+from rollingfs.fs.methods import both, in_order, name_for_users
 from rollingfs.fs.target import Configured, open_target, take_store_options, with_tiers
 from rollingfs.policy import OffloadPolicy, RollingPolicy
 from rollingfs.runtime.bridge import Bridge
@@ -236,13 +236,11 @@ class RollingFileSystem(AsyncFileSystem, ChainedFileSystem, metaclass=Configured
     set_policy, _set_policy = both(upkeep_verbs.set_policy, of="_at", path="path", commits=True)
     create, _create = both(segment_verbs.create, of="_at", path="path", commits=True)
     overwrite, _overwrite = both(segment_verbs.overwrite, of="_at", path="path", takes=segment_verbs.take_overwrite)
-    touch, _touch = in_transaction.waiting(
-        both(segment_verbs.touch, of="_at", path="path", commits=True), in_transaction.touch
-    )
-    pipe = in_transaction.pipe
-    pipe_file, _pipe_file = in_transaction.waiting(
+    touch, _touch = methods.waiting(both(segment_verbs.touch, of="_at", path="path", commits=True), methods.held_touch)
+    pipe = methods.pipe
+    pipe_file, _pipe_file = methods.waiting(
         both(segment_verbs.pipe_file, of="_at", path="path", takes=segment_verbs.take_pipe_file, data="value"),
-        in_transaction.pipe_file,
+        methods.held_pipe_file,
     )
     rebuild, _rebuild = both(folder_operations.rebuild, of="_core")
     export, _export = both(folder_operations.export, of="_core")
@@ -251,23 +249,21 @@ class RollingFileSystem(AsyncFileSystem, ChainedFileSystem, metaclass=Configured
     mkdir, _mkdir = both(folder_operations.mkdir, of="_core")
     makedirs, _makedirs = both(folder_operations.makedirs, of="_core")
     rmdir, _rmdir = both(folder_operations.rmdir, of="_core")
-    rm_file, _rm_file = in_transaction.outside(*both(folder_operations.rm_file, of="_core"))
-    rm, _rm = in_transaction.outside(*both(folder_operations.rm, of="_core"))
-    mv_file, _mv_file = in_transaction.outside(*both(folder_operations.mv_file, of="_core"))
-    mv, _mv = in_transaction.outside(*both(folder_operations.mv, of="_core"))
+    rm_file, _rm_file = methods.outside(*both(folder_operations.rm_file, of="_core"))
+    rm, _rm = methods.outside(*both(folder_operations.rm, of="_core"))
+    mv_file, _mv_file = methods.outside(*both(folder_operations.mv_file, of="_core"))
+    mv, _mv = methods.outside(*both(folder_operations.mv, of="_core"))
 
-    cp_file, _cp_file = in_transaction.outside(*both(transfers.cp_file, of="_core"))
-    put_file, _put_file = in_transaction.waiting(both(transfers.put_file, of="_core"), in_transaction.put_file)
-    copy, _copy = in_transaction.outside(*both(transfers.copy, of="_core", passes=(transfers.cp_file,)))
+    cp_file, _cp_file = methods.outside(*both(transfers.cp_file, of="_core"))
+    put_file, _put_file = methods.waiting(both(transfers.put_file, of="_core"), methods.held_put_file)
+    copy, _copy = methods.outside(*both(transfers.copy, of="_core", passes=(transfers.cp_file,)))
     get, _get = both(transfers.get, of="_core", passes=(cat_and_get.get_file,))
-    put, _put = in_transaction.waiting(
-        both(transfers.put, of="_core", passes=(transfers.put_file,)), in_transaction.put
-    )
+    put, _put = methods.waiting(both(transfers.put, of="_core", passes=(transfers.put_file,)), methods.held_put)
     # fsspec orders the arguments of these differently
     _copy = in_order(_copy, "path1", "path2", "recursive", "on_error", "maxdepth", "batch_size")
     _put = in_order(_put, "lpath", "rpath", "recursive", "callback", "batch_size", "maxdepth")
 
-    transaction_type, start_transaction = in_transaction.Transaction, in_transaction.start_transaction
+    transaction_type, start_transaction = methods.Transaction, methods.start_transaction
 
     @classmethod
     def _strip_protocol(cls, path: Any) -> Any:
@@ -370,7 +366,7 @@ class RollingFileSystem(AsyncFileSystem, ChainedFileSystem, metaclass=Configured
         if "r" in mode:
             return super().open(path, mode, block_size, cache_options, compression, **kwargs)
         options = {"block_size": block_size, "cache_options": cache_options, **kwargs}
-        return in_transaction.open_to_write(self, path, mode, compression, options)
+        return methods.open_to_write(self, path, mode, compression, options)
 
     async def open_async(self, path: str, mode: str = "rb", **kwargs: Any) -> opening.AsyncFile:
         """Open a binary file whose `read`, `write` and `close` are awaited, on any event loop.
@@ -391,7 +387,7 @@ class RollingFileSystem(AsyncFileSystem, ChainedFileSystem, metaclass=Configured
             raise ValueError(f"{path}: open_async knows no compression: use open")
         opening.check_known(path, kwargs, "open_async")
         if mode != "rb":
-            in_transaction.check_outside(self, "open_async", path)
+            methods.check_outside(self, "open_async", path)
         return await opening.open_async(self._core, path, mode)
 
     def sign(self, path: str, expiration: int = 100, **kwargs: Any) -> str:

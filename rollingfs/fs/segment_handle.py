@@ -16,7 +16,7 @@ from rollingfs.format.header import Chunk, Entry, Page
 from rollingfs.fs import segment_verbs, upkeep_verbs
 from rollingfs.fs.binding import Binding
 from rollingfs.fs.core import Core, core
-from rollingfs.fs.sync_async import both, name_for_users
+from rollingfs.fs.methods import both, name_for_users
 from rollingfs.fs.tail import POLL_S_MAX, POLL_S_MIN, Tail
 from rollingfs.policy import RollingPolicy
 from rollingfs.segment.segment import Segment, modified_ms

@@ -6,7 +6,7 @@ from typing import Any
 
 from rollingfs.folders.listing import REPORT, OnError
 from rollingfs.fs.core import Core
-from rollingfs.fs.sync_async import both, name_for_users
+from rollingfs.fs.methods import both, name_for_users
 from rollingfs.policy import OffloadPolicy
 from rollingfs.stream import stream_verbs
 from rollingfs.stream.members import Members

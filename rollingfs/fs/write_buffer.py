@@ -159,10 +159,6 @@ class WriteBuffer(Spillable):
         self._process = os.getpid()
         budget.add(self)
 
-    def renew(self, intake: Intake) -> None:
-        """Begin again, after a commit."""
-        self.intake = intake
-
     @property
     def pending_bytes(self) -> int:
         """The number of written bytes that are not committed."""
@@ -282,14 +278,11 @@ class WriteBuffer(Spillable):
         finally:
             self.uses -= 1
         if self.intake is None:
-            await self._abort(intake)  # the file was let go meanwhile
+            try:
+                await intake.abort()  # the file was let go meanwhile
+            except OSError as error:
+                logger.info("%s: uploads that were not committed are left to collect(): %s", self._path, error)
         return True
-
-    async def _abort(self, intake: Intake) -> None:
-        try:
-            await intake.abort()
-        except OSError as error:
-            logger.info("%s: uploads that were not committed are left to collect(): %s", self._path, error)
 
     def give_up(self, intake: Intake) -> None:
         """Give up the uploads of a file that was let go; this takes no lock, so that garbage collection may do it."""

@@ -187,10 +187,6 @@ class WriteFile(CommitsByClose):
         if is_due:
             self.commit()
 
-    def _run(self, coroutine: Any, *, commits: str | None = None) -> None:
-        with self._buffer.or_broken():
-            self._bridge.run(coroutine, commits=commits)
-
     @alone
     def commit(self) -> None:
         """Publish all bytes written so far, or no byte; writing may go on.
@@ -217,10 +213,11 @@ class WriteFile(CommitsByClose):
         intake = self._buffer.intake
         assert intake is not None
         if not self._is_there or not intake.is_empty:
-            if intake.is_streaming:
-                self._run(intake.flush())  # a call of its own: Ctrl-C cancels it, and nothing is committed
-            self._run(self._commit(), commits=self.path)
-            self._buffer.renew(self._new_intake())
+            with self._buffer.or_broken():
+                if intake.is_streaming:
+                    self._bridge.run(intake.flush())  # a call of its own: Ctrl-C cancels it, and nothing is committed
+                self._bridge.run(self._commit(), commits=self.path)
+            self._buffer.intake = self._new_intake()
         if self.closed:
             self._release_committed()
 

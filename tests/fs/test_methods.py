@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rollingfs.fs.sync_async import both, in_order
+from rollingfs.fs.methods import both, in_order
 from rollingfs.runtime.bridge import Bridge
 from rollingfs.segment.write.ingest import SMALL_BYTES_MAX
 from tests.support.backends import private_memory
