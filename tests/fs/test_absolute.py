@@ -76,9 +76,3 @@ def test_a_file_for_appending_tells_segment_offsets(both: Any) -> None:
             file.write(b"more")
             assert file.tell() == end + 4
     assert usual.open("/logs/x", "ab").tell() == usual.size("/logs/x")
-
-
-def test_references_read_the_same_bytes_after_a_truncation(both: Any) -> None:
-    _, fs = both
-    reference = fsspec.filesystem("reference", fo={"five": ["/logs/x", 35, RECORD_BYTES]}, fs=fs)
-    assert reference.cat("five") == b"rec005\n"

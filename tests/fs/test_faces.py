@@ -87,7 +87,7 @@ def test_segment_shows_its_map_and_state_without_requests(fs: RollingFileSystem)
 
 def test_segment_with_index_pages_shows_its_map_without_requests(fs: RollingFileSystem) -> None:
     fs.create("/a")
-    fs.append("/a", [bytes(10)] * 3000)
+    fs.append("/a", [bytes(10)] * 300)
     fs.truncate("/a", 25)
     html = shown(fs, fs.segment("/a"))
     assert "chunks in index pages" in text_of(html)

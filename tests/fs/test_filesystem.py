@@ -139,20 +139,6 @@ def test_an_impossible_verb_is_not_implemented(memory):
 # -- requests -----------------------------------------------------------------------------------------------
 
 
-def test_ls_of_unchanged_segments_is_one_request(s3):
-    fs, root = s3.fs, s3.root
-    for index in range(20):
-        path = s3.file(f"{index:02}")
-    for look in (fs.ls, fs.find):
-        with count_requests(fs._backend) as requests:
-            assert len(look(root)) == 20
-        assert requests == {"ListObjectsV2": 1}
-    other(s3).append(path, b"y")
-    with count_requests(fs._backend) as requests:
-        assert fs.du(root) == 21
-    assert requests == {"ListObjectsV2": 1, "GetObject": 1}
-
-
 def test_invalidate_cache_forgets_headers(s3):
     fs, path = s3.fs, s3.file("x", b"old")
     other(s3).pipe_file(path, b"new")

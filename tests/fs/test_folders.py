@@ -75,7 +75,10 @@ def test_an_empty_header_file_is_no_segment(place):
 RESERVED = ["x$header", "x$chunks", "x$chunks/y", "folder/$removed"]
 
 
-@pytest.mark.parametrize("name", [*RESERVED, "folder/$listing"])
+OTHER_LETTERS = ["x$HEADER", "x$Chunks", "x$Chunks/lock", "folder/$REMOVED", "folder/$LISTING", "folder/$Stream"]
+
+
+@pytest.mark.parametrize("name", [*RESERVED, *OTHER_LETTERS, "folder/$listing"])
 def test_reserved_names_are_refused_to_writers(memory, name):
     fs, path, other = memory.fs, f"{memory.root}/{name}", memory.plain("other")
     makers = [

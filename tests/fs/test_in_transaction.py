@@ -9,7 +9,8 @@ import pytest
 from fsspec import AbstractFileSystem
 
 from rollingfs import RollingFileSystem, SegmentSealedError
-from tests.support.places import Place
+from tests.support.examples import slowly
+from tests.support.places import new_place
 
 NEW = b"new"
 LOCAL = "local"
@@ -85,8 +86,9 @@ AWAITED = {
 }
 
 
-@pytest.fixture
-def old(place: Place):
+@pytest.fixture(params=["memory", *slowly("file", "s3")])
+def old(request):
+    place = new_place(request.param, request, header_cache_s=0)
     place.file("old", b"old")
     return place
 

@@ -19,7 +19,6 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from rollingfs import CorruptChunkError, RollingFileSystem, RollingPolicy, SegmentTruncatedError
-from rollingfs.format import names
 from rollingfs.fs import read_buffer
 from rollingfs.fs.core import Tuning
 from rollingfs.fs.read_file import ReadFile
@@ -272,22 +271,6 @@ def test_known_header_of_missing_segment_fails_the_first_read(over_async):
 
 
 # -- things that go while they are read ---------------------------------------------------------------------
-
-
-def test_chunk_that_moved_is_read_where_it_is_now(world):
-    world.make(letters(500))
-    with world.open() as file:
-        first = world.chunk_paths()[0]
-        moved = f"{names.chunks_folder(world.path)}/{names.new_chunk_name(0)}"
-        drive(world.behind.backend.copy(first, moved))
-
-        async def step(base: Any, attempt: Any) -> Any:
-            entry = dataclasses.replace(base.header.entries[0], file=names.relate(world.path, moved))
-            return dataclasses.replace(base.header, entries=(entry, *base.header.entries[1:]))
-
-        drive(world.behind.commits.commit(world.path, step))
-        world.delete(first)
-        assert file.read() == letters(500)
 
 
 @pytest.mark.parametrize("pages", [False, True])

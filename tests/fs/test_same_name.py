@@ -2,14 +2,12 @@
 
 import contextlib
 import errno
-import uuid
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import pytest
 
-from rollingfs import RollingFileSystem
 from rollingfs.fs import opening
 from rollingfs.fs.core import Core
 from rollingfs.fs.segment_handle import SegmentHandle
@@ -176,28 +174,3 @@ def test_list_only_plain_file_of_a_stream_is_named() -> None:
     assert dict(world.stream().cut()) == {"/stream/a": 3}
     trimmed = world.stream().trim(whole)
     assert (trimmed.bytes, list(trimmed.failed)) == (3, ["/stream/plain"])
-
-
-@pytest.mark.parametrize("name", ["x$HEADER", "x$Chunks", "x$Chunks/lock", "$REMOVED", "$LISTING", "$Stream"])
-def test_no_verb_takes_own_files_in_other_letters(name: str) -> None:
-    fs = RollingFileSystem("memory", skip_instance_cache=True)
-    folder = f"/{uuid.uuid4().hex}"
-    odd, plain = f"{folder}/{name}", f"{folder}/x"
-    fs.pipe(plain, b"bytes")
-    before = fs.find(folder)
-    verbs: list[Callable[[], object]] = [
-        *(
-            partial(verb, odd)
-            for verb in (fs.create, fs.seal, fs.rm, fs.rm_file, fs.rmdir, fs.mkdir, fs.makedirs, fs.cat)
-        ),
-        *(partial(verb, odd, b"x") for verb in (fs.append, fs.pipe)),
-        *(partial(verb, odd, f"{folder}/y") for verb in (fs.mv, fs.cp_file, fs.export)),
-        *(partial(verb, plain, odd) for verb in (fs.mv, fs.cp_file, fs.export)),
-        *(partial(fs.open, odd, mode) for mode in ("rb", "ab", "wb")),
-        *(partial(fs.rm, odd, recursive=True), partial(fs.concat, odd, [plain])),
-    ]
-    for verb in verbs:
-        with pytest.raises((ValueError, FileNotFoundError)):
-            verb()
-    assert fs.find(folder) == before
-    assert fs.cat(plain) == b"bytes"

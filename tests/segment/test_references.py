@@ -37,7 +37,7 @@ def collect_below(world: World) -> None:
 @pytest.mark.parametrize("collect", [lambda world: world.collect(TARGET), *slowly(collect_below)])
 def test_target_pages_are_parsed_once_for_all_sources(collect, busy):
     counts = []
-    for sources in (20, 80):
+    for sources in (10, 40):
         store = Scripted(private_memory())
         concatenated(World(store, SMALL), sources)
         if busy:  # somebody appends to the target whenever a folder is listed
@@ -52,7 +52,7 @@ def test_target_pages_are_parsed_once_for_all_sources(collect, busy):
 def test_knowledge_is_forgotten_before_it_is_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(index_pages, "FILES_KNOWN_MAX", 300)
     world = World(policy=SMALL)
-    concatenated(world, 20)
+    concatenated(world, 10)
     known = Pages(world.backend, world.client.runtime)
     header = world.header(TARGET)
     one_by_one = {entry.file for entry in header.entries} | {chunk.file for chunk in world.chunks(TARGET)}

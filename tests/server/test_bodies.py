@@ -117,6 +117,7 @@ def test_a_repeat_appends_nothing(at: Client, given: tuple[str, dict[str, str]],
         (7, size + 1, True),
     ]
     assert length(at) == 7 + size + 1
+    assert at.get("/v1/segments/a:info").json()["attributes"] == {}
 
 
 @pytest.mark.parametrize("size", [3, 3 << 20])

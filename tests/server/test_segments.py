@@ -90,20 +90,6 @@ def test_a_read_of_another_etag_is_refused(client: Client) -> None:
     assert client.get("/v1/segments/a", headers={"If-Match": "*"}).content == b"onetwo"
 
 
-@pytest.mark.parametrize("size", [3, 3 << 20])
-def test_keyed_repeat_appends_nothing_and_is_answered_alike(client: Client, size: int) -> None:
-    client.put("/v1/segments/a")
-    client.post("/v1/segments/a", content=b"before")
-    data, headers = b"x" * size, {"Idempotency-Key": "batch 7"}
-    first = client.post("/v1/segments/a", content=data, headers=headers).json()
-    client.post("/v1/segments/a", content=b"after")
-    again = client.post("/v1/segments/a", content=data, headers=headers).json()
-    assert (first["offset"], first["size"], first["repeated"]) == (6, size, False)
-    assert (again["offset"], again["size"], again["repeated"]) == (6, size, True)
-    assert client.get("/v1/segments/a:info").json()["length"] == 6 + size + 5
-    assert client.get("/v1/segments/a:info").json()["attributes"] == {}
-
-
 def test_a_key_costs_no_request(client: Client, fs: RollingFileSystem) -> None:
     client.put("/v1/segments/a")
     counts = []
