@@ -20,7 +20,7 @@ from fsspec.asyn import sync
 
 from rollingfs import RollingFileSystem
 from rollingfs.backend.objects import obstore_files as obstore_objects
-from rollingfs.backend.objects.request_errors import UntrustedStoreError, date_of
+from rollingfs.backend.objects.request_errors import LastingError, date_of
 from tests.support.proxy import Handler, Proxy, Redirect, Seen, serving
 from tests.support.s3 import driven_s3, ways_of
 
@@ -68,7 +68,7 @@ def test_many_first_requests_to_bucket_elsewhere_all_find_it(moto, moto_proxy, r
 def test_many_first_requests_through_s3fs_all_succeed(moto, moto_proxy, monkeypatch):
     async def refused(*_: Any, **__: Any) -> Any:
         await asyncio.sleep(0.01)
-        raise UntrustedStoreError("the store's certificate cannot be trusted")
+        raise LastingError("the store's certificate cannot be trusted", is_untrusted=True)
 
     refuse = partial(monkeypatch.setattr, obstore_objects.ObstoreObjects, "get", refused)
     newcomer, _, _ = read_by_newcomer(moto, moto_proxy, new_bucket(moto), refuse)

@@ -320,7 +320,7 @@ OF_AZURE = (
         (f"x{NON_2XX} 404 Not Found: {OF_AZURE}", "Refusal", "answered 404 ContainerNotFound: There is none."),
         ("x - Received redirect without LOCATION, this normally", "Refusal", "PermanentRedirect"),
         (f"x{DEBUG}kind: Timeout,", "TimeoutError", "in time"),
-        (f"x{DEBUG}InvalidCertificate(\n Other(\n OtherError(\n CaUsedAsEndEntity,", "UntrustedStoreError", "CaUsed"),
+        (f"x{DEBUG}InvalidCertificate(\n Other(\n OtherError(\n CaUsedAsEndEntity,", "LastingError", "CaUsed"),
         (
             f'Error performing GET http://u:p@h:1/b in 1s{DEBUG}kind: Connect, message: "No"',
             "ConnectionError",

@@ -7,11 +7,11 @@ bytes), and its listings have no generation. With `skip_signature` it still asks
 
 from __future__ import annotations
 
-import asyncio
 import json
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Any
 from urllib.parse import quote
 
@@ -19,6 +19,7 @@ from rollingfs.backend.contract import Buffer, FileInfo, Listing, Metadata, Over
 from rollingfs.backend.objects.bucket import Answer, Bucket, Condition, Parts, Span
 from rollingfs.backend.objects.request_errors import Refusal, date_of, retrying, token_of
 from rollingfs.format.side_files import read_bytes_max
+from rollingfs.runtime.concurrency import gather_limited
 from rollingfs.runtime.values import value_class
 
 DELETES_AT_ONCE_MAX = 32
@@ -127,13 +128,8 @@ class GoogleBucket(Bucket):
         return not prefix or bool(found.get("items"))
 
     async def delete(self, keys: Sequence[str]) -> None:
-        places = asyncio.Semaphore(DELETES_AT_ONCE_MAX)
-
-        async def one(key: str) -> None:
-            async with places:
-                await retrying(lambda: self._send("DELETE", self._file(key), accept=frozenset({404})))
-
-        await asyncio.gather(*map(one, keys))
+        requests = (partial(self._send, "DELETE", self._file(key), accept=frozenset({404})) for key in keys)
+        await gather_limited([partial(retrying, request) for request in requests], DELETES_AT_ONCE_MAX)
 
     async def delete_if(self, key: str, token: str) -> None:
         await self._send("DELETE", self._file(key), ifGenerationMatch=_generation(token))

@@ -18,7 +18,7 @@ from obstore.exceptions import BaseError
 from rollingfs.backend.contract import Buffer, FileInfo, Metadata, Over
 from rollingfs.backend.objects.bucket import READS_MAX, SEND_S_MAX, Answer, Condition, Places, Span, is_quick
 from rollingfs.backend.objects.obstore_process import check_usable, keep_from_children, wait_at_exit, watched
-from rollingfs.backend.objects.request_errors import ERRORS, NotByObstoreError, Refusal, UntrustedStoreError, token_of
+from rollingfs.backend.objects.request_errors import ERRORS, LastingError, NotByObstoreError, Refusal, token_of
 from rollingfs.backend.patience import PAUSE_FIRST_S, PAUSE_S_MAX
 from rollingfs.format.side_files import read_bytes_max
 
@@ -92,7 +92,7 @@ def _md5_of(data: Sequence[Buffer]) -> str:
     return hashing.hexdigest()
 
 
-def from_obstore(error: Exception) -> Refusal | UntrustedStoreError | TimeoutError | ConnectionError:
+def from_obstore(error: Exception) -> Refusal | LastingError | TimeoutError | ConnectionError:
     """Return the meaning of an error of obstore.
 
     The result has no other part of the text, which shows all that obstore knows of the request.
@@ -119,7 +119,8 @@ def from_obstore(error: Exception) -> Refusal | UntrustedStoreError | TimeoutErr
         return Refusal(301, "PermanentRedirect", "the bucket lies elsewhere")
     mistrust = _MISTRUST.search(shown)
     if mistrust is not None:
-        return UntrustedStoreError(f"the store's certificate cannot be trusted: {mistrust[1].split('(')[-1].strip()}")
+        why = mistrust[1].split("(")[-1].strip()
+        return LastingError(f"the store's certificate cannot be trusted: {why}", is_untrusted=True)
     named, system = _STORE.search(said), _SYSTEMS_MESSAGE.search(shown)
     store = "".join(named.groups()) if named else "the store"
     if "kind: Timeout" in shown or "TimedOut" in shown:

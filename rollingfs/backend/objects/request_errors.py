@@ -86,19 +86,21 @@ class LastingError(Exception):
     """A request failed, and the same request would fail again: a part of this machine is missing or wrong.
 
     Its number is not `EIO`, the number of an outage, which callers ride out.
+
+    Parameters
+    ----------
+    is_untrusted
+        The store's certificate could not be trusted, so no request was sent.
     """
 
-    def __init__(self, text: str, number: int = errno.EPROTO) -> None:
+    def __init__(self, text: str, number: int = errno.EPROTO, *, is_untrusted: bool = False) -> None:
         super().__init__(text)
         self.number = number
+        self.is_untrusted = is_untrusted
 
 
 class NotByObstoreError(LastingError):
     """obstore cannot send this request, or did not read its answer to a read; another client may."""
-
-
-class UntrustedStoreError(LastingError):
-    """The store's certificate could not be trusted, so no request was sent."""
 
 
 ERRORS = (Refusal, LastingError, ConnectionError, TimeoutError)

@@ -183,7 +183,7 @@ class S3Backend(ClonedBackend):
 
     @property
     def answer_s_max(self) -> float | None:
-        """As `bucket.Account.answer_s_max`."""
+        """Return the time limit of a read, up to the last byte of its answer."""
         read_s: float | None = self.fs.config_kwargs.get("read_timeout", self.fs.read_timeout)
         return None if read_s is None else READS_MAX * read_s
 
@@ -239,7 +239,7 @@ class S3Backend(ClonedBackend):
         return answer
 
     async def objects(self, bucket: str, region: str | None, through_s3fs: BotocoreObjects, why: str) -> Any:
-        """As `bucket.Account.objects`."""
+        """Return the way of the files of a bucket: obstore, or `through_s3fs`, surely so with a reason `why`."""
         if not self._use_obstore:
             return through_s3fs
         found = why or await self._through_obstore(bucket, region)

@@ -19,7 +19,7 @@ from botocore.parsers import ResponseParserError
 
 from rollingfs.backend.contract import Buffer, FileInfo, Metadata, Over
 from rollingfs.backend.objects.bucket import Answer, Condition, Span, read_up_to
-from rollingfs.backend.objects.request_errors import LastingError, Refusal, UntrustedStoreError, token_of
+from rollingfs.backend.objects.request_errors import LastingError, Refusal, token_of
 from rollingfs.errors import worded
 from rollingfs.format.side_files import read_bytes_max
 from rollingfs.runtime.interpreter import collected_later
@@ -67,7 +67,7 @@ def from_botocore(error: Exception) -> Exception:
     if isinstance(error, said.SSLError) and isinstance(
         error.kwargs.get("error"), aiohttp.ClientConnectorCertificateError
     ):
-        return UntrustedStoreError(f"{text}; {TRUST_HINT}")
+        return LastingError(f"{text}; {TRUST_HINT}", is_untrusted=True)
     if isinstance(error, said.HTTPClientError) and isinstance(error.kwargs.get("error"), RuntimeError):
         return LastingError(text)  # no fault of the store: the event loop is closed
     if isinstance(error, _TIMEOUTS):

@@ -10,10 +10,9 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from rollingfs.backend.contract import Buffer, FileInfo, Listing, Metadata, Over, Part, PendingUpload
-from rollingfs.backend.contract_values import Capability
 from rollingfs.backend.objects.bucket import Answer, Bucket, Condition, Span
 from rollingfs.backend.objects.request_errors import (
     ERRORS,
@@ -23,13 +22,12 @@ from rollingfs.backend.objects.request_errors import (
     LastingError,
     NotByObstoreError,
     Refusal,
-    UntrustedStoreError,
     date_of,
     is_conflict,
     retrying,
 )
 from rollingfs.backend.objects.s3.botocore import BotocoreObjects, decoded, found_of
-from rollingfs.backend.objects.s3.parts import S3Parts
+from rollingfs.backend.objects.s3.parts import Call, S3Parts
 from rollingfs.format import names
 from rollingfs.format.side_files import read_bytes_max
 from rollingfs.runtime.concurrency import backoff_s
@@ -125,34 +123,22 @@ READING = ("get_", "head_", "list_")
 REGION_HEADER = "x-amz-bucket-region"
 
 
-class Account(Protocol):
-    """Requests and settings that a bucket needs of its account."""
-
-    capability: Capability
-
-    @property
-    def answer_s_max(self) -> float | None:
-        """Return the time limit of a read, up to the last byte of its answer."""
-
-    async def call(self, verb: str, **arguments: Any) -> dict[str, Any]:
-        """Send one request of botocore, once, with the user's additional arguments."""
-
-    async def objects(self, bucket: str, region: str | None, through_s3fs: BotocoreObjects, why: str) -> Any:
-        """Return the way of the files of a bucket: obstore, or `through_s3fs`.
-
-        With a reason `why`, it is surely s3fs.
-        """
-
-
 class S3Bucket(Bucket):
-    """The files of a bucket."""
+    """The files of a bucket.
 
-    def __init__(self, account: Account, name: str) -> None:
+    Parameters
+    ----------
+    account
+        The `S3Backend`, which has the requests and settings.
+    """
+
+    def __init__(self, account: Any, name: str) -> None:
         self.name = name
         self.way: Any = None
         """Reader and writer of files, once it is known."""
         self._account = account
-        self._through_s3fs = BotocoreObjects(account.call, name)
+        self._call: Call = account.call
+        self._through_s3fs = BotocoreObjects(self._call, name)
         self._region: str | None = None
         self._etags = Etags()
         self._is_bare: bool | None = None
@@ -227,7 +213,7 @@ class S3Bucket(Bucket):
         """
         if isinstance(error, NotByObstoreError):
             return self._through_s3fs
-        is_untrusted = isinstance(error, UntrustedStoreError)
+        is_untrusted = isinstance(error, LastingError) and error.is_untrusted
         is_elsewhere = isinstance(error, Refusal) and (
             error.code in ELSEWHERE_CODES or error.status in ELSEWHERE_STATUSES
         )
@@ -259,14 +245,14 @@ class S3Bucket(Bucket):
         return found
 
     async def delete_if(self, key: str, token: str) -> None:
-        await self._account.call("delete_object", Bucket=self.name, Key=key, IfMatch=token)
+        await self._call("delete_object", Bucket=self.name, Key=key, IfMatch=token)
 
     async def delete(self, keys: Sequence[str]) -> None:
         left = list(keys)
 
         async def once() -> None:
             orders = {"Objects": [{"Key": key} for key in left], "Quiet": True}
-            answer = await self._account.call("delete_objects", Bucket=self.name, Delete=orders)
+            answer = await self._call("delete_objects", Bucket=self.name, Delete=orders)
             errors = [error for error in answer.get("Errors", []) if error.get("Code") != "NoSuchKey"]
             left[:] = [error["Key"] for error in errors]  # a busy store may delete some files and put off others
             if errors:
@@ -304,8 +290,8 @@ class S3Bucket(Bucket):
                 raise
 
     def parts(self, key: str, over: Over | None, metadata: Metadata = None, id: str | None = None) -> S3Parts:
-        call, at_once = self._account.call, self._account.capability.requests_max
-        return S3Parts(self, key, over, metadata, call, self._repeatable, at_once, id)
+        copies_max = self._account.capability.requests_max
+        return S3Parts(self, key, over, metadata, self._call, self._repeatable, copies_max, id)
 
     # -- folders -------------------------------------------------------------------------------------------
 
@@ -387,7 +373,7 @@ class S3Bucket(Bucket):
 
         async def once() -> dict[str, Any]:
             async with asyncio.timeout(self._account.answer_s_max if verb.startswith(READING) else None):
-                return await self._account.call(verb, **arguments)
+                return await self._call(verb, **arguments)
 
         return await retrying(once)
 
