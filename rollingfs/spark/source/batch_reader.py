@@ -1,8 +1,12 @@
-"""Batch reads: the driver cuts segments into ranges, tasks make record batches of them."""
+"""Batch reads: the driver cuts segments between two positions into ranges, tasks make record batches of them.
+
+A record is before a position if it ends there or before. So reads from one position to the next give each record
+once, also where a position is within a record.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -15,18 +19,18 @@ from rollingfs.format import names
 from rollingfs.fs.core import core
 from rollingfs.fs.filesystem import RollingFileSystem
 from rollingfs.segment.segment import Segment
-from rollingfs.spark.source import boundaries, folder_columns, places, rows, segments
-from rollingfs.spark.source.formats import CORRUPT
+from rollingfs.spark.source import folder_columns, places, rows, segments
+from rollingfs.spark.source.formats import CORRUPT, lines
 from rollingfs.spark.source.options import BATCH, Options, logger
 from rollingfs.spark.source.plain_errors import plain_errors, plainly
-from rollingfs.spark.source.segments import Extent, Range, SegmentReader, prefetched
-from rollingfs.spark.source.stream.offsets import EARLIEST
+from rollingfs.spark.source.segments import Extent, Range, SegmentReader, extent_of, prefetched
+from rollingfs.spark.source.stream.offsets import EARLIEST, LATEST, ReadPosition
+from rollingfs.stream.members import offset_at
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 T = TypeVar("T")
-
 
 PLANNED_ONCE = (
     "Spark plans a DataFrame or view once: make it again, by load() or by CREATE OR REPLACE TEMPORARY VIEW name USING "
@@ -36,10 +40,7 @@ PLANNED_ONCE = (
 
 
 def ignores_case() -> bool:
-    """Return whether names of columns match without case.
-
-    Spark gives this setting to tasks only.
-    """
+    """Return whether names of columns match without case; only tasks have this setting of Spark."""
     context = TaskContext.get()
     return context is None or context.getLocalProperty("spark.sql.caseSensitive") != "true"
 
@@ -60,12 +61,12 @@ class RollingReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         """Return the ranges of the tasks, in the order of names and offsets."""
         fs = places.filesystem(self.options)
-        found = boundaries.complete(fs, self.options, places.find(fs, self.options))
+        found = with_cut_segments(fs, self.options, places.find(fs, self.options))
         if found.corrupt:
             logger.warning("%s; they are skipped (onCorrupt=skip)", found)
         views = found.views
         self.rows.check_columns(views, places.bases(self.options))
-        wanted = boundaries.extents(fs, self.options, views)
+        wanted = bounded(fs, self.options, views)
         cut = [one for extent in wanted for one in self.rows.cut(SegmentReader(fs, views[extent.path]), extent)]
         return [InputPartition(group) for group in segments.gather(cut, self.options.partition_bytes)]
 
@@ -225,10 +226,7 @@ class RowReader:
                 self.skip(one, error)
 
     def _query(self) -> str | None:
-        """Return the id of the query whose batch a task reads.
-
-        It is None in a batch read, also in a function for batches.
-        """
+        """Return the id of the query whose batch a task reads; None in a batch read, also in a function for batches."""
         context = None if self.is_batch else TaskContext.get()
         return None if context is None else context.getLocalProperty(places.QUERY_ID)
 
@@ -279,3 +277,122 @@ class RowReader:
         except pa.ArrowInvalid as error:
             why = f"are no {self.options.format}: {error}"
             raise ValueError(f"{one.extent.path}: bytes {one.start} to {one.end} {why}") from error
+
+
+# -- positions ---------------------------------------------------------------------------------------------------
+
+
+def with_cut_segments(fs: RollingFileSystem, options: Options, found: places.FoundSegments) -> places.FoundSegments:
+    """Return what was found, with the segments that a cut names and a listing has missed."""
+    named = {path: None for one in (options.starting, options.ending) if one is not None for path in one.points}
+    return places.complete(fs, options, found, filter(places.meant(fs, options), named))
+
+
+def bounded(fs: RollingFileSystem, options: Options, views: Mapping[str, Segment]) -> list[Extent]:
+    """Return the bytes between the two positions of a batch read.
+
+    Raises
+    ------
+    DataLossError
+        Bytes between them are gone, and the options do not allow that.
+    ValueError
+        A cut names no segment of the read, or an offset after the end of one.
+    """
+    starting, ending = options.starting, options.ending or ReadPosition(LATEST)
+    check_cut(fs, options, starting, "startingOffsets", views)
+    check_cut(fs, options, ending, "endingOffsets", views)
+    if starting.name == EARLIEST and ending.name == LATEST:
+        return [extent_of(view) for view in views.values()]
+
+    def extent(view: Segment) -> Extent | None:
+        end = None if _is_empty(options, view.path) else _end(fs, options, view, ending)
+        if end is None:
+            return None
+        begin = start_of(fs, options, view)  # also of an end that was truncated away: it says so
+        return extent_of(view, begin, end) if begin < end else None
+
+    return [one for one in segments.each(fs, extent, views.values()) if one is not None]
+
+
+def _is_empty(options: Options, path: str) -> bool:
+    """Return whether two cuts name the same offset of a segment, so that the read needs no byte of it."""
+    first = options.starting.points.get(path)
+    last = options.ending.points.get(path) if options.ending is not None else None
+    return first is not None and last is not None and (first.identity, first.offset) == (last.identity, last.offset)
+
+
+def check_cut(
+    fs: RollingFileSystem, options: Options, position: ReadPosition, option: str, views: Mapping[str, Segment]
+) -> None:
+    """Refuse a cut of other segments, and log its segments that are gone.
+
+    Raises
+    ------
+    DataLossError, ValueError
+        As `bounded`.
+    """
+    meant = list(filter(places.meant(fs, options), position.points))
+    if position.points and not meant:
+        one = next(iter(position.points))
+        raise ValueError(f"option {option} is a cut of other segments ({one}, …) than this query reads")
+    for path in meant:
+        if path not in views and not _is_empty(options, path):
+            what = f"the segment is gone; option {option} names offset {position.points[path].offset} in it"
+            options.lose(f"{path}: {what}")
+
+
+def start_of(fs: RollingFileSystem, options: Options, view: Segment) -> int:
+    """Return the offset at which a read begins in a segment."""
+    position = options.starting
+    if position.name:
+        return view.start if position.name == EARLIEST else _behind(fs, options, view, view.length)
+    offset = _offset(fs, options, view, position, "startingOffsets")
+    if offset is None and view.start and view.path not in position.points:
+        what = f"the segment came after the cut of option startingOffsets, and its bytes before {view.start}"
+        options.lose(f"{view.path}: {what} were truncated away")
+    return view.start if offset is None else _behind(fs, options, view, offset)
+
+
+def _end(fs: RollingFileSystem, options: Options, view: Segment, position: ReadPosition) -> int | None:
+    """Return the offset at which a read up to a position ends in a segment; None if the segment came later."""
+    if position.name:
+        return view.length
+    offset = _offset(fs, options, view, position, "endingOffsets")
+    return None if offset is None else _behind(fs, options, view, offset)
+
+
+def _offset(fs: RollingFileSystem, options: Options, view: Segment, position: ReadPosition, option: str) -> int | None:
+    """Return the offset of a time or a cut in a segment, perhaps within a record; None if the segment came later.
+
+    Raises
+    ------
+    DataLossError, ValueError
+        As `bounded`.
+    """
+    if position.at_s is not None:
+        return max(view.start, core(fs).run(offset_at(core(fs).client, view, position.at_s)))
+    point = position.points.get(view.path)
+    if point is None:
+        return None
+    named = f"option {option} names offset {point.offset} of"
+    known = point.identity
+    if known and known not in view.incarnations and not segments.is_same(view, known):
+        options.lose(f"{view.path}: {named} another segment, which had this name before")
+        return None
+    if point.offset < view.start and position is options.starting:
+        options.lose(f"{view.path}: bytes {point.offset} to {view.start} were truncated away")
+    if point.offset > view.length:
+        raise ValueError(f"{named} {view.path}, but {view.extent}")
+    return max(point.offset, view.start)
+
+
+def _behind(fs: RollingFileSystem, options: Options, view: Segment, offset: int) -> int:
+    """Return the end of the last whole record that ends at or before an offset; else the start of the segment."""
+    if offset == view.start:
+        return offset
+    if options.codec(view.path) is not None:
+        if offset < view.length:
+            raise lines.refused_part(view.path, f"but offset {offset} of {view.extent} is a position within it")
+        return offset
+    read = SegmentReader(fs, view).read
+    return options.form.end_behind(read, extent_of(view, view.start, offset), offset, is_last=False)

@@ -21,8 +21,8 @@ from rollingfs.errors import CorruptHeaderError
 from rollingfs.format import names
 from rollingfs.fs.filesystem import RollingFileSystem
 from rollingfs.segment.segment import Segment
-from rollingfs.spark.source import boundaries, formats, places, segments
-from rollingfs.spark.source.batch_reader import RowReader
+from rollingfs.spark.source import formats, places, segments
+from rollingfs.spark.source.batch_reader import RowReader, check_cut, start_of, with_cut_segments
 from rollingfs.spark.source.options import STREAM, Options, logger
 from rollingfs.spark.source.plain_errors import plainly
 from rollingfs.spark.source.segments import Extent, Range, SegmentReader, each, extent_of
@@ -92,14 +92,14 @@ class RollingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             The option is a cut that does not fit the segments.
         """
         position = self.options.starting
-        self._found = boundaries.complete(self._fs, self.options, self._look(is_new=True))
+        self._found = with_cut_segments(self._fs, self.options, self._look(is_new=True))
         views = self._found.views
-        boundaries.check(self._fs, self.options, position, "startingOffsets", views)
+        check_cut(self._fs, self.options, position, "startingOffsets", views)
 
         def start(view: Segment) -> ReadMark:
             if position.name == LATEST:
                 return self._records.end(view, view.start, view.length, view.length)
-            return self._records.sums(view, boundaries.start(self._fs, self.options, view))
+            return self._records.sums(view, start_of(self._fs, self.options, view))
 
         starts = each(self._fs, start, views.values())
         found = zip(views.items(), starts, strict=True)
