@@ -140,19 +140,8 @@ def flush() -> None:
         sys.stdout.flush()
 
 
-def wait(seconds: float) -> None:
-    """Wait, but not longer than standard output has a reader.
-
-    Raises
-    ------
-    ReaderGone
-        The reader of standard output has closed it.
-    """
-    wait_for_keys(seconds, None)
-
-
-def wait_for_keys(seconds: float, keyboard: int | None) -> bytes:
-    """Wait as `wait` does, until a key is pressed; returns the keys.
+def wait(seconds: float, keyboard: int | None = None) -> bytes:
+    """Wait until a key is pressed, but not longer than standard output has a reader; return the keys.
 
     Parameters
     ----------

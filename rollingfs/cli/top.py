@@ -297,5 +297,5 @@ def _watch(look: _Look, every_s: float) -> None:
             title = Text("\n".join(map(visible, said.splitlines())))
             shown.title, shown.title_justify, shown.title_style = title, "left", "bold"
             live.update(Group(shown, *look.logs()), refresh=True)
-            if set(output.wait_for_keys(every_s, keys)) & set(QUIT_KEYS):  # any other key looks at once
+            if set(output.wait(every_s, keys)) & set(QUIT_KEYS):  # any other key looks at once
                 return

@@ -93,7 +93,7 @@ class Tail(Iterator[bytes], AsyncIterator[bytes]):
                 f"{path}: poll_s_min is {poll_s_min} and poll_s_max is {poll_s_max}; it must be 0 < min <= max"
             )
         self.path = path
-        self.pause: Callable[[float], None] = time.sleep
+        self.pause: Callable[[float], object] = time.sleep
         self.spot: Spot | None = None if offset is None else Spot.of(offset)
         """Spot of the next byte; its text lets another `Tail` go on there, in this very segment."""
         self._bridge = core.bridge

@@ -30,7 +30,7 @@ from rollingfs.segment.segment import Spot
 from rollingfs.server import segment_routes, stream_routes  # noqa: F401 - the latter two define operations
 from rollingfs.server.access import Tokens, access_of, check_browser, parse_tokens
 from rollingfs.server.operations import OPERATIONS, Call, RestOperation, document, query_of, small_body
-from rollingfs.server.problems import Json, headers_of, problem, status_of, text_of
+from rollingfs.server.problems import headers_of, json_answer, problem, status_of, text_of
 from rollingfs.server.process import Limited, Limits
 from rollingfs.server.served_store import ServedStore
 from rollingfs.server.tails import Watches
@@ -40,6 +40,7 @@ from rollingfs.show.readable import size_text
 
 READY_S = 5.0
 CONDITIONS = ("If-Match", "If-None-Match", "If-Unmodified-Since")
+"""Conditions of HTTP, which no commit checks: a change under one is refused."""
 Endpoint = Callable[[Request], Awaitable[Response]]
 
 
@@ -109,7 +110,10 @@ class Gateway:
                     check_browser(request.headers, self.hosts)
                 token = request.query_params.get("delegation") if failed is remote_exception else None
                 request.state.access = access_of(self.tokens, request.headers, token)
-                _check_conditions(request)
+                name = next((one for one in CONDITIONS if one in request.headers), None)
+                if name is not None and request.method not in ("GET", "HEAD"):
+                    text = f"{name} is no condition of a change here (Expected-Offset is); nothing was changed"
+                    raise HTTPException(501, text)
                 return await endpoint(request)
             except ClientDisconnect:
                 return Response(status_code=400)
@@ -129,13 +133,13 @@ class Gateway:
             self.watches.nudge(call.place())
         if isinstance(done, Response):
             return done
-        return Response(status_code=204) if done is None else Json(self.store.shown(done))
+        return Response(status_code=204) if done is None else json_answer(self.store.shown(done))
 
     async def grant(self, request: Request) -> Response:
         """Let Hadoop's client, which has its token as the secret of OAuth 2, send it as a bearer's."""
         secret = QueryParams(await small_body(request)).get("client_secret", "")
         access_of(self.tokens, Headers({"Authorization": f"Bearer {secret}"}))
-        return Json({"access_token": secret, "token_type": "bearer", "expires_in": 3600})
+        return json_answer({"access_token": secret, "token_type": "bearer", "expires_in": 3600})
 
     # -- for operators -------------------------------------------------------------------------------------
 
@@ -157,20 +161,7 @@ class Gateway:
 
     async def openapi(self, request: Request) -> Response:
         """Return the OpenAPI document."""
-        return Json(document(OPERATIONS))
-
-
-def _check_conditions(request: Request) -> None:
-    """Refuse a change under a condition of HTTP, which no commit checks.
-
-    Raises
-    ------
-    HTTPException
-        It has one.
-    """
-    name = next((one for one in CONDITIONS if one in request.headers), None)
-    if name is not None and request.method not in ("GET", "HEAD"):
-        raise HTTPException(501, f"{name} is no condition of a change here (Expected-Offset is); nothing was changed")
+        return json_answer(document(OPERATIONS))
 
 
 def make_app(

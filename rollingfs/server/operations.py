@@ -20,7 +20,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
 from rollingfs.runtime.values import value_class
-from rollingfs.server.problems import PROBLEM
+from rollingfs.server.problems import JSON, PROBLEM
 
 if TYPE_CHECKING:
     from rollingfs.segment.segment import Segment
@@ -127,7 +127,7 @@ async def unpacked(parts: AsyncIterable[bytes], bytes_max: float) -> AsyncIterat
 
 
 JSON_BYTES_MAX = 1024 * 1024
-JSON, OCTETS, EVENTS = "application/json", "application/octet-stream", "text/event-stream"
+OCTETS, EVENTS = "application/octet-stream", "text/event-stream"
 HEADERS = ("accept", "content_encoding", "expected_offset", "idempotency_key", "last_event_id")
 CONDITIONS = ("range", "if_range", "if_match", "if_none_match")
 STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
@@ -296,7 +296,10 @@ def document(operations: Mapping[str, Mapping[str, RestOperation]]) -> dict[str,
 def _operation(one: RestOperation) -> dict[str, Any]:
     schema, said = one.model.model_json_schema(), one.about
     required = schema.get("required", [])
-    done = {str(status): {"description": "done", **_content(media)} for status, media in one.answers.items()}
+    done: dict[str, Any] = {}
+    for status, media in one.answers.items():
+        kinds = {kind: {"schema": {"type": "object"} if kind == JSON else {}} for kind in media.split()}
+        done[str(status)] = {"description": "done"} | ({"content": kinds} if kinds else {})
     problem = {PROBLEM: {"schema": {"$ref": "#/components/schemas/Problem"}}}
     found: dict[str, Any] = {
         "operationId": f"{one.tag}_{one.run.__name__}",
@@ -314,11 +317,6 @@ def _operation(one: RestOperation) -> dict[str, Any]:
         for name, each in schema["properties"].items()
     ]
     return found
-
-
-def _content(media: str) -> dict[str, Any]:
-    kinds = {kind: {"schema": {"type": "object"} if kind == JSON else {}} for kind in media.split()}
-    return {"content": kinds} if kinds else {}
 
 
 Offset: TypeAlias = Annotated[int, Field(ge=0, le=2**63 - 1)]

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from starlette.exceptions import HTTPException
-from starlette.responses import JSONResponse
+from starlette.responses import Response
 
 from rollingfs import errors
 from rollingfs.errors import RollingError, visible
@@ -18,7 +18,7 @@ from rollingfs.format.append_keys import ForgottenError
 logger = logging.getLogger("rollingfs.server")
 
 RETRY_S = 1
-PROBLEM = "application/problem+json"
+JSON, PROBLEM = "application/json", "application/problem+json"
 UNCHANGED, UNKNOWN = "nothing was changed", "it is not known whether anything was changed"
 KNOWN = {errors.NOT_COMMITTED: UNCHANGED, errors.PARTLY: "a part was changed; the detail has which"}
 """States by the outcome that an error has as a field."""
@@ -101,19 +101,18 @@ def headers_of(error: Exception) -> Mapping[str, str]:
     return {**again, **other, **(given or {})}
 
 
-class Json(JSONResponse):
-    """An answer in JSON, in which a name that is not UTF-8 has the escapes of lone surrogates."""
+def json_answer(
+    content: Any, status: int = 200, headers: Mapping[str, str] | None = None, media: str = JSON
+) -> Response:
+    """Return an answer in JSON, in which a name that is not UTF-8 has the escapes of lone surrogates."""
+    text = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return Response(text.encode(errors="backslashreplace"), status, headers, media)
 
-    def render(self, content: Any) -> bytes:
-        return json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode(
-            errors="backslashreplace"
-        )
 
-
-def problem(error: Exception, root: str = "", *, changes: bool = False) -> Json:
+def problem(error: Exception, root: str = "", *, changes: bool = False) -> Response:
     """Return the answer for an error."""
     fields = problem_fields(error, root, changes=changes)
     status = fields["status"]
     if status >= 500 and not isinstance(error, HTTPException):
         logger.error("a request failed: %s", error, exc_info=error if status == 500 else None)
-    return Json(fields, status, headers_of(error), media_type=PROBLEM)
+    return json_answer(fields, status, headers_of(error), PROBLEM)

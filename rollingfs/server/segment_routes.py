@@ -16,7 +16,6 @@ from rollingfs.policy import RollingPolicy
 from rollingfs.segment.segment import Segment, Spot
 from rollingfs.server.operations import (
     EVENTS,
-    JSON,
     OCTETS,
     OFFLOAD,
     POLICY,
@@ -33,7 +32,7 @@ from rollingfs.server.operations import (
     operation,
     unpacked,
 )
-from rollingfs.server.problems import PROBLEM, Json, problem_fields
+from rollingfs.server.problems import JSON, PROBLEM, json_answer, problem_fields
 from rollingfs.server.served_store import etag
 from rollingfs.server.tails import RecordTail, events, poll
 
@@ -92,7 +91,7 @@ async def append(
         await body.check_repeat(before.size)
         offset, size, after, again = before.offset, before.size, await call.look(), True
     fields = {"offset": offset, "size": size, "version": after.version, "length": after.length, "repeated": again}
-    return Json(fields, headers={"Segment-Offset": str(offset), "Segment-Version": str(after.version)})
+    return json_answer(fields, headers={"Segment-Offset": str(offset), "Segment-Version": str(after.version)})
 
 
 @operation("GET", "/v1/segments/{path}", answers={200: OCTETS, 206: OCTETS, 304: "", 412: PROBLEM, 416: PROBLEM})
@@ -315,7 +314,7 @@ async def create(call: Call, **policy: Any) -> Any:
     """Make an empty segment; 409 if something has the name. The fields are its policy."""
     given = {name: value for name, value in policy.items() if value is not None}
     await call.store.fs._create(call.place(), RollingPolicy(**given) if given else None)
-    return Json(call.store.info(await call.look()), 201)
+    return json_answer(call.store.info(await call.look()), 201)
 
 
 @operation("DELETE", "/v1/segments/{path}")

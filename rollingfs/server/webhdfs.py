@@ -87,8 +87,11 @@ async def handle(store: ServedStore, watches: Watches, request: Request) -> Resp
     found = OPS.get((request.method, call.op))
     if found is None:
         raise NotImplementedError(f"{request.method} {call.op or 'without op'} is not supported here")
-    is_sent_on = call.op in ("OPEN", "CREATE", "APPEND") and not call.is_on("data")
-    return _redirect(call) if is_sent_on else await found(call)
+    if call.op not in ("OPEN", "CREATE", "APPEND") or call.is_on("data"):
+        return await found(call)
+    # the client is sent to where the data go, which is here
+    url = str(request.url.remove_query_params("noredirect").include_query_params(data="true"))
+    return answer({"Location": url}) if call.is_on("noredirect") else answer(None, 307, {"Location": url})
 
 
 def remote_exception(error: Exception, root: str, *, changes: bool = False) -> Response:
@@ -98,12 +101,6 @@ def remote_exception(error: Exception, root: str, *, changes: bool = False) -> R
     said = {"exception": name.rpartition(".")[2], "javaClassName": name, "message": text_of(error, root)}
     shown = 400 if status == 501 else 403 if status in (409, 410, 412, 416, 422, 423) else status
     return answer({"RemoteException": said}, shown, headers_of(error))
-
-
-def _redirect(call: Hdfs) -> Response:
-    """Send the client to where the data go, which is here."""
-    url = str(call.request.url.remove_query_params("noredirect").include_query_params(data="true"))
-    return answer({"Location": url}) if call.is_on("noredirect") else answer(None, 307, {"Location": url})
 
 
 # -- reading ---------------------------------------------------------------------------------------------------

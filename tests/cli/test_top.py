@@ -142,7 +142,7 @@ def test_failed_look_is_shown_beside_the_last_and_retried(monkeypatch):
     waits = iter([b"", b"x", b"q"])
     written = io.StringIO()
     monkeypatch.setattr(output, "screen", lambda: Console(file=written, width=200))
-    monkeypatch.setattr(output, "wait_for_keys", lambda seconds, keys: next(waits))
+    monkeypatch.setattr(output, "wait", lambda seconds, keys: next(waits))
     shown = []
     monkeypatch.setattr(top.Live, "update", lambda self, group, refresh: shown.extend(group.renderables))
     top._watch(looks, 1.0)
