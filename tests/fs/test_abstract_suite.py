@@ -27,7 +27,7 @@ class TestConformance(
     def folder(self, request):
         return new_folder(request.param, request)
 
-    # `tests/fs/test_glob.py` and `test_patterns.py` have ours
+    # `tests/fs/test_patterns.py` has ours
     test_copy_glob_edge_cases = pytest.mark.slow(abstract.AbstractCopyTests.test_copy_glob_edge_cases)
     test_get_glob_edge_cases = pytest.mark.slow(abstract.AbstractGetTests.test_get_glob_edge_cases)
     test_put_glob_edge_cases = pytest.mark.slow(abstract.AbstractPutTests.test_put_glob_edge_cases)

@@ -130,6 +130,7 @@ def test_more_than_the_limit_is_told_to_come_again(tmp_path: Path) -> None:
         assert httpx.get(f"{server.url}/v1/segments/a:tail").status_code == 429
 
 
+@pytest.mark.slow
 def test_root_of_disk_is_served_from_any_folder(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"one\n")
     with serving("/") as server:
@@ -151,6 +152,7 @@ def test_raw_utf_8_path_of_hadoops_client_works(server: Process) -> None:
     assert RollingFileSystem("file").cat_file(f"{server.root}/kind=\u00e4 +&=%3A;\u4e2d") == "\u00e4".encode()
 
 
+@pytest.mark.slow
 def test_more_clients_than_default_open_files_are_served(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "rollingfs.cli", "serve", f"{tmp_path}/store", "--port", "0"]
     shell = ["sh", "-c", 'ulimit -Sn 64; exec "$@"', "sh", *command]

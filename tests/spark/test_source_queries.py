@@ -31,21 +31,6 @@ def run(source: Any, place: Place, name: str, target: str, checkpoint: Path, **o
     return [progress for progress in query.recentProgress if progress["numInputRows"]]
 
 
-def test_query_continues_from_its_checkpoint(source, place, tmp_path):
-    place.segment("f/a", lines(0, 50), SMALL)
-    first = run(source, place, "f", "out", tmp_path / "check", maxBytesPerTrigger=200)
-    assert len(first) > 3
-    place.run(append(place.client, f"{place.path}/f/a", lines(50, 60)))
-    place.segment("f/b", lines(60, 70), SMALL)
-    run(source, place, "f", "out", tmp_path / "check")
-    run(source, place, "f", "out", tmp_path / "check")
-    found = rows(load(place, "out", "n long, s string", format="json"))
-    assert found == [{"n": nth, "s": "X" * (nth % 9)} for nth in range(70)]
-    [(key, batch)] = dict(place.header("out").attrs).items()
-    assert key.startswith("spark/")
-    assert int(batch) >= len(first)
-
-
 def test_complete_mode_replaces_the_target_with_each_batch(source, disk, tmp_path):
     disk.segment("s", lines(0, 10), SMALL)
     frame = source.readStream.format("rolling").option("format", "json").schema("n long").load(url(disk, "s"))
