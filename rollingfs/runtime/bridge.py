@@ -142,23 +142,17 @@ class Bridge:
         if interpreter.is_over():
             raise RuntimeError(_IS_OVER)
 
-    def after_fork(self) -> None:
+    def after_fork(self, *, once: bool = False) -> None:
         """In a child process, forget what belongs to the parent; the first call there does it too."""
-        with self._fork_lock():
-            self._on_fork()
-            self._process = os.getpid()
-
-    def check_process(self) -> None:
-        """Call `on_fork`, once, if this is a child of the process that made the bridge."""
-        if self._process == os.getpid():
-            return
-        with self._fork_lock():
-            if self._process != os.getpid():
+        with self._fork_locks.setdefault(os.getpid(), threading.Lock()):
+            if not once or self._process != os.getpid():
                 self._on_fork()
                 self._process = os.getpid()
 
-    def _fork_lock(self) -> threading.Lock:
-        return self._fork_locks.setdefault(os.getpid(), threading.Lock())
+    def check_process(self) -> None:
+        """Call `on_fork`, once, if this is a child of the process that made the bridge."""
+        if self._process != os.getpid():
+            self.after_fork(once=True)
 
     def main_ends(self) -> None:
         """Keep calls on the backend's loop working though executors are closed."""

@@ -28,7 +28,7 @@ from concurrent.futures import Future
 from concurrent.futures.thread import ThreadPoolExecutor  # an import after the main thread's end would fail
 from contextlib import contextmanager
 from types import FrameType
-from typing import ParamSpec, Protocol, TypeVar
+from typing import Any, ParamSpec, Protocol, TypeVar
 
 from rollingfs.runtime.system import HANDLES_SIGTERM, at_fork
 
@@ -40,12 +40,6 @@ class EndsWithMain(Protocol):
     """Callback at the end of the main thread, while other threads go on."""
 
     def main_ends(self) -> None: ...
-
-
-class EndsBySigterm(Protocol):
-    """Callback before SIGTERM ends the process."""
-
-    def sigterm_comes(self) -> None: ...
 
 
 class _Here(ThreadPoolExecutor):
@@ -62,7 +56,7 @@ class _Here(ThreadPoolExecutor):
 
 _here = _Here(1)
 _told: weakref.WeakKeyDictionary[EndsWithMain, None] = weakref.WeakKeyDictionary()
-_told_by_sigterm: weakref.WeakSet[EndsBySigterm] = weakref.WeakSet()
+_told_by_sigterm: weakref.WeakSet[Any] = weakref.WeakSet()
 _main_has_ended = False
 _waits: list[Callable[[], None]] = []
 
@@ -118,8 +112,8 @@ def settle() -> None:
         wait()
 
 
-def at_sigterm(thing: EndsBySigterm) -> None:
-    """Register a callback before SIGTERM ends the process.
+def at_sigterm(thing: Any) -> None:
+    """Register an object, whose `sigterm_comes` is called before SIGTERM ends the process.
 
     A process that handles or ignores SIGTERM itself, now or later, gets no callback. Python lets only the
     main thread change it: a call on another thread has no effect. The callback is held by a weak reference.
