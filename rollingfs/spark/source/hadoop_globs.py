@@ -98,43 +98,28 @@ def _parts(text: str, pattern: str) -> tuple[Part, ...]:
         ) from None
 
 
+_TOKEN = re.compile(r"\\(.)|\[(?![!^]?\])([!^]?)((?:\\.|[^]\\])+)\]|([*?{},])|(.)", re.DOTALL)
+"""A letter without its meaning; a bracket, its negation and its letters; a sign; another letter."""
+
+
 def _part(text: str) -> Part:
     """Return a name without a wildcard, or an expression that matches whole names."""
-    expression, name, depth, at, is_wild = "", "", 0, 0, False
-    while at < len(text):
-        letter, at = text[at], at + 1
-        if letter == "\\":
-            if at == len(text):
-                raise ValueError("nothing follows the last \\")
-            letter, at = text[at], at + 1
-            expression, name = expression + re.escape(letter), name + letter
-            continue
-        is_wild = is_wild or letter in "*?[{"
-        name += letter
-        if letter == "[":
-            letters, at = _letters(text, at)
-            expression += letters
-        elif letter in "{}," and (depth or letter == "{"):
-            depth += {"{": 1, "}": -1, ",": 0}[letter]
-            expression += {"{": "(?:", "}": ")", ",": "|"}[letter]
+    expression, name, depth, is_wild = "", "", 0, False
+    for escaped, negation, letters, sign, other in _TOKEN.findall(text):
+        if other == "\\":
+            raise ValueError("nothing follows the last \\")
+        if other == "[":
+            raise ValueError(f"a bracket of {text!r} is not closed, or is empty")
+        is_wild = is_wild or bool(letters) or sign in ("*", "?", "{")
+        name += escaped or sign or other
+        if letters:
+            shown = (one if one == "-" else re.escape(one[-1]) for one in re.findall(r"\\.|.", letters, re.DOTALL))
+            expression += f"[{'^' if negation else ''}{''.join(shown)}]"
+        elif sign == "{" or (depth and sign in ("}", ",")):
+            depth += {"{": 1, "}": -1, ",": 0}[sign]
+            expression += {"{": "(?:", "}": ")", ",": "|"}[sign]
         else:
-            expression += {"*": ".*", "?": "."}.get(letter, re.escape(letter))
+            expression += {"*": ".*", "?": "."}.get(sign, re.escape(escaped or sign or other))
     if depth:
         raise ValueError(f"a brace of {text!r} is not closed")
     return re.compile(expression, re.DOTALL) if is_wild else name
-
-
-def _letters(text: str, at: int) -> tuple[str, int]:
-    """Return the expression for the letters after a bracket, and the position after them."""
-    found = "[^" if text[at : at + 1] in ("^", "!") else "["
-    at += len(found) - 1
-    begin = at
-    while at < len(text) and text[at] != "]":
-        is_plain = text[at] != "\\"
-        at += not is_plain
-        letter = text[at : at + 1]
-        found += letter if letter == "-" and is_plain else re.escape(letter)
-        at += 1
-    if at >= len(text) or at == begin:
-        raise ValueError(f"a bracket of {text!r} is not closed, or is empty")
-    return f"{found}]", at + 1
