@@ -254,11 +254,10 @@ async def _retain(members: Members, dry_run: bool, tried: RetentionPolicy | None
     if retention.is_due(ledger.cuts, policy.every_s, now):
         taken, uncut = await take_cut(members, found.views, None, policy.align, at)
         failed |= uncut
-    extents = _extents(found.views)
-    plan = _Plan(policy, above, taken, extents, found.gone(columns), now)
+    first, extents, gone = taken, _extents(found.views), found.gone(columns)
     pending = {} if ledger.is_trimmed else ledger.goals
     if dry_run:
-        plan = replace(plan, extents=_after(pending, plan.extents))
+        extents = _after(pending, extents)
     goals: dict[str, Goal] = {}
     cuts = ledger.cuts
 
@@ -268,18 +267,18 @@ async def _retain(members: Members, dry_run: bool, tried: RetentionPolicy | None
         if ledger.cuts != cuts:  # another run has trimmed, and dropped offsets that the headers read here still need
             goals, taken = {}, None
             return ledger
-        changed = plan.with_cut(ledger)
+        changed = _with_cut(ledger, above, first, policy.align, gone, now)
         taken = changed.cuts[-1] if changed is not ledger else None
-        goals = plan.goals(changed)
-        return plan.trimmed(changed, goals, path)
+        goals = _goals(changed, above, extents, now)
+        return _begun(changed, goals, extents, gone, path)
 
     if dry_run:
         change(ledger)
         did = await expected_trim(members, found.views, {**pending, **goals}, as_bytes=as_bytes)
     else:
         change(ledger)
-        while goals and client.backend.may_tear(path) and (again := await ledgers.above(path)) != plan.above:
-            plan = replace(plan, above=again)  # one look may not find the memory of a folder that keeps these bytes
+        while goals and client.backend.may_tear(path) and (again := await ledgers.above(path)) != above:
+            above = again  # one look may not find the memory of a folder that keeps these bytes
         did = await finish_trim(members, await ledgers.update(path, change), as_bytes=as_bytes)
     total = added(before, did)
     done = {name: goal for name, goal in goals.items() if members.path_of(name) not in {**did.failed, **did.left}}
@@ -303,62 +302,54 @@ async def _retain(members: Members, dry_run: bool, tried: RetentionPolicy | None
     )
 
 
-@value_class
-class _Plan:
-    """Changes of a run of retention to the ledger that it finds. The stored policy counts."""
+def _with_cut(
+    ledger: Ledger, above: Ledger, taken: StreamCut | None, align: bytes | None, gone: Collection[Column], now: float
+) -> Ledger:
+    """Return the ledger with the cut that was taken, unless another run has taken a cut.
 
-    policy: RetentionPolicy
-    """The policy by which the cut was taken."""
-    above: Ledger
-    """The policies that the folder inherits."""
-    taken: StreamCut | None
-    extents: Mapping[str, Holding]
-    gone: Collection[Column]
-    now: float
+    Nor is the cut kept if the stored policy, which counts, has another delimiter by now. Of segments that could not be
+    read, the cut has the offsets of the cut before, and with them its date, in spite of a slow clock.
+    """
+    stored = ledger.under(above).retention
+    if taken is None or stored is None or stored.align != align:
+        return ledger
+    if not retention.is_due(ledger.cuts, stored.every_s, now):
+        return ledger
+    if ledger.cuts:
+        last = ledger.cuts[-1]
+        missing = [name for name in last if name not in taken]
+        lacking = {name: last[name] for name in missing if (name, last.incarnation(name)) not in gone}
+        if lacking:
+            incarnations = {**last.incarnations, **taken.incarnations}
+            taken = StreamCut({**lacking, **taken}, max(taken.at, last.at), taken.size, incarnations)
+    return replace(ledger, cuts=retention.following(ledger.cuts, taken))
 
-    def with_cut(self, ledger: Ledger) -> Ledger:
-        """Return the ledger with the cut that was taken, unless another run has taken a cut, or the policy has changed.
 
-        Of segments that could not be read, the cut has the offsets of the cut before, and with them its date, in spite
-        of a slow clock.
-        """
-        policy, taken = ledger.under(self.above).retention, self.taken
-        if taken is None or policy is None or policy.align != self.policy.align:
-            return ledger
-        if not retention.is_due(ledger.cuts, policy.every_s, self.now):
-            return ledger
-        if ledger.cuts:
-            last = ledger.cuts[-1]
-            missing = [name for name in last if name not in taken]
-            lacking = {name: last[name] for name in missing if (name, last.incarnation(name)) not in self.gone}
-            if lacking:
-                incarnations = {**last.incarnations, **taken.incarnations}
-                taken = StreamCut({**lacking, **taken}, max(taken.at, last.at), taken.size, incarnations)
-        return replace(ledger, cuts=retention.following(ledger.cuts, taken))
+def _goals(ledger: Ledger, above: Ledger, extents: Mapping[str, Holding], now: float) -> dict[str, Goal]:
+    """Return the goals of a run of retention, each at or after the recorded goal."""
+    policy = ledger.under(above).retention
+    if policy is None:
+        return {}
+    kept = retention.Kept.of(ledger.cuts, extents, now)
+    target = retention.choose(policy, kept, [cut for cut, _ in ledger.subscribers.values()], extents)
+    ended = retention.ended(policy, kept, extents)
+    goals = {
+        name: Goal(offset, extents[name].incarnations[0])
+        for name, offset in target.items()
+        if offset > extents[name].start or (name in ended and offset >= extents[name].end)
+    }
+    last = ledger.goals
+    return {name: goal for name, goal in goals.items() if name not in last or not goal.is_behind(last[name])}
 
-    def goals(self, ledger: Ledger) -> dict[str, Goal]:
-        """Return the goals of the trim, each at or after the recorded goal."""
-        policy, extents = ledger.under(self.above).retention, self.extents
-        if policy is None:
-            return {}
-        read = [cut for cut, _ in ledger.subscribers.values()]
-        kept = retention.Kept.of(ledger.cuts, extents, self.now)
-        target = retention.choose(policy, kept, read, extents)
-        ended = retention.ended(policy, kept, extents)
-        goals = {
-            name: Goal(offset, extents[name].incarnations[0])
-            for name, offset in target.items()
-            if offset > extents[name].start or (name in ended and offset >= extents[name].end)
-        }
-        last = ledger.goals
-        return {name: goal for name, goal in goals.items() if name not in last or not goal.is_behind(last[name])}
 
-    def trimmed(self, ledger: Ledger, goals: Mapping[str, Goal], name: str) -> Ledger:
-        """Return the ledger with the trim begun, and without the cuts that are useless after it."""
-        left = _after(goals, self.extents)
-        deleted = {(name, one) for name in goals if name not in left for one in self.extents[name].incarnations}
-        cuts = retention.prune(ledger.cuts, left, {*self.gone, *deleted})
-        return replace(ledger, cuts=cuts).trimmed(goals, self.gone, name)
+def _begun(
+    ledger: Ledger, goals: Mapping[str, Goal], extents: Mapping[str, Holding], gone: Collection[Column], name: str
+) -> Ledger:
+    """Return the ledger with a trim begun, and without the cuts that are useless after it."""
+    left = _after(goals, extents)
+    deleted = {(one, incarnation) for one in goals if one not in left for incarnation in extents[one].incarnations}
+    cuts = retention.prune(ledger.cuts, left, {*gone, *deleted})
+    return replace(ledger, cuts=cuts).trimmed(goals, gone, name)
 
 
 def _after(goals: Mapping[str, Goal], extents: Mapping[str, Holding]) -> dict[str, Holding]:
