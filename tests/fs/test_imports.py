@@ -4,7 +4,7 @@ from pathlib import Path
 
 from tests.support.cli import python
 
-LOADED_MAX = 125
+LOADED_MAX = 100
 """Modules of the library that a filesystem on memory loads. A module that most users need may raise it; first ask
 whether the verbs that need it could import it at their first use."""
 

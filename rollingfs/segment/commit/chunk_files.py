@@ -242,10 +242,6 @@ class Uploads:
         """Take back the files of an attempt that lost its race: its condition can never hold again."""
         self._unnamed, self._named = self._unnamed + self._named, []
 
-    def leave(self) -> None:
-        """Leave all files to collection, because another attempt may still name them."""
-        self._unnamed, self._named = [], []
-
     async def delete(self) -> None:
         """Delete the files that no attempt names which took place or may take place."""
         unnamed, self._unnamed = self._unnamed, []
@@ -270,7 +266,7 @@ class Uploads:
         except BaseException as error:
             is_judged = isinstance(error, AppendInterrupted) and error.outcome != "unknown"
             if isinstance(error, AppendOutcomeUnknown) or not (isinstance(error, Exception) or is_judged):
-                self.leave()
+                self._unnamed, self._named = [], []
             raise
         finally:
             await self.discard()

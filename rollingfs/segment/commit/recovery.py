@@ -272,7 +272,9 @@ class LostAnswers:
         verdict = attempt.judge(current, may_be_gone=not self._is_refused)
         logger.debug("%s: attempt %d (%s): %s", attempt.path, attempt.count, cause, verdict.value)
         if not has_bucket and current.token is None:
-            self._check_bucket(cause)
+            if not (self._doubts or self._refusals):
+                raise cause  # no byte is written
+            raise unknown(attempt.path, "its bucket is gone, but an earlier request may still arrive") from cause
         if verdict is Verdict.SAME and current.token is None and self._may_be_gone(cause):
             raise unknown(attempt.path, "the segment may have been made, and moved or deleted since") from cause
         if verdict is Verdict.UNKNOWN and not self._is_certain:
@@ -323,12 +325,6 @@ class LostAnswers:
                 logger.info("%s: cannot look at the header after %s: %s", attempt.path, cause, error)
                 await store.runtime.sleep(min(backoff_s(count + 3), max(attempt.left_s(), 0)))
         raise unknown(attempt.path, "the store did not answer in time") from cause
-
-    def _check_bucket(self, cause: Exception) -> None:
-        """Raise for a bucket that does not exist: no byte is written, unless an earlier request may still arrive."""
-        if self._doubts or self._refusals:
-            raise unknown(self._attempt.path, "its bucket is gone, but an earlier request may still arrive") from cause
-        raise cause
 
     def _check_refusals(self, cause: Exception) -> None:
         """Raise if another request is useless: the store refuses it for good, or no time is left."""

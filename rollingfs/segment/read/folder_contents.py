@@ -145,7 +145,9 @@ class Contents:
         try:
             if self.backend.capability.has_folders and not await self.is_removed(folder):
                 return True
-            return await self._has_content(folder)
+            found, is_bare, _ = await self._search(folder, self._is_any_alive)
+            # a folder without entries exists if the backend says so: it was made, or has a marker
+            return bool(found) or (is_bare and await self.backend.is_folder(folder))
         except (FileNotFoundError, NotADirectoryError):
             return False
 
@@ -172,12 +174,6 @@ class Contents:
         except FileNotFoundError:
             return False
         return True
-
-    async def _has_content(self, folder: str) -> bool:
-        """Return whether a folder exists: it has content, or the store shows it although it is empty."""
-        found, is_bare, _ = await self._search(folder, self._is_any_alive)
-        # a folder without entries exists if the backend says so: it was made, or has a marker
-        return bool(found) or (is_bare and await self.backend.is_folder(folder))
 
     async def _search(
         self, folder: str, look: Callable[[Sorted, Sequence[FileInfo]], Awaitable[T]]
@@ -207,7 +203,7 @@ class Contents:
         if await self._is_any_live(found.headers):
             return True
         for file in found.files:  # it may lie beside a tombstone
-            if file.path in found.headers and not names.is_hidden_segment(file.path) and await self._lives(file, found):
+            if file.path in found.headers and await self._living_path(file.path, found, file):
                 return True
         for folder in found.folders:
             if await self.is_alive(folder):
@@ -233,11 +229,6 @@ class Contents:
                 return True
             count = min(2 * count, self.backend.capability.requests_max)
         return False
-
-    async def _lives(self, file: FileInfo, found: Sorted) -> bool:
-        """Return whether a file with a header exists: as a segment, or as a plain file."""
-        loaded = await self.loaded_or_error(file.path, found.headers[file.path])
-        return isinstance(loaded, OSError) or loaded.live or bool(await self.is_visible_or_error(file, loaded))
 
     # -- files and folders in the way ----------------------------------------------------------------------
 

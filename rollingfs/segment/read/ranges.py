@@ -23,7 +23,7 @@ from rollingfs.runtime.meters import READ, Meters
 from rollingfs.segment.commit.header_cache import Headers
 from rollingfs.segment.commit.index_pages import PAGE_READS_MAX, Pages
 from rollingfs.segment.read.piece_checks import PieceChecks
-from rollingfs.segment.read.read_job import Job, ReadPiece, corrupt, gone, missing_chunk, said_now, too_short
+from rollingfs.segment.read.read_job import Job, ReadPiece, corrupt, gone, missing_chunk, too_short
 from rollingfs.segment.segment import Segment
 
 RANGE_BYTES_MIN = 2 * 1024 * 1024
@@ -237,7 +237,10 @@ class Fetcher:
                 if not job.failed:
                     job.plan(pages, range_bytes or self._range_bytes(job.end - job.start))
             if job.snapshot.header is not None and job.snapshot.header.tiers:
-                self._check_tiers(job)
+                try:  # the other tiers and the hot store can be read
+                    check_tiers(self.backend, (piece.path for piece in job.pieces))
+                except UnknownTierError as error:
+                    job.error, job.pieces = error, []
         wanted = None if checks is not None or verify else _read_whole(jobs)
         checks = PieceChecks() if checks is None else checks
         held = self._held(plain)
@@ -255,13 +258,6 @@ class Fetcher:
             for job in jobs:
                 if job.error is None and (path := job.reads(damaged)) is not None:
                     job.error = corrupt(path)
-
-    def _check_tiers(self, job: Job) -> None:
-        """Refuse to read from tiers that are not configured; the others and the hot store can be read."""
-        try:
-            check_tiers(self.backend, (piece.path for piece in job.pieces))
-        except UnknownTierError as error:
-            job.error, job.pieces = error, []
 
     def _held(self, jobs: Sequence[Job]) -> list[object | None]:
         """Hold the plain files from which the jobs read several pieces."""
@@ -319,7 +315,7 @@ class Fetcher:
         chunk = piece.chunk if wanted is None or piece.path in wanted else None
         token = () if piece.token is None else (piece.token,)
         try:
-            if job.is_buffered:
+            if job.buffer is not None:
                 with job.place(piece) as target:
                     job.check_size(piece, await self.backend.read_into(piece.path, piece.start, target, *token))
                     if chunk is not None and not job.failed:
@@ -385,7 +381,7 @@ class Fetcher:
                     error = missing_chunk(file, job.snapshot.path)
                     job.error = await why_missing(self.backend, self.runtime, loaded.header, file, error)
             else:
-                job.error = gone(job.origin, said_now(await self._now(job.snapshot.path, loaded)))
+                job.error = gone(job.origin, await self._now(job.snapshot.path, loaded))
 
     async def _now(self, path: str, loaded: Segment) -> Segment | None:
         if loaded.live:

@@ -59,7 +59,7 @@ class Job:
         """The files that earlier rounds did not find."""
         self.answer: Buffer = b""
         """All bytes, if they are not put together in a buffer."""
-        self._buffer: io.BytesIO | None = None
+        self.buffer: io.BytesIO | None = None
         self.error: Exception | None = self._out_of_range()
 
     @property
@@ -70,7 +70,7 @@ class Job:
         """Return the bytes, in the backend's piece if there is a single piece, or the error."""
         if self.error is not None:
             return self.error
-        return self.answer if self._buffer is None else self._buffer.getvalue()
+        return self.answer if self.buffer is None else self.buffer.getvalue()
 
     def _out_of_range(self) -> Exception | None:
         snapshot = self.snapshot
@@ -97,7 +97,7 @@ class Job:
 
     def plan(self, pages: Mapping[str, ListedChunks | Exception], range_bytes: int) -> None:
         """Set `pieces`, and make a buffer for the answer if there are several."""
-        self.pieces, self.large, self._buffer, self.answer = [], {}, None, b""
+        self.pieces, self.large, self.buffer, self.answer = [], {}, None, b""
         header = self.snapshot.header
         if header is None:
             for first, last in even(self.start, self.end, range_bytes):
@@ -112,7 +112,7 @@ class Job:
                 self.error = error
             if self.origin.header is None and self.end > max(header.tail_start, self.start):
                 # an adopted plain file lies in a chunk: bytes that are inline, or missing, were written over it
-                self.error = gone(self.origin, said_now(self.snapshot))
+                self.error = gone(self.origin, self.snapshot)
         if self.failed or self.large:
             self.pieces = []
             return
@@ -123,8 +123,8 @@ class Job:
             self.answer = tail
             return
         # one buffer is filled in place, because joining the pieces would take twice the memory
-        self._buffer = io.BytesIO(bytes(size))
-        with self._buffer.getbuffer() as target:
+        self.buffer = io.BytesIO(bytes(size))
+        with self.buffer.getbuffer() as target:
             target[size - len(tail) :] = tail
 
     def _plan_entry(self, entry: Chunk | Page, pages: Mapping[str, ListedChunks | Exception], range_bytes: int) -> None:
@@ -146,7 +146,7 @@ class Job:
         for chunk in chunks:
             path = names.locate(self.snapshot.path, chunk.file, chunk.tier)
             if self.origin.header is None and not is_copy(chunk, self.origin):
-                self.error = gone(self.origin, said_now(self.snapshot))
+                self.error = gone(self.origin, self.snapshot)
                 return
             self._cut(path, max(self.start, chunk.start), min(self.end, chunk.end), chunk, range_bytes)
 
@@ -172,16 +172,11 @@ class Job:
 
     # -- the answer ----------------------------------------------------------------------------------------
 
-    @property
-    def is_buffered(self) -> bool:
-        """Return whether the answer is put together in a buffer."""
-        return self._buffer is not None
-
     @contextlib.contextmanager
     def place(self, piece: ReadPiece) -> Iterator[memoryview]:
         """Return the part of the buffer that a piece fills."""
-        assert self._buffer is not None
-        with self._buffer.getbuffer() as whole, whole[piece.at : piece.at + piece.end - piece.start] as target:
+        assert self.buffer is not None
+        with self.buffer.getbuffer() as whole, whole[piece.at : piece.at + piece.end - piece.start] as target:
             yield target
 
     def check_size(self, piece: ReadPiece, count: int) -> None:
@@ -253,7 +248,7 @@ def is_copy(chunk: Chunk, plain: Segment) -> bool:
     return (chunk.size, chunk.at_ms) == (info.size, modified_ms(info))
 
 
-def gone(snapshot: Segment, now: str) -> FileNotFoundError:
+def gone(snapshot: Segment, now: Segment | None) -> FileNotFoundError:
     """Return the error for a reader whose snapshot is of a file that is gone.
 
     Parameters
@@ -261,13 +256,9 @@ def gone(snapshot: Segment, now: str) -> FileNotFoundError:
     now
         The present content of the path.
     """
-    text = f"{_said(snapshot)} was opened here and is gone, deleted or replaced since; {now}; open it again"
-    return FileNotFoundError(errno.ENOENT, text, snapshot.path)
-
-
-def said_now(snapshot: Segment | None) -> str:
-    """Return the present content of a path, as words for `gone`."""
-    return "now nothing is there" if snapshot is None else f"now {_said(snapshot)} is there"
+    there = "nothing" if now is None else _said(now)
+    text = f"{_said(snapshot)} was opened here and is gone, deleted or replaced since; now {there} is there; "
+    return FileNotFoundError(errno.ENOENT, f"{text}open it again", snapshot.path)
 
 
 def _said(snapshot: Segment) -> str:

@@ -106,7 +106,10 @@ def is_aged(header: Header, now_ms: int) -> bool:
 async def _each(header: Header, placed: Sequence[Item], files: NewFiles) -> list[Chunk]:
     """Write each spill as a chunk of its own, several at a time."""
     seen: Counter[bytes] = Counter()
-    start, incarnation = header.tail_start, _incarnation(header, files)
+    there = files.store.headers.seen(files.path)
+    # the incarnation, if it is there already: each attempt of an overwrite has another
+    is_there = there is not None and there.header is not None and there.header.segment == header.segment
+    start, incarnation = header.tail_start, header.segment if is_there else None
     last = Last.of(header) if incarnation is not None else None
     calls: list[Callable[[], Awaitable[Chunk]]] = []
     for item in placed:
@@ -133,13 +136,6 @@ async def _joint(spills: Sequence[bytes], size_max: int, files: NewFiles) -> lis
             entries.append(replace(whole, length=len(piece), offset=offset, size=stored.size))
             offset += len(piece)
     return entries
-
-
-def _incarnation(header: Header, files: NewFiles) -> str | None:
-    """The incarnation, if it is there already: each attempt of an overwrite has another."""
-    seen = files.store.headers.seen(files.path)
-    is_there = seen is not None and seen.header is not None and seen.header.segment == header.segment
-    return header.segment if is_there else None
 
 
 async def _written(
