@@ -25,7 +25,7 @@ from rollingfs.backend.objects import open_s3
 from rollingfs.backend.objects.s3 import backend as s3_backend, bucket as s3_bucket, parts as s3_parts
 from rollingfs.backend.objects.s3.backend import S3Backend
 from rollingfs.backend.objects.s3.botocore import decoded, read_listing
-from rollingfs.backend.objects.upload import PART_BYTES, PARTS_IN_FLIGHT_MAX, PUT_BYTES_MAX
+from rollingfs.backend.objects.upload import PART_BYTES, PUT_BYTES_MAX
 from rollingfs.errors import UnsafeBackendError
 from rollingfs.testing import run
 from tests.backend.conftest import proxied
@@ -298,13 +298,6 @@ def test_a_large_write_keeps_few_parts_in_memory(backend, path, monkeypatch):
     pieces = [bytes([index]) * 3 * MIB for index in range(9)]
     assert max(_upload(backend, path, pieces, lambda upload: upload.held_bytes)) <= 3 * 5 * MIB
     assert puts["most"] == 2
-    assert backend.read(path).data == b"".join(pieces)
-
-
-def test_an_upload_holds_few_and_small_parts(backend, path):
-    pieces = [bytes([index]) * 4 * MIB for index in range(12)]
-    held = _upload(backend, path, pieces, lambda upload: upload.held_bytes)
-    assert max(held) <= (PARTS_IN_FLIGHT_MAX + 1) * PART_BYTES
     assert backend.read(path).data == b"".join(pieces)
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.examples import slowly
 from tests.support.servers import new_bucket, require_module
 
 require_module("s3fs")
@@ -47,7 +48,7 @@ def read_by_newcomer(moto: dict[str, Any], proxy: Proxy, bucket: str, before: Ca
 # -- many first requests at once -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("refusal", [(400, "AuthorizationHeaderMalformed"), (301, "PermanentRedirect")])
+@pytest.mark.parametrize("refusal", [(400, "AuthorizationHeaderMalformed"), *slowly(((301, "PermanentRedirect"),))])
 def test_many_first_requests_to_bucket_elsewhere_all_find_it(moto, moto_proxy, refusal):
     bucket, region = f"{new_bucket(moto)}-there", "eu-west-1"
     place = {"CreateBucketConfiguration": {"LocationConstraint": region}}
@@ -202,7 +203,7 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "config"
 
 
-@pytest.mark.parametrize("use_obstore", [True, False])
+@pytest.mark.parametrize("use_obstore", [True, *slowly(False)])
 @pytest.mark.parametrize(
     "lines",
     [
