@@ -187,6 +187,14 @@ def _parse_times(parts: Sequence[str]) -> dict[str, Any]:
     return {"created_ms": fields.get("created", 0), "modified_ms": fields.get("modified", 0)}
 
 
+def _parse_inline(parts: Sequence[str]) -> dict[str, Any]:
+    """Return the fields of the tail, and its offset, length and checksum as ``inline``."""
+    fields = tokens.fields(parts[2:], {"crc32c": tokens.crc, "at": tokens.parse_time, "until": tokens.parse_time})
+    tokens.need(fields, "crc32c", "at")
+    inline = tokens.number(parts[0]), tokens.number(parts[1]), fields["crc32c"]
+    return {"tail_at_ms": fields["at"], "tail_until_ms": fields.get("until"), "inline": inline}
+
+
 def _parse_commit(parts: Sequence[str]) -> Commit:
     writer, *numbers = tokens.exactly(parts, 4 if len(parts) > 3 else 3)
     return Commit(tokens.unquote(writer), *map(tokens.number, numbers))
@@ -213,6 +221,7 @@ _ONCE: dict[str, Callable[[Sequence[str]], dict[str, Any]]] = {
     "time": _parse_times,
     "start": _word("start", tokens.number),
     "Adopted": _words(lambda *of: {"adopted": Adopted(*of)}, tokens.unquote, tokens.parse_time),
+    "Inline": _parse_inline,
     "evicted": _word("evicted", tokens.number),
     "asks": lambda _: {},  # of an older release: any commit leaves the line out, as the protocol demands
     "turn": _word("turn", tokens.unquote),
@@ -243,7 +252,6 @@ class _Parser:
         self.attrs: dict[str, str] = {}
         self.unknown: list[str] = []
         self.lists: dict[str, list[Any]] = {field: [] for field, _ in _MANY.values()}
-        self.inline: tuple[int, int, int] | None = None
 
     def line(self, line: str) -> None:
         if line.startswith(line_codec.ENTRY_KINDS) and (entry := line_codec.parse_entry_line(line)) is not None:
@@ -251,7 +259,10 @@ class _Parser:
             return
         kind, *parts = line.split(" ")
         if kind in _ONCE:
-            self._once(_ONCE[kind](parts))
+            fields = _ONCE[kind](parts)
+            if not self.fields.keys().isdisjoint(fields):
+                raise tokens.Malformed("comes twice")
+            self.fields |= fields
         elif kind in _MANY:
             field, parse = _MANY[kind]
             self.lists[field].append(parse(parts))
@@ -260,8 +271,6 @@ class _Parser:
             if key in self.attrs:
                 raise tokens.Malformed("comes twice")
             self.attrs[key] = value
-        elif kind == "Inline":
-            self._inline(parts)
         elif kind[:1].isupper():
             raise tokens.Malformed(f"line kind {kind!r} is too new for this release: upgrade rollingfs to read it")
         elif kind[:1].islower():
@@ -269,24 +278,14 @@ class _Parser:
         else:
             raise tokens.Malformed("does not begin with a word")
 
-    def _once(self, fields: dict[str, Any]) -> None:
-        if not self.fields.keys().isdisjoint(fields):
-            raise tokens.Malformed("comes twice")
-        self.fields |= fields
-
-    def _inline(self, parts: Sequence[str]) -> None:
-        fields = tokens.fields(parts[2:], {"crc32c": tokens.crc, "at": tokens.parse_time, "until": tokens.parse_time})
-        tokens.need(fields, "crc32c", "at")
-        self._once({"tail_at_ms": fields["at"], "tail_until_ms": fields.get("until")})
-        self.inline = tokens.number(parts[0]), tokens.number(parts[1]), fields["crc32c"]
-
     def header(self, tail: bytes) -> Header:
         tokens.need(self.fields, "segment", "version", "phase", "epoch", "policy", "start")
         lists: dict[str, Any] = {field: tuple(found) for field, found in self.lists.items()}
+        inline = self.fields.pop("inline", None)
         header = Header(**self.fields, **lists, tail=tail, attrs=self.attrs, unknown=tuple(self.unknown))
-        if (self.inline is not None) != bool(tail):
+        if (inline is not None) != bool(tail):
             raise tokens.Malformed("the inline tail and its line do not go together")
-        if self.inline is not None and self.inline != (header.tail_start, len(tail), crc32c(tail)):
+        if inline is not None and inline != (header.tail_start, len(tail), crc32c(tail)):
             raise tokens.Malformed("the inline tail does not have the offset, length and checksum that its line says")
         invariants.check(header)
         if not header.tiers and any(isinstance(entry, Chunk) and entry.tier for entry in header.entries):
@@ -342,7 +341,7 @@ def parse_file(data: bytes, name: str) -> tuple[Header | None, int]:
         for position, line in enumerate(text_lines, start=2):  # noqa: B007 - the error names it
             parser.line(line)
         position, line = 0, ""
-        tail_end = end + (parser.inline[1] if parser.inline is not None else 0)
+        tail_end = end + parser.fields.get("inline", (0, 0))[1]
         header = parser.header(data[end:tail_end])
         _check_pages(header, name)
         return _with_records(header, data, tail_end) if len(data) > tail_end else (header, RECORDS_MAX)
