@@ -211,7 +211,10 @@ async def is_there(at: At, path: str, segment: str, run: Sequence[Chunk]) -> boo
         files = {(chunk.tier, chunk.file) for chunk in await at.pages.unfold(path, entries)}
         return all((chunk.tier, chunk.file) in files for chunk in run)
 
-    return await read_map(at.headers, path, read, await at.headers.load(path))
+    loaded = await at.headers.load(path)
+    if not await read_map(at.headers, path, read, loaded):
+        return False
+    return await read_map(at.headers, path, read, await at.headers.load_newer(path, loaded.token))
 
 
 async def swap_chunks(
