@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 from rollingfs.errors import NoSegmentError
 from rollingfs.format.merging import ARROW_STREAM, PARQUET
@@ -24,6 +24,13 @@ from rollingfs.segment.verbs.append import append as append_segment, stage as st
 from rollingfs.segment.verbs.change import acquire as acquire_segment, release as release_segment, seal as seal_segment
 from rollingfs.segment.verbs.create import create as create_segment, overwrite as overwrite_segment
 from rollingfs.segment.write.ingest import Data, Intake
+
+
+class Bound(Protocol):
+    """A handle on a segment."""
+
+    _binding: Binding
+
 
 # -- content -----------------------------------------------------------------------------------------------
 
@@ -170,7 +177,7 @@ async def truncate(at: Binding, offset: int, erase: bool = False, as_bytes: bool
 
 async def concat(
     at: Binding,
-    sources: Sequence[Any],
+    sources: Sequence[str | Bound],
     attrs: Attrs = None,
     expected_attrs: Attrs = None,
     as_bytes: bool = False,
@@ -239,7 +246,7 @@ async def concat(
     paths, meant = [], {}
     for source in sources:
         handle: Binding | None = getattr(source, "_binding", None)
-        paths.append(at.core.to_write(source) if handle is None else handle.path)
+        paths.append(at.core.to_write(source) if handle is None else handle.path)  # type: ignore[arg-type]  # a path
         if handle is not None:
             meant[handle.path] = handle.segment
     await at.bind()

@@ -17,14 +17,14 @@ import pytest
 from rollingfs import RollingFileSystem
 
 BOUNDS = {
-    "append": (60, 27),
-    "handle": (67, 30),
+    "append": (60, 23),
+    "handle": (67, 24),
     "read": (54, 20),
     "cat": (71, 20),
     "info": (33, 18),
     "ls": (71, 18),  # 67 in a store with nothing else
     "seal": (100, 33),  # 12 of them fold the record that was put behind the header
-    "concat": (560, 50),
+    "concat": (545, 50),
     "concat on a disk": (810, 60),
 }
 """Most calls and most modules of each verb."""

@@ -10,9 +10,10 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from rollingfs.backend.contract import Buffer, FileInfo, Listing, Metadata, Over, Part, PendingUpload
+from rollingfs.backend.contract_values import Capability
 from rollingfs.backend.objects.bucket import Answer, Bucket, Condition, Span
 from rollingfs.backend.objects.request_errors import (
     ERRORS,
@@ -123,16 +124,29 @@ READING = ("get_", "head_", "list_")
 REGION_HEADER = "x-amz-bucket-region"
 
 
+class Account(Protocol):
+    """Requests and settings that a bucket needs of its account, an `S3Backend`."""
+
+    capability: Capability
+
+    @property
+    def answer_s_max(self) -> float | None:
+        """Return the time limit of a read, up to the last byte of its answer."""
+
+    async def call(self, verb: str, **arguments: Any) -> dict[str, Any]:
+        """Send one request of botocore, once, with the user's additional arguments."""
+
+    async def objects(self, bucket: str, region: str | None, through_s3fs: BotocoreObjects, why: str) -> Any:
+        """Return the way of the files of a bucket: obstore, or `through_s3fs`.
+
+        With a reason `why`, it is surely s3fs.
+        """
+
+
 class S3Bucket(Bucket):
-    """The files of a bucket.
+    """The files of a bucket."""
 
-    Parameters
-    ----------
-    account
-        The `S3Backend`, which has the requests and settings.
-    """
-
-    def __init__(self, account: Any, name: str) -> None:
+    def __init__(self, account: Account, name: str) -> None:
         self.name = name
         self.way: Any = None
         """Reader and writer of files, once it is known."""

@@ -12,9 +12,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 def _compiler() -> ModuleType:
     # by its path: the package is not installed yet
-    spec = importlib.util.spec_from_file_location(
-        "rollingfs_jar", Path(__file__).with_name("rollingfs") / "spark" / "jar.py"
-    )
+    spec = importlib.util.spec_from_file_location("rollingfs_jar", Path(__file__).with_name("jar.py"))
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
