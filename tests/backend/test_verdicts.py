@@ -125,7 +125,7 @@ def test_child_does_not_wait_for_a_parent_threads_lock():
     backend = Counting(private_memory())
     found = Verdicts(backend, SyncRuntime())
     found._locks["memory"] = held = SyncRuntime().lock(PATH)
-    held._lock.acquire()  # type: ignore[attr-defined]
+    held.lock.acquire()
     found.after_fork()
     assert run(backend, found.abilities(PATH)) == Abilities(delete_if=True)
 

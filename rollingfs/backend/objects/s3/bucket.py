@@ -151,12 +151,15 @@ class S3Bucket(Bucket):
         self.way: Any = None
         """Reader and writer of files, once it is known."""
         self._account = account
-        self._call: Call = account.call
-        self._through_s3fs = BotocoreObjects(self._call, name)
+        self._through_s3fs = BotocoreObjects(account.call, name)
         self._region: str | None = None
         self._etags = Etags()
         self._is_bare: bool | None = None
         """Whether the store compares ETags without quotes, as Ceph RGW 18.2 does; None: no replace has shown it."""
+
+    @property
+    def _call(self) -> Call:
+        return self._account.call
 
     # -- files ---------------------------------------------------------------------------------------------
 
