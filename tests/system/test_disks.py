@@ -355,6 +355,24 @@ def test_a_chunk_that_another_machine_removes_is_found_elsewhere(tmp_path, monke
     assert met
 
 
+def test_a_stale_held_file_is_opened_again_once(tmp_path, monkeypatch):
+    (path := tmp_path / "file").write_bytes(b"bytes")
+    backend, real, stale = LocalBackend(), system.read_at, list[int]()
+    token = drive(backend.stat(str(path))).token
+    assert token is not None
+    held = backend.hold(str(path), token)
+
+    def read_at(descriptor: int, size: int, start: int) -> bytes:
+        if descriptor == held._descriptor:  # type: ignore[union-attr]
+            stale.append(descriptor)
+            raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
+        return real(descriptor, size, start)
+
+    monkeypatch.setattr(system, "read_at", read_at)
+    assert drive(backend.read_range(str(path), 0, 5, token)) == b"bytes"
+    assert len(stale) == 1
+
+
 @pytest.mark.parametrize("verb", ["read", "export", "consolidate"])
 def test_a_reader_waits_for_the_newer_header(tmp_path, monkeypatch, verb):
     """P6.35: a mount of GlusterFS knows the old header, whose chunks another machine has dropped, for a second."""

@@ -138,6 +138,7 @@ def look(
             except OSError as error:
                 if not is_gone(descriptor, error):
                     raise
+        held = None  # the file that is held stays gone
     raise shared_errors.no_file(path)
 
 
