@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from rollingfs.backend.tiers import check_tier
 from rollingfs.errors import ConflictError
@@ -26,6 +26,8 @@ from rollingfs.stream.ledger_codec import Goal, Ledger, Published
 from rollingfs.stream.members import LOOKS_MAX, Members, View, take_cut
 from rollingfs.stream.retention import RetentionPolicy
 from rollingfs.stream.trim import Retained, Trimmed, expected_trim, finish_trim, goals_of, retain as run_retention
+
+Policy = TypeVar("Policy", RetentionPolicy, OffloadPolicy)
 
 # -- the segments --------------------------------------------------------------------------------------
 
@@ -196,14 +198,7 @@ async def change_retention(
     members: Members, change: Callable[[RetentionPolicy | None], RetentionPolicy | None]
 ) -> None:
     """Store what `change` makes of the policy that is there at the commit, as `set_retention` does."""
-    above = await members.ledgers.above(members.path)
-
-    def changed(found: Ledger) -> Ledger:
-        policy = change(found.retention)
-        stored = policy if policy is not None and policy.as_fields() else None
-        return _checked(members, replace(found, retention=stored), above)
-
-    await members.ledgers.update(members.path, changed)
+    await _update_checked(members, lambda found: replace(found, retention=_stored(change(found.retention))))
 
 
 async def get_offload_policy(members: Members) -> OffloadPolicy | None:
@@ -227,9 +222,7 @@ async def set_offload_policy(members: Members, policy: OffloadPolicy | None) -> 
         _check_kind(members.path, policy, OffloadPolicy, "the offload policy", "OffloadPolicy('cold')")
         if policy.tier:
             check_tier(members.client.backend, policy.tier, members.path)
-    stored = policy if policy is not None and policy.as_fields() else None
-    above = await members.ledgers.above(members.path)
-    await members.ledgers.update(members.path, lambda found: _checked(members, replace(found, offload=stored), above))
+    await _update_checked(members, lambda found: replace(found, offload=_stored(policy)))
 
 
 async def set_rolling(members: Members, change: PolicyChange) -> None:
@@ -245,12 +238,23 @@ async def set_rolling(members: Members, change: PolicyChange) -> None:
     await members.ledgers.update(members.path, lambda found: replace(found, rolling=change.of_folder(found.rolling)))
 
 
-def _checked(members: Members, ledger: Ledger, above: Ledger) -> Ledger:
-    """The ledger, if the retention and the offload policy that count go together."""
-    resolved = ledger.under(above)
-    policies = policies_of(members.path, None, resolved, members.client.offload_policy)
-    check_policy(members.path, policies, resolved, "nothing was written")
-    return ledger
+def _stored(policy: Policy | None) -> Policy | None:
+    """Return a policy as a ledger keeps it: None without a field."""
+    return policy if policy is not None and policy.as_fields() else None
+
+
+async def _update_checked(members: Members, change: Callable[[Ledger], Ledger]) -> None:
+    """Update the ledger, unless the retention and the offload policy that count then contradict each other."""
+    above = await members.ledgers.above(members.path)
+
+    def checked(found: Ledger) -> Ledger:
+        ledger = change(found)
+        resolved = ledger.under(above)
+        policies = policies_of(members.path, None, resolved, members.client.offload_policy)
+        check_policy(members.path, policies, resolved, "nothing was written")
+        return ledger
+
+    await members.ledgers.update(members.path, checked)
 
 
 async def publish(members: Members, subscriber: str, cut: StreamCut) -> None:
