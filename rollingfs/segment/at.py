@@ -35,6 +35,15 @@ COMMIT_TIMEOUT_S = 60.0
 PATIENCE_SHARE = 0.9
 """Share of the timeout for which a request is repeated, so that a commit has time left to raise the cause."""
 
+logger = logging.getLogger("rollingfs")
+
+BELIEVED_S = 60.0
+"""Seconds for which the policy of a folder counts without another look."""
+LASTING = (PermissionError, RollingError, ValueError, TypeError)
+"""Errors that a look soon after would find again; any other may be over."""
+FOLDERS_MAX = 4096
+"""Maximum number of folders that a client remembers."""
+
 
 @value_class(slots=False)  # with slots it is another class than `super` looks for, and takes no weak reference
 class At(Store):
@@ -101,16 +110,6 @@ class At(Store):
         """In a child process: another writer, no connection and no lock of the parent's."""
         super().after_fork()
         self.budget.after_fork()
-
-
-logger = logging.getLogger("rollingfs")
-
-BELIEVED_S = 60.0
-"""Seconds for which the policy of a folder counts without another look."""
-LASTING = (PermissionError, RollingError, ValueError, TypeError)
-"""Errors that a look soon after would find again; any other may be over."""
-FOLDERS_MAX = 4096
-"""Maximum number of folders that a client remembers."""
 
 
 def lineage(store: Store, folder: str) -> list[str]:
