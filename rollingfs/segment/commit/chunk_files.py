@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from rollingfs.backend.contract import Backend, Buffer, finished, frozen
 from rollingfs.backend.tiers import can_copy
 from rollingfs.errors import AppendInterrupted, AppendOutcomeUnknown, CorruptChunkError, StagedExpiredError
-from rollingfs.format import names
+from rollingfs.format import names, whole_files
 from rollingfs.format.crc import crc32c
 from rollingfs.format.header import AGE_S_MAX, OFFSET_MAX, Chunk, Entry, Page
 from rollingfs.format.side_files import HEAD_BYTES, TAIL_BYTES, UNKNOWN_KINDS, Kinds, Label, Last
@@ -171,12 +171,8 @@ async def copy_through(store: Store, source: str, target: str, start: int = 0, e
 
 
 def kinds_of(head: Buffer, tail: Buffer) -> Kinds:
-    """Return `whole_files.kinds_of`, whose tables are loaded for the first chunk that is long enough."""
-    if len(tail) < TAIL_BYTES:
-        return UNKNOWN_KINDS
-    from rollingfs.format import whole_files
-
-    return whole_files.kinds_of(bytes(head), bytes(tail))
+    """Return `whole_files.kinds_of`; a chunk that is shorter than a tail has no kind."""
+    return UNKNOWN_KINDS if len(tail) < TAIL_BYTES else whole_files.kinds_of(bytes(head), bytes(tail))
 
 
 async def checksum(backend: Backend, file: str, size: int) -> int | None:
