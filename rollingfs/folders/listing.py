@@ -245,7 +245,8 @@ async def ls(at: At, path: str, on_error: OnError = REPORT) -> list[Info]:
             if is_alive:
                 found.setdefault(folder, info_of_folder(folder))
     if not found and not scanned.stays:
-        return [await _info_of_file(at, path, on_error)]
+        seen = await info(at, path, fresh=True, on_error=on_error)  # a segment may have come before the last one ended
+        return [seen] if seen["type"] == "file" else await ls(at, path, on_error)
     return list(map(found.__getitem__, sorted(found)))
 
 

@@ -101,6 +101,31 @@ def test_exclusive_move_is_refused_by_any_file_of_name(store: str, tmp_path: Pat
     assert [other.cat_file(f"{path}/{name}") for name in ("other/a", "plain")] == [b"a", b"b"]
 
 
+@pytest.mark.parametrize("verb", ["ls", "info", "isdir"])
+@pytest.mark.parametrize("store", STORES)
+def test_folder_whose_segments_come_and_go_stays(store: str, verb: str, tmp_path: Path) -> None:
+    path, backend, fs, other = clients(store, tmp_path)
+    other.pipe_file(f"{path}/a", b"a")
+
+    def change(old: str, new: str) -> Callable[[], None]:
+        def act() -> None:
+            other.pipe_file(f"{path}/{new}", b"new")
+            other.rm(f"{path}/{old}")
+
+        return act
+
+    looks = ("read", "read_if_changed")
+    for old, new in ("ab", "bc"):
+        backend.plan(looks, f"{path}/{old}$header", before=change(old, new))
+    found = getattr(fs, verb)(path)
+    if verb == "ls":
+        listed = [] if store == "memory" else [f"{path}/a" if store == "disk" else f"{path}/c"]
+        assert [one["name"] for one in found] == listed, "a disk's listing reads the headers; memory's folders stay"
+    else:
+        assert found is True or found["type"] == "directory"
+    assert other.find(path) != []
+
+
 def test_folder_move_ends_at_another_writers_file(tmp_path: Path) -> None:
     path, backend, fs, other = clients("memory", tmp_path)
     other.pipe({f"{path}/a/{name}": name.encode() for name in "xyz"})

@@ -30,6 +30,8 @@ NAMES_SHOWN_MAX = 3
 """Maximum number of names in an error about the content of a folder."""
 NAMES_COUNTED_MAX = 16
 """With more names than this, an error has the words "at least"."""
+LOOKS_MAX = 16
+"""Maximum looks at a folder whose segments others go on deleting."""
 
 
 def is_of_entry(error: OSError) -> bool:
@@ -145,7 +147,11 @@ class Contents:
         try:
             if self.backend.capability.has_folders and not await self.is_removed(folder):
                 return True
-            found, is_bare, _ = await self._search(folder, self._is_any_alive)
+            for _ in range(LOOKS_MAX):
+                ended: list[Segment] = []
+                found, is_bare, _ = await self._search(folder, partial(self._is_any_alive, ended))
+                if found or not ended:  # else another segment may have come before the last of these ended
+                    break
             # a folder without entries exists if the backend says so: it was made, or has a marker
             return bool(found) or (is_bare and await self.backend.is_folder(folder))
         except (FileNotFoundError, NotADirectoryError):
@@ -196,11 +202,11 @@ class Contents:
             if seen or place is None:
                 return seen, is_bare, place is not None
 
-    async def _is_any_alive(self, found: Sorted, undecided: Sequence[FileInfo]) -> bool:
-        """Return whether anything lives among the entries of a page."""
+    async def _is_any_alive(self, ended: list[Segment], found: Sorted, undecided: Sequence[FileInfo]) -> bool:
+        """Return whether anything lives among the entries of a page; `ended` takes segments deleted since."""
         if found.is_kept or any(file.path not in found.headers and file not in undecided for file in found.files):
             return True
-        if await self._is_any_live(found.headers):
+        if await self._is_any_live(found.headers, ended):
             return True
         for file in found.files:  # it may lie beside a tombstone
             if file.path in found.headers and await self._living_path(file.path, found, file):
@@ -210,7 +216,7 @@ class Contents:
                 return True
         return False
 
-    async def _is_any_live(self, headers: Mapping[str, str | None]) -> bool:
+    async def _is_any_live(self, headers: Mapping[str, str | None], ended: list[Segment]) -> bool:
         """Return whether any of these segments, with tokens, exists; hidden segments do not count."""
         unknown = []
         for path, token in headers.items():
@@ -225,8 +231,10 @@ class Contents:
         while unknown:
             batch, unknown = unknown[:count], unknown[count:]
             found = await self.gather([partial(self.loaded_or_error, path, None) for path in batch])
-            if any(isinstance(loaded, OSError) or loaded.live for loaded in found):
+            gone = [loaded for loaded in found if not (isinstance(loaded, OSError) or loaded.live)]
+            if len(gone) < len(found):
                 return True
+            ended += [one for one in gone if one.token != (headers[one.path] or one.token)]
             count = min(2 * count, self.backend.capability.requests_max)
         return False
 
