@@ -2,7 +2,7 @@
 
 Of two files of such a format in a row, a reader finds a single file, or fails.
 
-`file_marks` has the signatures, and `docs/joining.md` the behaviour of readers.
+`file_marks.txt` has the signatures, and `docs/joining.md` the behaviour of readers.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ import bz2
 import lzma
 import re
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from importlib import import_module
 from io import BytesIO
+from pathlib import Path
 from typing import Any
 
 from rollingfs.errors import WholeFileError, worded
-from rollingfs.format.file_marks import BEGINNINGS, ENDS, INSIDE, TAILS, TEXTS, TEXTS_INSIDE, Patterns
 from rollingfs.format.header import Header
 from rollingfs.format.side_files import HEAD_BYTES, TAIL_BYTES, Kinds
 from rollingfs.runtime.values import value_class
@@ -32,22 +32,9 @@ _CONTROLS = frozenset(range(32)) - frozenset(b"\t\n\f\r\x1b") | {127}
 AVRO, AVRO_MARKER_BYTES = "Avro", 16
 """Each block of an Avro file ends with the marker that its header ends with."""
 ARROW_STREAM = "Arrow stream"
-NOT_JOINED = (
-    (0, rb"(?s)\xff{4}..\0\0", ARROW_STREAM),
-    (
-        0,
-        rb"(?s)(\xef\xbb\xbf)?(<\?xml (?!.*<\?xml )|<(svg|kml|gpx|VRTDataset|MRF_META|Xdmf|VTKFile|VOTABLE|mapml)\b)",
-        "XML document",
-    ),
-    (
-        0,
-        rb"[\x01-\x7f]([\x01-\x1f][A-Za-z_][\w.]*)+[\x03-\x1f](Nullable\(|Array\(|LowCardinality\()*"
-        rb"(U?Int\d+|Float\d+|String|FixedString|Date|UUID|Decimal|Bool|Enum)",
-        "ClickHouse RowBinaryWithNamesAndTypes",
-    ),
-    (0, rb"\x80[\x02-\x05][\x95c}\]K\x8c\x58(\x8a]|[}\])]q\0|\([dl]p0\n", "pickle"),
-)
-"""Formats of records in a row, whose usual readers end after the first. Their heads may be cut off at a record."""
+MARKS = Path(__file__).with_name("file_marks.txt").read_text("ascii")
+COLUMNS = re.compile(" {2,}")
+"""What separates the columns of a row of marks."""
 ORC, ZIP_END, ZIP_END_BYTES = b"ORC", b"PK\x05\x06", 22
 TAR, TAR_AT, TAR_BLOCK_BYTES = b"ustar", 257, 512
 DEEP_BYTES = 32 * 1024 + 8
@@ -95,8 +82,8 @@ def format_of(head: bytes, tail: bytes, inner: bytes | None = None) -> str | Non
 def unjoinable(head: bytes, tail: bytes) -> str | None:
     """Return the format of a file whose usual readers would not find what is joined to it; None for any other."""
     inner = decompressed(head)
-    found = format_of(head, tail, inner) or _matched(NOT_JOINED, head)
-    return found or (_matched(NOT_JOINED, inner) if inner else None)
+    found = format_of(head, tail, inner) or _marked("record", head)
+    return found or (_marked("record", inner) if inner else None)
 
 
 def a_file(name: str) -> str:
@@ -149,27 +136,32 @@ def _of_zstd(head: bytes) -> bytes:
 
 
 def _begun(head: bytes) -> str | None:
-    tables = [(TEXTS, TEXTS_INSIDE)] if is_text(head) else [(TEXTS, TEXTS_INSIDE), (BEGINNINGS, INSIDE)]
-    for marks, patterns in tables:
-        for name, mark in marks.items():
-            if head.startswith(mark):
-                return name
-        if found := _matched(patterns, head):
-            return found
-    return None
+    return _marked("text", head) or (None if is_text(head) else _marked("binary", head))
 
 
-def _matched(patterns: Patterns, head: bytes) -> str | None:
-    """Return the name of the first pattern that stands at its place."""
-    for at, pattern, name in _compiled(patterns):
-        if pattern.match(head, at):
+def _marked(table: str, data: bytes) -> str | None:
+    """Return the format of the first mark in a table that bytes have."""
+    for name, find, by in _marks(table):
+        if find(data, by):
             return name
     return None
 
 
 @cache
-def _compiled(patterns: Patterns) -> Sequence[tuple[int, re.Pattern[bytes], str]]:
-    return [(at, re.compile(pattern), name) for at, pattern, name in patterns]
+def _marks(table: str) -> Sequence[tuple[str, Callable[..., object], bytes | int]]:
+    """Return the rows of a table: the name of a format, and what finds its mark in bytes."""
+    found: list[tuple[str, Callable[..., object], bytes | int]] = []
+    for line in MARKS.splitlines():
+        if not line.startswith(table):
+            continue
+        _, place, name, mark = COLUMNS.split(line, maxsplit=3)
+        if place == "=":
+            found.append((name, bytes.startswith, mark.encode().decode("unicode_escape").encode("latin-1")))
+        elif place == "any":
+            found.append((name, re.compile(mark.encode()).search, 0))
+        else:
+            found.append((name, re.compile(mark.encode()).match, int(place)))
+    return found
 
 
 def _is_zlib(head: bytes) -> bool:
@@ -184,10 +176,7 @@ def _is_zlib(head: bytes) -> bool:
 
 
 def _ended(tail: bytes) -> str | None:
-    if is_text(tail):
-        return None
-    found = (name for name, mark in ENDS.items() if tail.endswith(mark))
-    return next(found, None) or next((name for mark, name in TAILS if re.search(mark, tail)), None)
+    return None if is_text(tail) else _marked("end", tail)
 
 
 def _ends_a_zip(tail: bytes) -> bool:

@@ -5,6 +5,7 @@ import gzip
 import io
 import lzma
 import pickle
+import re
 import sqlite3
 import tarfile
 import zipfile
@@ -22,7 +23,10 @@ import zstandard
 
 from rollingfs.errors import WholeFileError
 from rollingfs.format.whole_files import (
+    COLUMNS,
+    DEEP_BYTES,
     HEAD_BYTES,
+    MARKS,
     TAIL_BYTES,
     JoinPart,
     format_of,
@@ -172,6 +176,20 @@ def test_a_compressed_tar_is_found(compress) -> None:
 def test_a_format_is_told_by_its_marks(data: bytes, name: str | None) -> None:
     found = part("/x", data)
     assert unjoinable(found.head, found.tail) == name
+
+
+ROWS = [COLUMNS.split(line, maxsplit=3) for line in MARKS.splitlines() if line and not line.startswith("#")]
+
+
+@pytest.mark.parametrize(("table", "place", "name", "mark"), ROWS)
+def test_each_row_of_marks_is_used(table: str, place: str, name: str, mark: str) -> None:
+    assert table in ("text", "binary") or (table, place) in (("end", "any"), ("record", "0"))
+    if place == "=":
+        data = mark.encode().decode("unicode_escape").encode("latin-1")
+        assert format_of(data + bytes(HEAD_BYTES - len(data)), b"x" * TAIL_BYTES) is not None
+    else:
+        assert re.compile(mark.encode()).match(b"") is None
+        assert place == "any" or 0 <= int(place) < DEEP_BYTES
 
 
 @pytest.mark.parametrize("end", range(len(LZ4_LINES) + 1))

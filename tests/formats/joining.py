@@ -9,7 +9,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from rollingfs.errors import WholeFileError
-from rollingfs.format import file_marks, whole_files
+from rollingfs.format import whole_files
 from rollingfs.format.whole_files import HEAD_BYTES, TAIL_BYTES, JoinPart, head_bytes, unended
 from tests.formats.parts import MAKE, WAYS
 from tests.formats.readers import READERS, SUFFIX
@@ -70,9 +70,9 @@ def tool(reader: str) -> str:
 
 def formats() -> int:
     """Return the number of formats that `concat` refuses."""
-    tables = (file_marks.TEXTS_INSIDE, file_marks.INSIDE, file_marks.TAILS, whole_files.NOT_JOINED)
-    begun = (*file_marks.ENDS, *file_marks.BEGINNINGS, *file_marks.TEXTS)
-    return len({*begun, *(row[-1] for rows in tables for row in rows), "ORC", "zip", "tar", "zlib"})
+    rows = [line for line in whole_files.MARKS.splitlines() if line and not line.startswith("#")]
+    names = {whole_files.COLUMNS.split(row)[2] for row in rows}
+    return len({*names, "ORC", "zip", "tar", "zlib"})
 
 
 def table() -> str:
