@@ -157,8 +157,8 @@ RUNS = st.lists(RUN, min_size=1, max_size=4)
 def runs_of(spans: list[tuple[int, int, int]]) -> list[Run]:
     found, last = [], 0
     for size, since, until in sorted(spans, key=lambda span: span[1]):
-        found.append(Run(size, max(last, since), max(last, since, until)))
-        last = int(found[-1].until_ms)
+        found.append((size, max(last, since), max(last, since, until)))
+        last = int(found[-1][2])
     return found
 
 
@@ -166,16 +166,16 @@ def runs_of(spans: list[tuple[int, int, int]]) -> list[Run]:
 def test_budget_is_spent_oldest_first(spans, most):
     backlogs = {name: runs_of(of_one) for name, of_one in spans.items()}
     shares = batch_ends.share(backlogs, most)
-    waits = {name: sum(run.size for run in of_one) for name, of_one in backlogs.items()}
+    waits = {name: sum(size for size, _, _ in of_one) for name, of_one in backlogs.items()}
     assert all(0 <= shares[name] <= max(size, most) for name, size in waits.items())
     assert min(most, sum(waits.values())) - len(waits) <= sum(shares.values()) <= max(most, 0)
     assert not waits or sum(shares.values()) > 0
 
     def time_of(name: str, offset: int) -> float:
-        for run in backlogs[name]:
-            if offset < run.size:
-                return run.since_ms + (run.until_ms - run.since_ms) * offset / run.size
-            offset -= run.size
+        for size, since_ms, until_ms in backlogs[name]:
+            if offset < size:
+                return since_ms + (until_ms - since_ms) * offset / size
+            offset -= size
         return float("inf")
 
     newest = max((time_of(name, size - 1) for name, size in shares.items() if size), default=0)
@@ -184,7 +184,7 @@ def test_budget_is_spent_oldest_first(spans, most):
 
 
 def test_sealed_segments_are_sequential_and_growing_ones_parallel():
-    backlogs = {"b": [Run(100, 2, 2)], "a": [Run(100, 1, 1)], "y": [Run(100, 5, 9)], "x": [Run(300, 5, 9)]}
+    backlogs = {"b": [(100, 2, 2)], "a": [(100, 1, 1)], "y": [(100, 5, 9)], "x": [(300, 5, 9)]}
     assert batch_ends.share(backlogs, 150) == {"a": 100, "b": 50, "x": 0, "y": 0}
     assert batch_ends.share(backlogs, 400) == {"a": 100, "b": 100, "x": 150, "y": 50}
 

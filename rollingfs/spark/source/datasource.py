@@ -104,9 +104,9 @@ class RollingDataSource(DataSource):
         OSError
             A commit to the target would fail. No task has begun.
         """
-        from rollingfs.spark.source.sink.writers import RollingStreamWriter
+        from rollingfs.spark.source.sink.writers import RollingWriter
 
-        writer = RollingStreamWriter(self._parsed(), schema, overwrite)
+        writer = RollingWriter(self._parsed(), schema, overwrite, is_stream=True)
         if self._is_planning:
             writer.check_target()
         return writer

@@ -141,15 +141,6 @@ def received(messages: Sequence[WriterCommitMessage | None]) -> list[Receipt]:
     return sorted(found, key=lambda receipt: receipt.partition)
 
 
-def by_segment(receipts: Sequence[Receipt]) -> Mapping[str | None, list[RowsFile]]:
-    """Return the data of each segment, in its order; the segments in the order of their names."""
-    found: dict[str | None, list[RowsFile]] = {}
-    for receipt in receipts:
-        for name, piece in receipt.pieces:
-            found.setdefault(name, []).append(piece)
-    return dict(sorted(found.items(), key=lambda item: item[0] or ""))
-
-
 def write(options: Options, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> Receipt:
     """Write the rows of a partition, without a commit; the receipt has what the driver commits.
 

@@ -13,7 +13,6 @@ from pyspark import TaskContext
 from pyspark.sql import datasource
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
-from rollingfs.format.header import Header
 from rollingfs.parquet.files import RowsFile
 from rollingfs.spark.source import rows
 from rollingfs.spark.source.formats import lines
@@ -22,7 +21,7 @@ from rollingfs.spark.source.places import ATTRIBUTE_PREFIX, QUERY_ID
 from rollingfs.spark.source.plain_errors import plainly
 from rollingfs.spark.source.sink import commits, task_writer
 from rollingfs.spark.source.sink.commits import Marker, SegmentCommit, Version
-from rollingfs.spark.source.sink.task_writer import Receipt, by_segment, received
+from rollingfs.spark.source.sink.task_writer import Receipt, received
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceStreamArrowWriter as StreamArrowWriter
@@ -35,21 +34,33 @@ else:
         """A writer of streams that takes record batches: PySpark 4.0 gives them to every `DataSourceArrowWriter`."""
 
 
-class RollingWriter(DataSourceArrowWriter):
+Messages = Sequence[WriterCommitMessage | None]
+BATCH_ID = "streaming.sql.batchId"
+"""The local property in which Spark reports tasks the number of the batch."""
+
+
+class RollingWriter(StreamArrowWriter, DataSourceArrowWriter):
     """Writes to a segment: readers see no row before the commit, and all rows after it.
 
-    Tasks write the rows of a job, and the driver commits them.
+    Tasks write the rows of a job or of a batch of a stream, and the driver commits them. In complete mode each batch
+    overwrites the segment.
     """
 
-    def __init__(self, options: Options, schema: StructType, overwrite: bool) -> None:
+    def __init__(self, options: Options, schema: StructType, overwrite: bool, *, is_stream: bool = False) -> None:
         options.check_use(WRITE)
+        if is_stream and options.transaction is not None:
+            raise ValueError("options txnAppId and txnVersion are for batch writes; a stream counts its batches itself")
         self.options = options
         # nullable in all formats, so that a later null fits the schema
         self.schema = rows.arrow_schema(schema.toNullable())
         self.overwrite = overwrite
         self.url = options.target
+        self._is_stream = is_stream
         self._marker = None if options.transaction is None else commits.marker_of(*options.transaction)
         self._planned: Version | None = None
+        self._attrs: Mapping[str, str] = {}
+        """The attributes of the target when the job or the batch was planned."""
+        self._is_sealed = False
         column = options.segment_by
         if column is not None:
             if overwrite:
@@ -69,19 +80,10 @@ class RollingWriter(DataSourceArrowWriter):
     # -- before all tasks ------------------------------------------------------------------------------------
 
     def check_target(self) -> None:
-        """Refuse a target to which the commit would fail, before any task begins; see `adopted`."""
-        header = self.adopted(may_be_sealed=self._marker is not None)
-        if header is not None and self._marker is not None:
-            is_sealed = header.sealed and not self.overwrite
-            commits.check_marker(self._marker, header.attrs, self.url, is_sealed=is_sealed)
+        """Adopt the columns of a Parquet file; refuse a target to which a commit would fail, before any task begins.
 
-    def adopted(self, *, may_be_sealed: bool) -> Header | None:
-        """Adopt the columns of a Parquet file; refuse a target to which a commit would fail.
-
-        Returns
-        -------
-        Header or None
-            The header of the target, if it has one.
+        `write` refuses a target that is sealed or full of attributes for a stream, because it knows the batch, which
+        may be in the target already.
 
         Raises
         ------
@@ -95,49 +97,79 @@ class RollingWriter(DataSourceArrowWriter):
             if view is not None:
                 what = f"It is not a folder, and option segmentBy={self.options.segment_by} needs one"
                 raise NotADirectoryError(20, f"{what}; nothing was written", one.path)
-            return None
-        one.check(may_be_sealed=may_be_sealed)
+            return
+        one.check(may_be_sealed=self._is_stream or self._marker is not None)
         self.schema = one.aligned()
         self._planned = one.version
-        return None if view is None else view.header
+        if view is not None and view.header is not None:
+            self._attrs, self._is_sealed = dict(view.attrs), view.sealed and not self.overwrite
+            self._check_marker(self._marker)
+
+    def _check_marker(self, marker: Marker | None) -> None:
+        if marker is not None:
+            commits.check_marker(marker, self._attrs, self.url, is_sealed=self._is_sealed)
 
     # -- in a task -------------------------------------------------------------------------------------------
 
     @plainly
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Receipt:
-        """Write the rows of a task; collection deletes what a failed or repeated task has staged."""
+        """Write the rows of a task; collection deletes what a failed or repeated task has staged.
+
+        Raises
+        ------
+        SegmentSealedError, ValueError
+            The target lacks the batch, and is sealed or full of attributes. No byte was staged.
+        """
+        if self._is_stream:
+            context: Any = TaskContext.get()
+            query, batch = context.getLocalProperty(QUERY_ID), context.getLocalProperty(BATCH_ID)
+            if query is not None and batch is not None:
+                self._check_marker(commits.marker_of(query, int(batch)))
         return task_writer.write(self.options, self.schema, iterator)
 
     # -- on the driver ---------------------------------------------------------------------------------------
 
-    def parts(self, found: Sequence[WriterCommitMessage | None]) -> list[SegmentCommit]:
-        """Return the segments that get rows, with the data of tasks for each.
+    def parts(self, receipts: Sequence[Receipt]) -> list[SegmentCommit]:
+        """Return the segments that get rows, with the data of tasks for each, in the order of their names.
 
         The target itself is there also without rows.
         """
-        pieces = dict(by_segment(received(found)))
-        if self.options.segment_by is None:
-            pieces.setdefault(None, [])
-        return [self.segment(name, of_name) for name, of_name in pieces.items()]
+        pieces: dict[str | None, list[RowsFile]] = {} if self.options.segment_by is not None else {None: []}
+        for receipt in receipts:
+            for name, piece in receipt.pieces:
+                pieces.setdefault(name, []).append(piece)
+        return [self.segment(name, pieces[name]) for name in sorted(pieces, key=lambda name: name or "")]
+
+    def _marker_of(self, receipts: Sequence[Receipt], number: int | None) -> Marker | None:
+        """Return the marker of a write: for a batch whose tasks reported no query, of the only query of the target."""
+        if number is None:
+            return self._marker
+        if not receipts:
+            view = self.segment(None).view()
+            keys = [key for key in (view.attrs if view else ()) if key.startswith(ATTRIBUTE_PREFIX)]
+            return (keys[0], number) if len(keys) == 1 else None
+        queries = {receipt.query for receipt in receipts}
+        if len(queries) != 1 or None in queries:
+            raise RuntimeError(f"the tasks of batch {number} must name one query, but name {queries}")
+        return commits.marker_of(str(queries.pop()), number)
 
     @plainly
-    def commit(self, messages: Sequence[WriterCommitMessage | None], marker: Marker | None = None) -> None:
+    def commit(self, messages: Messages, batchId: int | None = None) -> None:  # noqa: N803 - Spark's name
         """Append all that the tasks wrote in the order of the partitions, or overwrite the target with it.
 
-        Parameters
-        ----------
-        marker
-            Commit only where a segment does not have it.
+        A batch of a stream is committed only where a segment does not have it.
 
         Raises
         ------
         OSError
-            The errors of `append` and `overwrite` of the filesystem.
+            The errors of `append` and `overwrite` of the filesystem. A query fails, and is safe to start again.
         """
-        is_routed = self.options.segment_by is not None
-        commits.commit(self.parts(messages), marker or self._marker, checks_all=is_routed)
+        receipts = received(messages)
+        if receipts or batchId is None or self.overwrite:  # a batch without tasks has no rows
+            marker, is_routed = self._marker_of(receipts, batchId), self.options.segment_by is not None
+            commits.commit(self.parts(receipts), marker, checks_all=is_routed)
 
-    def abort(self, messages: Sequence[WriterCommitMessage | None], marker: Marker | None = None) -> None:
+    def abort(self, messages: Messages, batchId: int | None = None) -> None:  # noqa: N803 - Spark's name
         """Log whether the data was committed: Spark also aborts after a commit that took place.
 
         It deletes no file: collection deletes staged data that no header names.
@@ -145,86 +177,9 @@ class RollingWriter(DataSourceArrowWriter):
         It never raises, because the user must see the error for which Spark aborts.
         """
         try:
-            parts = [part for part in self.parts(messages) if part.pieces]
-            commits.log_outcomes(parts, marker or self._marker, self._planned)
+            receipts = received(messages)
+            if parts := [part for part in self.parts(receipts) if part.pieces]:
+                commits.log_outcomes(parts, self._marker_of(receipts, batchId), self._planned)
         except Exception:  # noqa: BLE001 - the log has it; Spark shows the error of the job
             what = "%s: the job failed; its data was perhaps committed: the target cannot be read"
             logger.warning(what, self.url, exc_info=True)
-
-
-BATCH_ID = "streaming.sql.batchId"
-"""The local property in which Spark reports tasks the number of the batch."""
-
-
-class RollingStreamWriter(StreamArrowWriter):
-    """Appends the batches of a query to a segment; in complete mode each batch overwrites it."""
-
-    def __init__(self, options: Options, schema: StructType, overwrite: bool) -> None:
-        if options.transaction is not None:
-            raise ValueError("options txnAppId and txnVersion are for batch writes; a stream counts its batches itself")
-        self._job = RollingWriter(options, schema, overwrite)
-        self._attrs: Mapping[str, str] = {}
-        """The attributes of the target when the batch was planned."""
-        self._is_sealed = False
-
-    def check_target(self) -> None:
-        """Refuse a target to which the commit would fail, before any task begins.
-
-        Raises
-        ------
-        OSError
-            See `RollingWriter.adopted`. `write` refuses a target that is sealed or full of attributes, because it
-            knows the batch, which may be in the target already.
-        """
-        header = self._job.adopted(may_be_sealed=True)
-        if header is not None:
-            self._attrs, self._is_sealed = dict(header.attrs), header.sealed and not self._job.overwrite
-
-    @plainly
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Receipt:
-        """Write the rows of a task.
-
-        Raises
-        ------
-        SegmentSealedError, ValueError
-            The target lacks the batch, and is sealed or full of attributes. No byte was staged.
-        """
-        context: Any = TaskContext.get()
-        query, batch = context.getLocalProperty(QUERY_ID), context.getLocalProperty(BATCH_ID)
-        if query is not None and batch is not None:
-            marker = commits.marker_of(query, int(batch))
-            commits.check_marker(marker, self._attrs, self._job.url, is_sealed=self._is_sealed)
-        return self._job.write(iterator)
-
-    @plainly
-    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
-        """Commit the batch, unless the target has it.
-
-        Raises
-        ------
-        OSError
-            The batch was not committed, or its outcome is unknown. The query fails, and is safe to start again.
-        """
-        queries = {receipt.query for receipt in received(messages)}
-        if not queries:
-            if self._job.overwrite:
-                self._job.commit(messages, self._last_marker(batchId))
-            return  # a batch without tasks has no rows
-        if len(queries) != 1 or None in queries:
-            raise RuntimeError(f"the tasks of batch {batchId} must name one query, but name {queries}")
-        self._job.commit(messages, commits.marker_of(str(queries.pop()), batchId))
-
-    def _last_marker(self, number: int) -> Marker | None:
-        """Return the marker of a batch whose tasks reported no query.
-
-        It is the marker of the single query that has written the target.
-        """
-        view = self._job.segment(None).view()
-        keys = [key for key in (view.attrs if view else ()) if key.startswith(ATTRIBUTE_PREFIX)]
-        return (keys[0], number) if len(keys) == 1 else None
-
-    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
-        """Do nothing, as `RollingWriter.abort`."""
-        queries = {receipt.query for receipt in received(messages)}
-        query = next(iter(queries), None)
-        self._job.abort(messages, None if query is None else commits.marker_of(query, batchId))

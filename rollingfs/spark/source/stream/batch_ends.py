@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import zlib
 from bisect import bisect_right
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from math import ceil, floor
 from typing import Any, TypeVar
 
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxBytes, ReadMaxRows
@@ -14,7 +15,6 @@ from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxBytes, ReadMaxRow
 from rollingfs.errors import SegmentTruncatedError
 from rollingfs.fs.core import core
 from rollingfs.fs.filesystem import RollingFileSystem
-from rollingfs.runtime.values import value_class
 from rollingfs.segment.at import At
 from rollingfs.segment.segment import Segment
 from rollingfs.spark.source import places, segments
@@ -228,46 +228,33 @@ def _byte_before(rows: RowReader, view: Segment) -> bytes | None:
 # -- the limit of a batch ------------------------------------------------------------------------------------------
 
 
-@value_class
-class Run:
-    """Bytes of a segment that were committed between two times, as if at an even rate."""
+Run = tuple[int, float, float]
+"""Bytes of a segment that were committed between two times in milliseconds, as if at an even rate."""
 
-    size: int
-    since_ms: float
-    until_ms: float
 
-    def before(self, at_ms: float, *, inclusive: bool) -> float:
-        """Return the number of bytes that are older than a time.
-
-        With `inclusive`, bytes of the time itself count.
-        """
-        if at_ms >= self.until_ms:
-            return self.size if inclusive or at_ms > self.until_ms else 0 if self.is_at_once else self.size
-        if at_ms <= self.since_ms:
-            return 0
-        return self.size * (at_ms - self.since_ms) / (self.until_ms - self.since_ms)
-
-    @property
-    def is_at_once(self) -> bool:
-        """Return whether all of them have the same time."""
-        return self.since_ms >= self.until_ms
+def _older(runs: Iterable[Run], at_ms: float) -> int:
+    """Return the number of bytes that were committed up to a time."""
+    shares = (
+        (size, 1 if at_ms >= until else max(0, at_ms - since) / (until - since or 1)) for size, since, until in runs
+    )
+    return sum(int(size * share) for size, share in shares)
 
 
 async def runs_of(client: At, view: Segment, begin: int, end: int) -> list[Run]:
     """Return the bytes ``[begin, end)`` of a segment by their commit times, which never go back."""
     ends, at_ms = await commit_times(client, view, max(view.start, begin - 1), end)
     last_ms = view.created.timestamp() * 1000
-    found = []
+    found: list[Run] = []
     at = begin
     for upto, until_ms in zip([*ends, end], at_ms, strict=True):
         if upto > at:
-            found.append(Run(min(upto, end) - at, last_ms, max(last_ms, until_ms)))
+            found.append((min(upto, end) - at, last_ms, max(last_ms, until_ms)))
             at = min(upto, end)
         last_ms = max(last_ms, until_ms)
     if found and end == view.length and (header := view.header) is not None:
-        last = found[-1]  # its bytes may be those of the inline tail
-        since_ms = max(last.since_ms, header.tail_at_ms) if header.tail else last.since_ms
-        found[-1] = Run(last.size, since_ms, max(last.until_ms, since_ms, header.written_ms or 0))
+        size, since_ms, newest_ms = found[-1]  # its bytes may be those of the inline tail
+        since_ms = max(since_ms, header.tail_at_ms) if header.tail else since_ms
+        found[-1] = (size, since_ms, max(newest_ms, since_ms, header.written_ms or 0))
     return found
 
 
@@ -281,29 +268,18 @@ def share(backlogs: Mapping[str, Sequence[Run]], budget: int) -> dict[str, int]:
     backlogs
         Waiting bytes, by segment, in the order of offsets.
     """
-    times = sorted({at for of_one in backlogs.values() for run in of_one for at in (run.since_ms, run.until_ms)})
-
-    def total(at_ms: float, *, inclusive: bool) -> float:
-        return sum(run.before(at_ms, inclusive=inclusive) for of_one in backlogs.values() for run in of_one)
-
-    totals = [total(at_ms, inclusive=True) for at_ms in times]
-    whole = bisect_right(totals, budget)
-    if whole == len(times):
-        return {name: sum(run.size for run in of_one) for name, of_one in backlogs.items()}
-    at_ms = times[whole]
-    if (most := total(at_ms, inclusive=False)) > budget:  # the limit lies between two times
-        before_ms = times[whole - 1]
-        least = total(before_ms, inclusive=True)
-        at_ms = before_ms + (at_ms - before_ms) * (budget - least) / (most - least)
-    shares = {name: int(sum(run.before(at_ms, inclusive=False) for run in of_one)) for name, of_one in backlogs.items()}
+    runs = [run for of_one in backlogs.values() for run in of_one]
+    if sum(size for size, _, _ in runs) <= budget:
+        return {name: sum(size for size, _, _ in of_one) for name, of_one in backlogs.items()}
+    times = range(floor(min(since for _, since, _ in runs)) - 1, ceil(max(until for _, _, until in runs)) + 1)
+    # each segment has its bytes up to the last millisecond at which all fit, by names also bytes of the next one
+    next_ms = times[bisect_right(times, budget, key=lambda at_ms: sum(_older(one, at_ms) for one in backlogs.values()))]
+    shares = {name: _older(of_one, next_ms - 1) for name, of_one in backlogs.items()}
     left = budget - sum(shares.values())
     for name, of_one in sorted(backlogs.items()):
-        size = sum(run.size for run in of_one if run.is_at_once and run.until_ms == at_ms)
-        taken = min(size, left)
+        taken = min(_older(of_one, next_ms) - shares[name], left)
         shares[name] += taken
         left -= taken
-    if not any(shares.values()):  # a byte of each is more than the budget
-        shares[min(backlogs, key=lambda name: (backlogs[name][0].since_ms, name))] = budget
     return shares
 
 
@@ -355,7 +331,7 @@ def limited(
         read = sum(upto.offset - backlogs[path].start for path, upto in guess.items())
         size = max(1, min(size, read) * most // total) if total > most else 2 * size
     found = {}
-    for path in sorted(guess, key=lambda path: (runs[path][0].since_ms, path)):
+    for path in sorted(guess, key=lambda path: (runs[path][0][1], path)):
         if most:
             lines_of_one, offset = count(path, guess[path], most)
             found[path] = end(backlogs[path], offset)
