@@ -29,7 +29,6 @@ from rollingfs.spark.segment_operations import (
     OutcomeRow,
     check_exports,
     maintain_one,
-    merged,
     said,
 )
 from rollingfs.spark.session import is_classic
@@ -226,19 +225,17 @@ def maintain(
         roots = _roots(fs, options, paths)
         run = replace(run, target=target, roots=roots, target_options=target_options, overwrite=overwrite)
         check_exports(run, paths)
-    work = partial(maintain_one, options, replace(run, cut=None))
     with ThreadPoolExecutor(threads, "rollingfs-maintain") as pool:
         before: Outcomes = {}
         for did in pool.map(partial(_keep, fs, paths, run), _streams(fs, paths, run)):
             before |= did
         joined = [path for path, of_one in before.items() if CONCAT in of_one and not of_one[CONCAT].error]
         paths = sorted({*paths, *joined})
-        earlier = {path: before.get(path) or before.get(names.parent(path), {}) for path in paths}
-        left = [path for path in paths if not any(one.error for one in earlier[path].values())]
-        name = f"rollingfs: {', '.join(wanted)} of {len(left)} segments"
-        found = pool.map(work, left) if spark is None else _by_job(spark, name, left, work)
-        by_path = {row["path"]: OutcomeRow(**row) for row in found if row.get("path") is not None}
-    rows = [row for path in paths if (row := merged(path, earlier[path], by_path.get(path))) is not None]
+        earlier = {path: of for path in paths if (of := before.get(path) or before.get(names.parent(path)))}
+        work = partial(maintain_one, options, replace(run, cut=None), earlier)
+        name = f"rollingfs: {', '.join(wanted)} of {len(paths)} segments"
+        found = pool.map(work, paths) if spark is None else _by_job(spark, name, paths, work)
+        rows = sorted((OutcomeRow(**row) for row in found if row.get("path")), key=lambda row: row.path)
     # of rows, so that looking at it starts no job again
     return rows if spark is None else spark.createDataFrame([tuple(asdict(row).values()) for row in rows], ROW_SCHEMA)
 

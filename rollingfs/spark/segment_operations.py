@@ -6,8 +6,7 @@ import contextlib
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, field, replace
-from functools import partial
+from dataclasses import asdict, field
 from typing import Any
 
 from rollingfs import Collected, parquet
@@ -116,10 +115,17 @@ class Outcome:
     error: str | None = None
 
 
-def maintain_one(options: Options, settings: Chores, path: str) -> dict[str, Any]:
+def maintain_one(
+    options: Options, settings: Chores, before: Mapping[str, Mapping[str, Outcome]], path: str
+) -> dict[str, Any]:
     """Do the operations to a segment, up to the first damage.
 
-    A segment that is gone gives no values.
+    A segment that is gone gives no values, unless an operation on its stream has an outcome for it.
+
+    Parameters
+    ----------
+    before
+        Outcomes of the operations on streams, by path, then by operation. After an error the segment stays as it is.
 
     Returns
     -------
@@ -128,18 +134,21 @@ def maintain_one(options: Options, settings: Chores, path: str) -> dict[str, Any
     """
     began_s = time.monotonic()
     of_segments = [one for one in OPERATIONS if one in settings.operations]
-    tried = (of_segments or settings.operations)[0]
-    did: dict[str, Outcome] = {}
+    did = dict(before.get(path, {}))
+    tried = [*reversed(did), *of_segments, *settings.operations][0]
+    error = next((one.error for one in did.values() if one.error is not None), None)
     segment: SegmentHandle | None = None
-    error: str | None = None
     try:
         fs = places.filesystem(options)
-        try:
-            segment = fs.segment(path)
-        except FileNotFoundError:
-            of_segments = [COLLECT] if {COLLECT, UPKEEP} & {*of_segments} else []
-            if not of_segments:
-                return {}
+        if error is not None:
+            of_segments = []
+        else:
+            try:
+                segment = fs.segment(path)
+            except FileNotFoundError:
+                of_segments = [COLLECT] if {COLLECT, UPKEEP} & {*of_segments} else []
+                if not of_segments and not did:
+                    return {}
         for one in of_segments:
             if one in NOT_OF_HIDDEN and names.is_hidden_segment(path):
                 continue
@@ -158,32 +167,13 @@ def maintain_one(options: Options, settings: Chores, path: str) -> dict[str, Any
         except OSError as failure:
             error = error or said(failure)
     size = sum(one.bytes for one in did.values())
-    details = json.dumps({name: one.details for name, one in did.items()})
+    details = json.dumps({name: one.details for name, one in did.items() if one.details is not None})
     return asdict(OutcomeRow(path, tried, error is None, size, details, error, time.monotonic() - began_s, **state))
 
 
 def said(failure: Exception) -> str:
     """Return the words of a row for a failure."""
     return f"{type(failure).__name__}: {failure}"
-
-
-def merged(path: str, before: Mapping[str, Outcome], row: OutcomeRow | None) -> OutcomeRow | None:
-    """Return the row of a segment with the outcomes of operations that came before, by operation.
-
-    Parameters
-    ----------
-    row
-        Of the operations on the segment; None if the segment is gone, or without operations.
-    """
-    if not before:
-        return row
-    row = row or OutcomeRow(path, "", True, 0, "{}", None, 0.0)
-    later = json.loads(row.details)
-    details = {name: one.details for name, one in before.items() if one.details is not None} | later
-    error = next((one.error for one in before.values() if one.error is not None), row.error)
-    size = row.bytes + sum(one.bytes for one in before.values())
-    last = row.operation if later else list(before)[-1]
-    return replace(row, operation=last, done=error is None, bytes=size, details=json.dumps(details), error=error)
 
 
 def _info(fs: RollingFileSystem, segment: SegmentHandle, settings: Chores) -> Outcome:
@@ -287,8 +277,8 @@ def _collect(fs: RollingFileSystem, segment: SegmentHandle | str, settings: Chor
     """Collect the files of a segment's folder, also of a deleted segment."""
     result = Collected()
     with contextlib.suppress(FileNotFoundError):  # another client has collected a former segment
-        of_path = partial(fs.collect, segment) if isinstance(segment, str) else segment.collect
-        result = of_path(settings.grace, settings.dry_run)
+        path = segment if isinstance(segment, str) else segment.path
+        result = fs.collect(path, settings.grace, settings.dry_run)
     return Outcome(result.bytes, {"files": len(result.files), "young": result.young})
 
 
