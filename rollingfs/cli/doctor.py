@@ -109,8 +109,7 @@ def _locks(place: str) -> tuple[str, str]:
 def _renames(place: str) -> tuple[str, str]:
     old, new = f"{place}/old", f"{place}/new"
     for path in (old, new):
-        with disk.new_file(path, False) as descriptor:
-            disk.fill(descriptor, path.encode(), 0)
+        disk.new_file(path, False, partial(disk.write_header, data=path.encode()))
     with disk.opened(old) as (descriptor, _):
         system.rename(new, old)
         was = disk.read_exactly(descriptor, 0, len(old))
@@ -123,13 +122,16 @@ def _renames(place: str) -> tuple[str, str]:
 
 def _flushes(place: str) -> tuple[str, str]:
     taken_s = []
-    with disk.new_file(f"{place}/flushed", False) as descriptor:
+
+    def fill(descriptor: int) -> None:
         for number in range(FLUSHES):
-            disk.fill(descriptor, b"x" * 4096, number * 4096)
+            disk.write_header(descriptor, b"x" * 4096, number * 4096)
             began_s = time.perf_counter()
             disk.flush(descriptor)
             taken_s.append(time.perf_counter() - began_s)
-    folders.flush_folder(place)
+
+    disk.new_file(f"{place}/flushed", False, fill)
+    folders.flush_folder_of(f"{place}/flushed")
     return (
         f"{statistics.median(taken_s) * 1000:.2g} ms",
         "an acknowledged append survives a loss of power, unless the disk takes less time for it than it can",

@@ -114,15 +114,21 @@ def is_hidden_segment(path: str) -> bool:
     return path.rpartition("/")[2] in _OWN_SEGMENTS
 
 
+def folder_of_header(header: str) -> str:
+    """Return the chunk folder of the segment with this header file."""
+    assert header.endswith(HEADER_SUFFIX), header
+    return header[: -len(HEADER_SUFFIX)] + CHUNKS_SUFFIX
+
+
 def lock_path(header: str) -> str:
     """Return the lock file (on a disk) of the segment with this header file."""
-    return f"{segment_of_header(header)}{CHUNKS_SUFFIX}/{LOCK_NAME}"
+    return f"{folder_of_header(header)}/{LOCK_NAME}"
 
 
 def temporary_path(path: str) -> str:
     """Return a new name for a temporary file in the chunk folder to which a path (segment, header or chunk) belongs."""
     if path.endswith(HEADER_SUFFIX):
-        folder = segment_of_header(path) + CHUNKS_SUFFIX
+        folder = path[: -len(HEADER_SUFFIX)] + CHUNKS_SUFFIX
     elif path.endswith(CHUNKS_SUFFIX):
         folder = path
     elif not (folder := parent(path)).endswith(CHUNKS_SUFFIX):

@@ -134,7 +134,7 @@ needs_linux = pytest.mark.skipif("linux" not in system._calls.__name__, reason="
 @needs_linux
 @pytest.mark.parametrize("kind", [0x6969, 0xFE534D42, 0x65735546, 0])
 def test_where_another_machine_may_write_a_header_is_replaced(tmp_path, monkeypatch, kind):
-    monkeypatch.setattr(extending, "_disks", {})
+    monkeypatch.setattr(folders, "_disks", {})
     monkeypatch.setattr(system._calls.posix, "statfs", lambda path: struct.pack("l", kind))
     path, file = segment_of(tmp_path, b"one ", b"two ")
     assert (new_fs().cat_file(path), file.read_bytes().count(b"Record ")) == (b"one two ", 0)
@@ -186,9 +186,9 @@ def test_header_that_goes_during_the_record_read_is_gone(tmp_path, monkeypatch, 
 
 @needs_linux
 def test_this_disk_is_known(tmp_path):
-    assert extending.is_local(str(tmp_path))
+    assert folders.is_local(str(tmp_path))
     assert not system.is_local(f"{tmp_path}/missing")
-    assert not extending.is_local(f"{tmp_path}/missing")
+    assert not folders.is_local(f"{tmp_path}/missing")
 
 
 def test_records_are_limited_and_bytes_written_about_once(tmp_path):
@@ -324,11 +324,11 @@ def test_what_dead_process_named_is_flushed_with_its_name(tmp_path, monkeypatch,
     """A process that renamed a new header may have died before it flushed the folder."""
     token = backend.create(header, BASE)
     flushed: list[str] = []
-    beside(monkeypatch, folders, "flush_folder", flushed.append)
+    beside(monkeypatch, folders, "flush_folder_of", flushed.append)
     first = backend.extend(header, ONE, token)
     assert flushed == []
     monkeypatch.setattr(extending, "_named", {})  # as in another process
     second = backend.extend(header, TWO, first)
-    assert flushed == [str(tmp_path)]
+    assert flushed == [header]
     backend.extend(header, Record(4, "w", 5, 9, b"x").encode(SEGMENT), second)
-    assert flushed == [str(tmp_path)]
+    assert flushed == [header]

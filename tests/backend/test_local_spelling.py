@@ -8,7 +8,7 @@ import unicodedata
 import pytest
 
 from rollingfs import RollingFileSystem, RollingPolicy
-from rollingfs.backend.local import extending, spelling, system
+from rollingfs.backend.local import folders, spelling, system
 from rollingfs.backend.local.spelling import Spellings
 from tests.support.backends import raises
 from tests.support.disks import mounted
@@ -86,7 +86,7 @@ def test_a_move_changes_the_spelling(root, kind):
 
 @pytest.mark.slow
 def test_a_client_with_a_stale_spelling_keeps_the_new(root, monkeypatch):
-    monkeypatch.setattr(extending, "is_local", lambda _: True)
+    monkeypatch.setattr(folders, "is_local", lambda _: True)
     one = new()
     one.create(f"{root}/Log", RollingPolicy(inline_bytes=0))
     other = new().segment(f"{root}/Log")

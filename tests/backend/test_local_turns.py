@@ -116,7 +116,7 @@ def test_turn_is_lost_with_folder_of_its_lock(backend, log, header, verb):
 
 
 @needs_removal
-@pytest.mark.parametrize(("verb", "moment"), [("replace", (disk, "fill")), ("extend", (extending, "put"))])
+@pytest.mark.parametrize(("verb", "moment"), [("replace", (disk, "write_header")), ("extend", (extending, "put"))])
 def test_nothing_is_written_once_hand_has_deleted_lock(backend, log, header, monkeypatch, verb, moment):
     blob = backend.read(header)
     beside(monkeypatch, *moment, lambda *_, **__: os.unlink(lock_path(header)))

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from rollingfs import RollingFileSystem
-from rollingfs.backend.local import disk, extending, system
+from rollingfs.backend.local import disk, folders, system
 from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.errors import ConflictError, UnsafeBackendError
 from rollingfs.format import names
@@ -116,7 +116,7 @@ def fail_opens(patch: pytest.MonkeyPatch, path: str, code: int, times: int, *, i
             raise OSError(code, os.strerror(code), path)
         return real_open(name, *args, **more)
 
-    patch.setattr(disk, "is_local", lambda _: False)
+    patch.setattr(folders, "is_local", lambda _: False)
     patch.setattr(system, "open_file", open_by_fuse)
     patch.setattr(os.path, "exists", lambda name: is_shown if name == path else real_exists(name))
     return failed
@@ -187,7 +187,7 @@ def test_segments_live_on_a_disk_by_fuse(tmp_path, kind):
 @pytest.mark.parametrize("verb", ["append", "mv"])
 def test_a_commit_finds_what_another_machine_put_there(tmp_path, monkeypatch, verb):
     """P6.35: a mount may know the old file of a name, until something is done that asks the server."""
-    monkeypatch.setattr(extending, "is_local", lambda _: False)
+    monkeypatch.setattr(folders, "is_local", lambda _: False)
     fs, other = (RollingFileSystem("file", skip_instance_cache=True) for _ in range(2))
     fs.pipe_file(log := f"{tmp_path}/log", b"one")
     os.link(header := names.header_path(log), old := f"{tmp_path}/old")
@@ -214,7 +214,7 @@ def test_a_failed_flush_puts_no_old_header_back(tmp_path, monkeypatch, code):
     fs.pipe_file(log := f"{tmp_path}/log", b"one")
     os.link(header := names.header_path(log), old := f"{tmp_path}/old")
     other.append(log, b", two")
-    monkeypatch.setattr(extending, "is_local", lambda _: False)
+    monkeypatch.setattr(folders, "is_local", lambda _: False)
     is_known, failed = [True], list[int]()
     real_open, real_status, real_flush = system.open_file, os.lstat, disk.flush
 
@@ -315,7 +315,7 @@ def test_a_removal_asks_for_its_locks_name(tmp_path, monkeypatch, verb, is_carri
         if path == names.lock_path(header):
             raise FileNotFoundError(errno.ENOENT, "injected", path)
 
-    monkeypatch.setattr(extending, "is_local", lambda _: False)
+    monkeypatch.setattr(folders, "is_local", lambda _: False)
     monkeypatch.setattr(system, "look_up", look_up)
     if not is_carried:
         monkeypatch.setattr(system, "PLACE", 0)
@@ -376,7 +376,7 @@ def test_a_stale_held_file_is_opened_again_once(tmp_path, monkeypatch):
 @pytest.mark.parametrize("verb", ["read", "export", "consolidate"])
 def test_a_reader_waits_for_the_newer_header(tmp_path, monkeypatch, verb):
     """P6.35: a mount of GlusterFS knows the old header, whose chunks another machine has dropped, for a second."""
-    monkeypatch.setattr(extending, "is_local", lambda _: False)
+    monkeypatch.setattr(folders, "is_local", lambda _: False)
     fs, other = (RollingFileSystem("file", max_bytes=64, inline_bytes=0, skip_instance_cache=True) for _ in range(2))
     fs.pipe_file(log := f"{tmp_path}/log", b"one ")
     fs.append(log, b"two ")

@@ -8,8 +8,8 @@ from functools import partial
 import pytest
 
 from rollingfs import AppendInterrupted, RollingPolicy
+from rollingfs.backend.local import disk, system
 from rollingfs.backend.local.backend import LocalBackend
-from rollingfs.backend.local.folders import Opened
 from rollingfs.fs.upkeep_verbs import consolidate
 from rollingfs.runtime.concurrency import drive
 from rollingfs.segment.at import At
@@ -236,10 +236,18 @@ def test_ctrl_c_in_an_append_keeps_no_lock(tmp_path, files):
 def test_ctrl_c_while_opening_leaves_no_file_open(tmp_path, monkeypatch):
     site = Site(LocalBackend(sync=False), f"{tmp_path}/clicks", RollingPolicy(max_bytes=32, inline_bytes=8))
     site.create()
-    beside(monkeypatch, Opened, "_open", after=lambda *_: interrupt())
-    for call in (site.content, partial(site.append, b"second")):
-        with pytest.raises(KeyboardInterrupt):
-            call()
+    is_open = {"after": lambda *_: interrupt()}
+    in_open_folder = {"before": lambda *_, dir_fd=None, **__: dir_fd is None or interrupt()}
+    second = partial(site.append, b"second")
+    for call, owner, name, when in (
+        (site.content, disk.opened, "_open", is_open),
+        (second, disk.opened, "_open", is_open),
+        (second, system, "open_file", in_open_folder),
+    ):
+        with monkeypatch.context() as patch:
+            beside(patch, owner, name, **when)
+            with pytest.raises(KeyboardInterrupt):
+                call()
         assert opened_below(tmp_path) == []
 
 

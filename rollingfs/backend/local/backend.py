@@ -15,7 +15,7 @@ from rollingfs.backend.contract import Adapt, Backend, Blob, Buffer, FileInfo, L
 from rollingfs.backend.contract_values import Capability
 from rollingfs.backend.local import disk, extending, folders, looks, removing, system
 from rollingfs.backend.local.disk import LocalUpload
-from rollingfs.backend.local.record_lock import end_turn_of_thread, gives_locks_back, lock_of, record_lock
+from rollingfs.backend.local.record_lock import end_turn_of_thread, gives_locks_back, lock_of
 from rollingfs.backend.local.spelling import respell, spellings
 from rollingfs.backend.local.windows_rules import HELD_S_MAX
 from rollingfs.errors import ConflictError
@@ -129,9 +129,12 @@ class LocalBackend(Backend):
         if os.path.lexists(path):
             raise shared_errors.name_taken(path)
         temporary = names.temporary_path(path)
+
+        def fill(descriptor: int) -> str:
+            return extending.make_token(path, disk.write_header(descriptor, data), data)
+
         # no lock is needed, even beside the other verbs: a link is atomic, and fails over anything that exists
-        with disk.new_file(temporary, self.sync) as descriptor:
-            token = extending.make_token(path, disk.fill(descriptor, data, 0), data)
+        token = disk.new_file(temporary, self.sync, fill)
         try:
             if self.sync:
                 # then a reader of the header need not flush the folders
@@ -139,16 +142,18 @@ class LocalBackend(Backend):
             disk.link(temporary, path)
         finally:
             disk.remove_if_there(temporary)
-        self._flush_name(path, token)
+        self._flush_name(path, token, folders.is_local(names.parent(path)))
         return token
 
     @gives_locks_back
     async def replace(self, path: str, data: Buffer, token: str) -> str:
         _check_conditional("replace", path)
-        with self._locked(path) as lock:
-            old = extending.expect_header(path, token)
-            new_token = extending.renew(path, data, old, self.sync, lock)
-        self._flush_name(path, new_token)  # after the lock: a later commit or conclusion flushes the same folder first
+        with lock_of(path, self.sync) as lock:
+            is_local = folders.is_local(names.parent(path))
+            old = extending.expect_header(path, token, is_local)
+            new_token = extending.renew(path, data, old, lock, sync=self.sync, is_local=is_local)
+        # after the lock: a later commit or conclusion flushes the same folder first
+        self._flush_name(path, new_token, is_local)
         return new_token
 
     @gives_locks_back
@@ -164,25 +169,24 @@ class LocalBackend(Backend):
     @gives_locks_back
     async def extend(self, path: str, data: Buffer, token: str, adapt: Adapt | None = None) -> str | None:
         _check_conditional("extend", path)
-        is_named = extending.is_named(path, token)
-        if not (is_named or extending.is_local(names.parent(path))):
+        if not (extending.is_named(path, token) or folders.is_local(names.parent(path))):
             return None
         file = disk.opened(path, os.O_RDWR | system.NO_FOLLOW)
         try:
-            with self._locked(path) as lock:
+            with lock_of(path, self.sync) as lock:
                 try:
                     descriptor, status = file.open()
                 except FileNotFoundError:
                     raise shared_errors.changed(path, token, None) from None
                 except PermissionError:  # a file that may not be written may still be replaced
-                    extending.expect_header(path, token)
+                    extending.expect_header(path, token, True)
                     return None
                 new_token = extending.put(path, descriptor, status, data, token, lock, adapt)
             # after the lock: the flushes of several writers become one
             if new_token is not None and self.sync:
                 self._flush_records(path, descriptor)
                 if not extending.is_named(path, new_token):
-                    self._flush_name(path, new_token)
+                    self._flush_name(path, new_token, True)
         finally:
             file.close()  # after the flush: the system tells of a failed flush who had the file open before the write
         return new_token
@@ -206,11 +210,12 @@ class LocalBackend(Backend):
     def _renew(self, path: str, descriptor: int) -> None:
         """Put a new file in the place of an open header whose flush has failed; mark the header until that is there."""
         name = extending.name_of(descriptor, path)
-        with self._locked(name) as lock:
-            old = os.fstat(descriptor)
-            if extending.is_known(name) and os.path.samestat(os.lstat(name), old):
+        with lock_of(name, self.sync) as lock:
+            old, is_local = os.fstat(descriptor), folders.is_local(names.parent(name))
+            if (is_local or extending.is_known(name)) and os.path.samestat(os.lstat(name), old):
                 with extending.marked(name, old):
-                    extending.renew(name, extending.whole(descriptor, old), old, self.sync, lock)
+                    data = extending.whole(descriptor, old)
+                    extending.renew(name, data, old, lock, sync=self.sync, is_local=is_local)
         self._flush_folder_of(name)  # also where another was faster: it may have died before it did so
 
     @gives_locks_back
@@ -231,9 +236,10 @@ class LocalBackend(Backend):
         try:
             if path.endswith(names.HEADER_SUFFIX):
                 _check_conditional("delete_if", path)
-                with self._locked(path) as lock:
-                    extending.expect_header(path, token)
-                    extending.expect_lock(path, lock)
+                with lock_of(path, self.sync) as lock:
+                    is_local = folders.is_local(names.parent(path))
+                    extending.expect_header(path, token, is_local)
+                    extending.expect_lock(path, lock, is_local)
                     system.unlink(path)
             else:
                 extending.expect(path, token)  # then a file with another token is not moved at all
@@ -277,14 +283,12 @@ class LocalBackend(Backend):
     # -- new files -----------------------------------------------------------------------------------------
 
     async def write(self, path: str, data: Sequence[Buffer], metadata: Metadata = None) -> None:
-        with disk.new_file(path, self.sync) as descriptor:
-            disk.write_all(descriptor, data)
+        disk.new_file(path, self.sync, partial(disk.write_all, data=data))
         self._flush_folder_of(path)
 
     async def put(self, path: str, data: Buffer) -> None:
         temporary = names.temporary_path(path)
-        with disk.new_file(temporary, self.sync) as descriptor:
-            disk.write_all(descriptor, [data])
+        disk.new_file(temporary, self.sync, partial(disk.write_all, data=[data]))
         disk.take_name(temporary, path)
         self._flush_folder_of(path)
 
@@ -300,10 +304,13 @@ class LocalBackend(Backend):
         def see(origin: int, status: os.stat_result) -> None:
             if token is not None:
                 shared_errors.check_token(source, disk.token_of(origin, status), token)
-            with disk.new_file(target, self.sync) as descriptor:
+
+            def fill(descriptor: int) -> None:
                 disk.copy_whole(origin, status, descriptor)
                 if token is not None:
                     extending.expect(source, token)
+
+            disk.new_file(target, self.sync, fill)
 
         disk.look(source, see)
         self._flush_folder_of(target)
@@ -342,7 +349,7 @@ class LocalBackend(Backend):
     async def respell(self, path: str, given: str) -> None:
         name = looks.canonical(given).rpartition("/")[2]
         if name != path.rpartition("/")[2]:
-            respell(path, name, self._locked)
+            respell(path, name, partial(lock_of, sync=self.sync))
             self._flush_folder_of(path)
 
     # -- names and processes -------------------------------------------------------------------------------
@@ -361,23 +368,20 @@ class LocalBackend(Backend):
         return looks.disk_of(path)
 
     def may_tear(self, path: str) -> bool:
-        return not extending.is_local(names.parent(path))
+        return not folders.is_local(names.parent(path))
 
     # -- within --------------------------------------------------------------------------------------------
 
-    def _locked(self, header: str) -> record_lock:
-        return lock_of(header, self.sync)
-
-    def _flush_name(self, path: str, token: str) -> None:
+    def _flush_name(self, path: str, token: str, is_local: bool) -> None:
         """Make the name of a header file survive a loss of power; on a disk that is nearly full, keep a reserve."""
         folders.keep_reserve(path)
         self._flush_folder_of(path)
-        if self.sync:
+        if self.sync and is_local:
             extending.note_named(path, token)
 
     def _flush_folder_of(self, path: str) -> None:
         if self.sync:
-            folders.flush_folder(names.parent(path))
+            folders.flush_folder_of(path)
 
 
 def _check_conditional(verb: str, path: str) -> None:

@@ -8,15 +8,15 @@ import os
 import stat
 import time
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import TypeVar
 
 from rollingfs.backend import shared_errors
 from rollingfs.backend.contract import Buffer, Over, Part, Upload
 from rollingfs.backend.local import folders, system
-from rollingfs.backend.local.folders import Opened, make_folders, open_file, refuse_link
-from rollingfs.backend.local.system import flush as flush, is_local
+from rollingfs.backend.local.folders import make_folders, open_file, refuse_link
+from rollingfs.backend.local.system import flush as flush
 from rollingfs.errors import UNSUPPORTED
 from rollingfs.format import names
 
@@ -47,7 +47,7 @@ _NO_ROOM = "no segment can have this name: with '$header' behind it, the name is
 _NO_KERNEL_COPY = {errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EBADF, errno.EPERM} | UNSUPPORTED
 
 
-class opened(Opened):  # noqa: N801 - used as a function
+class opened:  # noqa: N801 - used as a function
     """Open a regular file for reading, with its status; `flags` are added to the flags for reading.
 
     Raises
@@ -59,21 +59,30 @@ class opened(Opened):  # noqa: N801 - used as a function
     """
 
     def __init__(self, path: str, flags: int = 0) -> None:
-        self._path, self._descriptors = path, []
-        self._flags = _READ_FLAGS | flags
+        self._path, self._flags = path, _READ_FLAGS | flags
+        self._descriptors: list[int] = []
+        """Empty before the file is open, and after."""
 
-    def __enter__(self) -> tuple[int, os.stat_result]:
-        return self.open()
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    def close(self, *_: object) -> None:
+        """Close the file; it may be closed already, or be gone from the disk."""
+        if self._descriptors:
+            try:
+                any(map(os.close, map(self._descriptors.pop, [-1])))  # in one call, as in `_open`
+            except OSError as error:  # what was read of it was read; after a write, a flush tells
+                if error.errno != errno.ESTALE:
+                    raise
 
     def open(self) -> tuple[int, os.stat_result]:
         try:
-            descriptor, status = self._seen()
+            try:
+                status = self._open()
+            except OSError as error:
+                if error.errno not in RENAMED or folders.is_local(os.path.dirname(self._path)):
+                    raise
+                status = self._open_in_time()
             if not stat.S_ISREG(status.st_mode):
                 raise shared_errors.no_file(self._path)
-            return descriptor, status
+            return self._descriptors[-1], status
         except (NotADirectoryError, IsADirectoryError) as error:
             raise shared_errors.no_file(self._path) from error
         except PermissionError:
@@ -91,21 +100,20 @@ class opened(Opened):  # noqa: N801 - used as a function
             self.close()
             raise
 
-    def _seen(self) -> tuple[int, os.stat_result]:
-        try:
-            return self._open(self._path, self._flags), os.fstat(self._descriptors[-1])
-        except OSError as error:
-            if error.errno not in RENAMED or is_local(os.path.dirname(self._path)):
-                raise
-        return self._seen_in_time()
+    __enter__, __exit__ = open, close
 
-    def _seen_in_time(self) -> tuple[int, os.stat_result]:
+    def _open(self) -> os.stat_result:
+        # Ctrl-C comes between two calls of the interpreter, so what opens the file notes that, in one call
+        self._descriptors.extend(map(system.open_file, [self._path], [self._flags]))
+        return os.fstat(self._descriptors[-1])
+
+    def _open_in_time(self) -> os.stat_result:
         """Open a file whose name a disk may not find for a moment, while another file is renamed to it."""
         denials = 0
         for pause_s in RENAMED_PAUSES_S:  # not until a time, which passes while this process is stopped
             try:
                 self.close()
-                return self._open(self._path, self._flags), os.fstat(self._descriptors[-1])
+                return self._open()
             except OSError as error:
                 system.refresh(self._path)
                 denials = 0 if os.path.exists(self._path) else denials + 1
@@ -114,7 +122,7 @@ class opened(Opened):  # noqa: N801 - used as a function
             if not denials:
                 time.sleep(pause_s)
         self.close()
-        return self._open(self._path, self._flags), os.fstat(self._descriptors[-1])
+        return self._open()
 
 
 Held = AbstractContextManager[tuple[int, os.stat_result]] | None
@@ -218,7 +226,7 @@ def check_same_or_grown(path: str, descriptor: int, token: str) -> None:
     raise shared_errors.changed(path, token, found)
 
 
-def fill(descriptor: int, data: Buffer, date_ns_min: int) -> os.stat_result:
+def write_header(descriptor: int, data: Buffer, date_ns_min: int = 0) -> os.stat_result:
     """Write a header into its temporary file and date it by the filesystem's clock; return its status."""
     write_all(descriptor, [data])
     date_ns = max(os.fstat(descriptor).st_mtime_ns, date_ns_min)
@@ -239,16 +247,15 @@ def open_new(path: str, sync: bool, mode: int = NEW_FILE_MODE) -> int:
             raise
 
 
-@contextlib.contextmanager
-def new_file(path: str, sync: bool, mode: int = NEW_FILE_MODE) -> Iterator[int]:
-    """Open a new file to write, which is flushed and closed at the end.
+def new_file(path: str, sync: bool, fill: Callable[[int], T], mode: int = NEW_FILE_MODE) -> T:
+    """Make a new file, which `fill` writes and which is then flushed; return what `fill` returns.
 
     After a failure it is removed.
     """
     descriptor = open_new(path, sync, mode)
     try:
         try:
-            yield descriptor
+            found = fill(descriptor)
             if sync:
                 flush(descriptor)
         finally:
@@ -256,6 +263,7 @@ def new_file(path: str, sync: bool, mode: int = NEW_FILE_MODE) -> Iterator[int]:
     except BaseException:
         remove_if_there(path)
         raise
+    return found
 
 
 def link(path: str, target: str) -> None:
@@ -383,14 +391,14 @@ class LocalUpload(Upload):
             self._clean()
         if self._sync:
             folders.flush_entries_of(os.path.dirname(self._path))
-            folders.flush_folder(os.path.dirname(self._path))
+            folders.flush_folder_of(self._path)
 
     def _end(self) -> None:
         if self._sync:
             flush(self._file.fileno())
         self._file.close()
         if self._sync:
-            folders.flush_folder(os.path.dirname(self._growing))
+            folders.flush_folder_of(self._growing)
 
     async def abort(self) -> None:
         if not self._file.closed:

@@ -18,25 +18,11 @@ from rollingfs.format.header import HEADER_BYTES_MAX
 from rollingfs.format.records import Mark
 
 PRIVATE_MODE = 0o600
-_disks: dict[int, bool] = {}
-"""Results of `is_local`, by the number of a disk."""
-_last: tuple[str, Mark | None] = "", None
-"""The newest token and its mark: a writer's next append begins with it."""
+MARKS_KEPT_MAX = 64
+_marks: dict[str, Mark] = {}
+"""The marks of the newest tokens: a writer's next change of a header begins with one of them."""
 _named: dict[str, str] = {}
 """The header files that may grow, and whose names this process knows to survive a loss of power, by path."""
-
-
-def is_local(path: str) -> bool:
-    """Return whether only this kernel uses the filesystem of a file."""
-    try:
-        device = os.stat(path).st_dev
-    except OSError:
-        return False
-    if not system.number_of_disk(device):  # the next filesystem without a disk that is mounted may get this number
-        return system.is_local(path)
-    if device not in _disks:
-        _disks[device] = system.is_local(path)
-    return _disks[device]
 
 
 # -- tokens ----------------------------------------------------------------------------------------------------
@@ -100,14 +86,14 @@ def expect(path: str, token: str, flags: int = 0) -> os.stat_result:
         raise shared_errors.changed(path, token, None) from None
 
 
-def expect_header(path: str, token: str) -> os.stat_result:
+def expect_header(path: str, token: str, is_local: bool) -> os.stat_result:
     """`expect`, for a locked header that is to be replaced or deleted; a symbolic link is refused."""
-    if not is_known(path):
+    if not (is_local or is_known(path)):
         raise shared_errors.changed(path, token, "another")
     return expect(path, token, system.NO_FOLLOW)
 
 
-def expect_lock(path: str, lock: record_lock) -> None:
+def expect_lock(path: str, lock: record_lock, is_local: bool) -> None:
     """Refuse to change a header whose lock was taken away since, as by a hand.
 
     Raises
@@ -115,15 +101,14 @@ def expect_lock(path: str, lock: record_lock) -> None:
     ConflictError
         The lock is another's, or its file is gone.
     """
-    if not (is_known(lock.path) and lock.is_held):
+    if not ((is_local or is_known(lock.path)) and lock.is_held):
         raise shared_errors.unlocked(path)
 
 
 def is_known(path: str) -> bool:
-    """Ask the server for a name where another machine may write (P6.35); False if it does not know the file."""
+    """Ask the server for a name, where another machine may write (P6.35); return whether it knows the file."""
     try:
-        if not is_local(names.parent(path)):
-            system.look_up(path)
+        system.look_up(path)
     except OSError as error:
         if error.errno not in disk.RENAMED:
             raise
@@ -146,8 +131,7 @@ def rest(descriptor: int, status: os.stat_result, known: str) -> tuple[bytes, st
 def _still(descriptor: int, status: os.stat_result, token: str) -> Mark | None:
     """Return the mark of a token, if the open file still begins with all that the mark stands for."""
     inode, _, text = token.partition("-")
-    last = _last
-    mark = last[1] if last[0] == token else Mark.of(text)
+    mark = _marks.get(token) or Mark.of(text)
     if mark is None or inode != f"{status.st_ino:x}" or mark.end > status.st_size:
         return None
     return mark if mark.is_in(partial(disk.read_exactly, descriptor)) else None
@@ -159,9 +143,10 @@ def _read(descriptor: int, start: int, end: int) -> bytes:
 
 
 def _token(status: os.stat_result, mark: Mark) -> str:
-    global _last
     token = f"{status.st_ino:x}-{mark}"
-    _last = token, mark
+    if len(_marks) >= MARKS_KEPT_MAX:
+        _marks.clear()
+    _marks[token] = mark
     return token
 
 
@@ -198,7 +183,7 @@ def marked(path: str, status: os.stat_result) -> Iterator[None]:
     disk.remove_if_there(mark)
 
 
-def renew(path: str, data: Buffer, old: os.stat_result, sync: bool, lock: record_lock) -> str:
+def renew(path: str, data: Buffer, old: os.stat_result, lock: record_lock, *, sync: bool, is_local: bool) -> str:
     """Replace a locked header by a new file with this content; returns the token.
 
     Raises
@@ -206,19 +191,22 @@ def renew(path: str, data: Buffer, old: os.stat_result, sync: bool, lock: record
     ConflictError
         The lock was taken away while the new file was written and flushed.
     """
-    temporary = names.temporary_path(path)
-    with disk.new_file(temporary, sync, PRIVATE_MODE) as descriptor:
+
+    def fill(descriptor: int) -> str:
         if stat.S_IMODE(old.st_mode) != PRIVATE_MODE:
             system.set_mode(descriptor, stat.S_IMODE(old.st_mode))
-        token = make_token(path, disk.fill(descriptor, data, old.st_mtime_ns + 1), data)
+        return make_token(path, disk.write_header(descriptor, data, old.st_mtime_ns + 1), data)
+
+    temporary, name = names.temporary_path(path), path
+    token = disk.new_file(temporary, sync, fill, PRIVATE_MODE)
     try:
-        expect_lock(path, lock)
+        expect_lock(path, lock, is_local)
+        if is_local:  # elsewhere, to ask may be to list a large folder each time
+            name = names.header_path(spellings.settle(names.segment_of_header(path), fresh=True))
+        system.rename(temporary, name)
     except BaseException:
         disk.remove_if_there(temporary)
         raise
-    if is_local(names.parent(path)):  # elsewhere, to ask may be to list a large folder each time
-        path = names.header_path(spellings.settle(names.segment_of_header(path), fresh=True))
-    disk.take_name(temporary, path)
     return token
 
 
@@ -290,8 +278,6 @@ def note_named(path: str, token: str) -> None:
 
     A header that may not grow in place needs no note.
     """
-    if not is_local(names.parent(path)):
-        return
     if len(_named) >= folders.FOLDERS_FLUSHED_MAX:
         _named.clear()
     _named[path] = _file_of(token)

@@ -13,11 +13,15 @@ import os
 import re
 import stat
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import TypeVar
 
 from rollingfs.backend import shared_errors
 from rollingfs.backend.local import system
 from rollingfs.format import names
+
+T = TypeVar("T")
 
 FOLDERS_FLUSHED_MAX = 4096
 """This process remembers of this many folders that they survive a loss of power."""
@@ -37,35 +41,29 @@ OF_FILE_MANAGERS = frozenset({".ds_store", "thumbs.db", "desktop.ini"})
 """Files that Finder and Explorer make in each folder that they show, and make again."""
 _APPLE_DOUBLE = "._"
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+_disks: dict[int, bool] = {}
+"""Results of `is_local`, by the number of a disk."""
 # folders whose own entries, and those of all folders above them, this process has flushed
 _flushed: set[str] = set()
 _NAMELESS = re.compile(r"\.(fuse_hidden[0-9a-f]{16}|nfs[0-9a-f]{8,32})")
 _NOT_EMPTY = (errno.ENOTEMPTY, errno.EEXIST)
 
 
-class Opened:
-    """A file that is open until `close`."""
-
-    _descriptors: list[int]
-    """Empty before it is open, and after."""
-
-    def _open(self, path: str, flags: int) -> int:
-        # Ctrl-C comes between two calls of the interpreter, so what opens the file notes that, in one call
-        self._descriptors.extend(map(system.open_file, [path], [flags]))
-        return self._descriptors[-1]
-
-    def close(self) -> None:
-        """Close the file; it may be closed already, or be gone from the disk."""
-        if self._descriptors:
-            try:
-                any(map(os.close, map(self._descriptors.pop, [-1])))  # one call, too
-            except OSError as error:  # what was read of it was read; after a write, a flush tells
-                if error.errno != errno.ESTALE:
-                    raise
+def is_local(path: str) -> bool:
+    """Return whether only this kernel uses the filesystem of a file."""
+    try:
+        device = os.stat(path).st_dev
+    except OSError:
+        return False
+    if not system.number_of_disk(device):  # the next filesystem without a disk that is mounted may get this number
+        return system.is_local(path)
+    if device not in _disks:
+        _disks[device] = system.is_local(path)
+    return _disks[device]
 
 
-class place_of(Opened):  # noqa: N801 - used as a function
-    """The name and the folder's descriptor by which to open or unlink a file, as ``dir_fd`` takes them.
+def in_place(path: str, call: Callable[..., T]) -> T:
+    """Call with the name of a file, and with the descriptor of its folder as ``dir_fd``.
 
     The folders above a `$chunks` folder may be links. A file elsewhere keeps its path, without a descriptor.
 
@@ -74,26 +72,22 @@ class place_of(Opened):  # noqa: N801 - used as a function
     PermissionError
         The `$chunks` folder is a symbolic link.
     """
-
-    def __init__(self, path: str) -> None:
-        self._path, self._descriptors = path, []
-
-    def __enter__(self) -> tuple[str, int | None]:
-        folder, _, name = self._path.rpartition("/")
-        if not (system.PLACE and folder.endswith(names.CHUNKS_SUFFIX)):
-            return self._path, None
-        try:
-            return name, self._open(folder, system.PLACE | system.NO_FOLLOW)
-        except BaseException as error:
-            self.close()
-            if isinstance(error, OSError):
-                refuse_link(folder, error)
-            raise
-
-    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
-        self.close()
-        if isinstance(error, OSError) and error.filename == self._path.rpartition("/")[2]:
-            error.filename = self._path
+    folder, _, name = path.rpartition("/")
+    if not (system.PLACE and folder.endswith(names.CHUNKS_SUFFIX)):
+        return call(path)
+    places: list[int] = []
+    try:
+        # Ctrl-C comes between two calls of the interpreter, so what opens the folder notes that, in one call
+        places.extend(map(system.open_file, [folder], [system.PLACE | system.NO_FOLLOW]))
+        return call(name, dir_fd=places[0])
+    except OSError as error:
+        if not places:
+            refuse_link(folder, error)
+        elif error.filename == name:
+            error.filename = path
+        raise
+    finally:
+        any(map(os.close, places))
 
 
 def refuse_link(path: str, error: OSError) -> None:
@@ -104,26 +98,25 @@ def refuse_link(path: str, error: OSError) -> None:
 
 def open_file(path: str, flags: int, mode: int) -> int:
     """Open a file, which may be new; a symbolic link of its name is refused."""
-    with place_of(path) as (name, folder):
-        try:
-            return system.open_file(name, flags | system.NO_FOLLOW, mode, dir_fd=folder)
-        except OSError as error:
-            refuse_link(path, error)
-            raise
+    try:
+        return in_place(path, partial(system.open_file, flags=flags | system.NO_FOLLOW, mode=mode))
+    except OSError as error:
+        refuse_link(path, error)
+        raise
 
 
 def unlink(path: str) -> None:
     """Remove a file, or a symbolic link itself."""
-    with place_of(path) as (name, folder):
-        system.unlink(name, dir_fd=folder)
+    in_place(path, system.unlink)
 
 
 # -- made, flushed and removed --------------------------------------------------------------------------------
 
 
-def flush_folder(path: str) -> None:
-    """Make a folder's entries survive a loss of power."""
-    descriptor = system.open_folder(path)
+def flush_folder_of(path: str) -> None:
+    """Make the entries of the folder that holds a path survive a loss of power."""
+    folder, slash, _ = path.rpartition("/")
+    descriptor = system.open_folder(folder or slash)
     try:
         system.flush(descriptor)
     finally:
@@ -140,7 +133,7 @@ def flush_entries_of(folder: str) -> None:
     if folder in _flushed or above == folder or os.stat(above).st_dev != os.stat(folder).st_dev:
         return
     try:
-        flush_folder(above)
+        flush_folder_of(folder)
     except PermissionError:
         return
     flush_entries_of(above)
@@ -248,7 +241,7 @@ def temporary_folder(folder: str, sync: bool) -> Iterator[None]:
 
 def keep_reserve(header: str) -> None:
     """Make a reserve for a segment with chunks on a nearly full disk; ignore errors."""
-    folder = names.chunks_folder(names.segment_of_header(header))
+    folder = names.folder_of_header(header)
     try:
         free_bytes, free_files = system.room(folder)
         is_low = free_bytes < FREE_BYTES_MIN or 0 < free_files < FREE_FILES_MIN

@@ -183,8 +183,7 @@ def now_at(path: str, sync: bool) -> float:
     try:
         with folders.temporary_folder(os.path.dirname(temporary), sync):
             try:
-                with disk.new_file(temporary, False) as descriptor:
-                    return os.fstat(descriptor).st_mtime
+                return disk.new_file(temporary, False, os.fstat).st_mtime
             finally:
                 disk.remove_if_there(temporary)
     except OSError as error:

@@ -36,6 +36,7 @@ another machine may see a file's new size late, or before its bytes.
 
 open_file, unlink, mkdir, link, rename = os.open, os.unlink, os.mkdir, os.link, os.rename
 read_at, write_at, set_mode, number_of_disk = os.pread, os.pwrite, os.fchmod, os.major
+open_folder = partial(os.open, flags=os.O_RDONLY | os.O_DIRECTORY)
 read_into = getattr(os, "preadv", None)  # macOS 11 has it
 copy_in_kernel = getattr(os, "copy_file_range", None)
 
@@ -67,11 +68,6 @@ def room(folder: str) -> tuple[int, int]:
     """Return the free bytes of a disk, and its free inodes."""
     found = os.statvfs(folder)
     return found.f_bavail * found.f_frsize, found.f_favail
-
-
-def open_folder(path: str) -> int:
-    """Open a folder whose entries are to be flushed."""
-    return os.open(path, os.O_RDONLY | os.O_DIRECTORY)
 
 
 def lock_by(setlk: int, request: Callable[[int], bytes], descriptor: int) -> bool:

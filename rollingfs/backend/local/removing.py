@@ -11,7 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Self
 
 from rollingfs.backend.local import extending, folders, system
-from rollingfs.backend.local.folders import goes_along, place_of, unlink
+from rollingfs.backend.local.folders import goes_along, unlink
 from rollingfs.backend.local.record_lock import close_locks, hold, lock_of, record_lock
 from rollingfs.errors import UNSUPPORTED, ConflictError
 from rollingfs.format import names
@@ -46,15 +46,14 @@ def take_away(path: str, token: str, sync: bool) -> None:
         return
     away = names.temporary_path(path)
     with folders.temporary_folder(os.path.dirname(away), sync):
-        with place_of(away) as (name, folder):
-            system.rename(path, name, dst_dir_fd=folder)
+        folders.in_place(away, lambda name, dir_fd=None: system.rename(path, name, dst_dir_fd=dir_fd))
         try:
             extending.expect(away, token)
         except ConflictError:
             with contextlib.suppress(FileExistsError):  # a still newer file has the name: it stays
                 system.link(away, path)
             if sync:
-                folders.flush_folder(os.path.dirname(path))  # the next name may be the file's only durable one
+                folders.flush_folder_of(path)  # the next name may be the file's only durable one
             system.unlink(away)
             raise
         system.unlink(away)
@@ -145,7 +144,7 @@ class CarriedLock:
 
         A process that waits for the lock looks for the header before it makes a lock file.
         """
-        folder = names.chunks_folder(names.segment_of_header(header))
+        folder = names.folder_of_header(header)
         if (lock := self._bring(header)) is not None:
             is_taken = False
             with contextlib.suppress(ConflictError):
@@ -215,9 +214,10 @@ class CarriedLock:
 
 
 def _taken(header: str, token: str, lock: record_lock, take: Callable[[str], bool]) -> bool:
-    extending.expect_header(header, token)
-    extending.expect_lock(header, lock)
-    return holds_only_lock(names.chunks_folder(names.segment_of_header(header))) and take(header)
+    is_local = folders.is_local(names.parent(header))
+    extending.expect_header(header, token, is_local)
+    extending.expect_lock(header, lock, is_local)
+    return holds_only_lock(names.folder_of_header(header)) and take(header)
 
 
 def remove_folder(path: str) -> None:
