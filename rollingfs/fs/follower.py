@@ -17,7 +17,7 @@ from typing import Any
 from fsspec import AbstractFileSystem
 
 from rollingfs.backend.tiers import check_tier
-from rollingfs.folders.collect_tree import Tree, tree_below
+from rollingfs.folders.collect_tree import tree_below
 from rollingfs.format import names
 from rollingfs.fs.core import core
 from rollingfs.policy import TIER_DEFAULT, OffloadPolicy, parse_bytes
@@ -27,11 +27,13 @@ from rollingfs.stream.blocks import POLL_S_MAX, Move, OffloadStatus, Wait
 from rollingfs.stream.follow import Followed
 from rollingfs.stream.ledger import Ledgers, Policies
 from rollingfs.stream.ledger_codec import Ledger
+from rollingfs.stream.upkeep import OFFLOAD, Upkeep
 
 logger = logging.getLogger("rollingfs")
 
 MEMORY_BYTES_DEFAULT = 256 * 1024 * 1024
 LOOKS_AT_ONCE_MAX = 8
+"""Threads beside those that move blocks."""
 BUSY_MAX = 64
 """Maximum segments that are looked at or moved, or wait for that; the others are only planned."""
 
@@ -115,11 +117,8 @@ class Follower:
         for path in (one for one in found if one not in self._folders):
             ask = partial(self._ask, True)
             self._followed[path] = Followed(self._client, names.check_new_name(path), ask, is_named=True)
-        self._ended: dict[str, str | None] = {}
-        """The tokens of the headers of segments that need no step; the next header is looked at."""
-        self._tokens: Mapping[str, str | None] = {}
-        """The tokens of all headers in the last listings."""
-        self._ledgers = Ledgers(self._client)
+        self._upkeep = Upkeep(self._client, (OFFLOAD,))
+        """Its rounds are the listings of the folders, and it remembers the segments that need no step."""
         self._moves_max = max(1, memory_bytes // REWRITE_BYTES_MAX)
         self._on_change = on_change
         self._queue: list[tuple[float, str]] = []
@@ -174,7 +173,7 @@ class Follower:
 
     def _prepare(self) -> None:
         self._loop, self._wake = asyncio.get_running_loop(), asyncio.Event()
-        self._looks, self._moves = asyncio.Semaphore(LOOKS_AT_ONCE_MAX), asyncio.Semaphore(self._moves_max)
+        self._moves = asyncio.Semaphore(self._moves_max)
         for path in [path for path, one in self._followed.items() if one.due_s == math.inf]:
             self._plan(path, 0.0)
 
@@ -225,37 +224,36 @@ class Follower:
         if not self._folders or time.monotonic() < self._listed_s + self._poll_s:
             return
         try:
-            tree, changed = await self._bridge.arun(self._look_around())
+            await self._bridge.arun(self._look_around())
         except OSError as error:
             logger.warning("not all folders can be listed now, so nothing new is followed: %s", error)
         else:
-            self._take(tree, changed)
+            self._take()
         self._listed_s = time.monotonic()
         found = (one.poll_s_max for one in self._followed.values() if not one.is_named)
         self._poll_s = min(found, default=POLL_S_MAX)
 
-    async def _look_around(self) -> tuple[Tree, set[str]]:
+    async def _look_around(self) -> None:
         tree = await tree_below(self._client, *sorted(self._folders))
         for path, error in tree.unlisted.items():
             logger.info("%s: not followed now, because it cannot be listed: %s", path, error)
-        return tree, await self._ledgers.renew(tree)
+        await self._upkeep.take(tree)
 
-    def _take(self, tree: Tree, changed: set[str]) -> None:
+    def _take(self) -> None:
         """Plan a look at each segment that is new, has another header, or whose folders have another policy."""
-        self._tokens = tree.tokens
-        wanted = {path for path in tree.segments if not names.is_hidden_segment(path)}
+        wanted = {path for path in self._upkeep.tree.segments if not names.is_hidden_segment(path)}
         self._followed = {path: one for path, one in self._followed.items() if path in wanted or one.is_named}
-        self._ended = {path: token for path, token in self._ended.items() if path in wanted}
         for path in sorted(wanted):
-            one, token, is_asked_anew = self._followed.get(path), tree.tokens.get(path), names.parent(path) in changed
-            seen = self._ended.get(path) if one is None else one.token
-            if (one is not None and one.is_named) or (seen == token is not None and not is_asked_anew):
+            one = self._followed.get(path)
+            if (one is not None and one.is_named) or self._upkeep.rests(path, self._ledger(path)):
                 continue
-            self._ended.pop(path, None)
             if one is None:
                 one = self._followed[path] = Followed(self._client, path, partial(self._ask, False))
-            one.token = None if is_asked_anew else one.token
+            one.token = None
             self._plan(path, 0.0)
+
+    def _ledger(self, path: str) -> Ledger | None:
+        return self._upkeep.ledgers.by_folder.get(names.parent(path))
 
     def _plan(self, path: str, pause_s: float) -> None:
         if (one := self._followed.get(path)) is not None:
@@ -299,7 +297,7 @@ class Follower:
             return Asked.by(self._given)
         default = self._client.offload_policy
         if ledger is None and not is_named:
-            ledger = self._ledgers.by_folder.get(names.parent(path))
+            ledger = self._ledger(path)
         if ledger is None:
             ledger = await Ledgers(self._client).resolved(names.parent(path))
         if is_named:
@@ -309,26 +307,28 @@ class Follower:
 
     async def _follow(self, one: Followed) -> float:
         """Look at a segment, move a block of it if that is due; returns the pause until the next look."""
-        listed = self._tokens.get(one.path)
-        async with self._looks:
-            now: Wait | Move = await self._bridge.arun(one.look())
-            if one.is_missing and one.is_named and await self._bridge.arun(self._client.backend.is_folder(one.path)):
-                self._folders.add(one.path)  # its segments are followed then
-                del self._followed[one.path]
-                self._listed_s = -math.inf
-                return math.inf
+        listed, ledger = self._upkeep.tree.tokens.get(one.path), self._ledger(one.path)
+        began_s = self._client.now_ms() / 1000
+        now: Wait | Move = await self._bridge.arun(one.look())
+        if one.is_missing and one.is_named and await self._bridge.arun(self._client.backend.is_folder(one.path)):
+            self._folders.add(one.path)  # its segments are followed then
+            del self._followed[one.path]
+            self._listed_s = -math.inf
+            return math.inf
         if isinstance(now, Move):
             async with self._moves:
                 now = Wait(0.0) if self._stopped.is_set() else await self._bridge.arun(one.move(now))
         self._tell(one)
-        has_no_policy = one.tier is None and one.status.last_error is None
-        if now.is_over or (not one.is_named and (one.is_missing or has_no_policy)):
-            if not one.is_named:  # a token that was listed later may belong to a new segment
-                self._ended[one.path] = one.token or listed
-                self._followed.pop(one.path, None)
-            return math.inf
         if one.is_named:
-            return now.pause_s
+            return math.inf if now.is_over else now.pause_s
+        has_no_policy = one.tier is None and one.status.last_error is None
+        is_over = now.is_over or one.is_missing or has_no_policy
+        token = one.token or (listed if is_over else None)  # a later listing may show the token of a new segment
+        if token is not None:
+            self._upkeep.let_rest(one.path, token, ledger, began_s)
+        if is_over:
+            self._followed.pop(one.path, None)
+            return math.inf
         self._poll_s = min(self._poll_s, one.poll_s_max)
         return now.due_s or now.pause_s
 

@@ -191,19 +191,13 @@ class Ledgers:
             return False
         return True
 
-    async def renew(self, tree: Tree) -> set[str]:
-        """Read the ledgers of folders, if the tree shows that a ledger has changed, or after `POLICIES_S_MAX`.
-
-        Returns
-        -------
-        set
-            The folders whose offload policy has changed, or was not known before.
-        """
-        folders, before = {names.parent(path) for path in tree.segments}, self.by_folder
+    async def renew(self, tree: Tree) -> None:
+        """Read the ledgers of folders, if the tree shows that a ledger has changed, or after `POLICIES_S_MAX`."""
+        folders = {names.parent(path) for path in tree.segments}
         tokens = {path: token for path, token in tree.tokens.items() if names.is_ledger(path)}
         is_old = time.monotonic() - self._asked_s >= POLICIES_S_MAX
-        if tokens == self._tokens and not is_old and before.keys() >= folders:
-            return set()
+        if tokens == self._tokens and not is_old and self.by_folder.keys() >= folders:
+            return
         self.by_folder, self.errors, self._above = {}, {}, {}
         self._tree, self._tokens, self._asked_s = tree, tokens, time.monotonic()
         for folder in sorted(folders):
@@ -212,8 +206,6 @@ class Ledgers:
             except OSError as error:  # the reports on its segments have the error, too; the others go on
                 logger.warning("%s: its policies cannot be read, so no byte is moved there: %s", folder, error)
                 self.errors[folder] = error
-        found = self.by_folder.items()
-        return {one for one, ledger in found if one not in before or ledger.offload != before[one].offload}
 
 
 def _rolling(header: Header, path: str) -> Fields:

@@ -6,13 +6,14 @@ No failure stops the rest.
 from __future__ import annotations
 
 import logging
+import math
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import field, replace
 from functools import partial
 from typing import Any
 
-from rollingfs.folders.collect_tree import SEGMENTS_AT_ONCE_MAX, clear_marks, tree_at
+from rollingfs.folders.collect_tree import SEGMENTS_AT_ONCE_MAX, Tree, clear_marks, tree_at, tree_of
 from rollingfs.format import names
 from rollingfs.format.header import GRACE_S, Chunk, Header, Phase
 from rollingfs.format.policies import Fields
@@ -59,7 +60,7 @@ class Upkeep:
 
     A later round leaves out idle segments: the listing shows their headers unchanged since a look found nothing
     to do. It looks at them again after `LOOK_AGAIN_S`, or when a policy may ask for something, because a crash of a
-    writer may leave files that no header names.
+    writer may leave files that no header names. A follower lists folders and remembers idle segments by this, too.
 
     Parameters
     ----------
@@ -92,9 +93,9 @@ class Upkeep:
         self.readers_grace_s = readers_grace_s
         self.dropped = dropped or {}
         self.is_stopped = is_stopped
-        self._tokens: Mapping[str, str | None] = {}
+        self.tree = tree_of({})
+        """The last listing."""
         self._seen: dict[str, int] = {}
-        self._named: frozenset[str] = frozenset()
         self._rests: dict[str, tuple[str, tuple[object, ...], float, float]] = {}
         """Looks at segments that needed no step: the token of the header, the policies of the folders, when the look
         began, and until when it counts, in seconds since 1970."""
@@ -116,9 +117,8 @@ class Upkeep:
         streams = set()
         tree = await tree_at(self.client, root)
         unlisted |= tree.unlisted
-        self._seen, self._named, self._tokens = {}, tree.segments, tree.tokens
-        self._rests = {path: rest for path, rest in self._rests.items() if path in tree.tokens}
-        await self.ledgers.renew(tree)
+        self._seen = {}
+        await self.take(tree)
         if COLLECT in self.steps:
             await clear_marks(self.client, tree)  # of the round before, which has taken the last tombstones
         for path in sorted(tree.segments):
@@ -135,6 +135,12 @@ class Upkeep:
                 return itself
         return itself + [(path, tuple(found[path]), True) for path in sorted({*found, *streams})]
 
+    async def take(self, tree: Tree) -> None:
+        """Begin a round with a listing: read changed policies, forget segments that are gone."""
+        self.tree = tree
+        self._rests = {path: rest for path, rest in self._rests.items() if path in tree.tokens}
+        await self.ledgers.renew(tree)
+
     async def keep(self, folder: Folder) -> list[Upkept]:
         """Do the steps to a folder: a result for a stream, else a result for each segment in it."""
         path, segments, is_whole = folder
@@ -145,10 +151,10 @@ class Upkeep:
         retention = None if ledger is None else ledger.retention
         retains = is_whole and retention is not None and not retention.keeps_all
         memory, rows = names.ledger_path(path), names.listing_path(path)
-        is_stream = is_whole and (memory in self._named or (retains and bool(segments)))
+        is_stream = is_whole and (memory in self.tree.segments or (retains and bool(segments)))
         if RETAIN in self.steps and retains:
             whole = whole.plus(await self._attempt(RETAIN, path, partial(self._retain, path)))
-        of_folder = {memory: is_stream, rows: is_whole and rows in self._named}
+        of_folder = {memory: is_stream, rows: is_whole and rows in self.tree.segments}
         hidden = [one for one, is_there in of_folder.items() if is_there and COLLECT in self.steps]
         calls = [partial(self.segment, one, ledger) for one in (*segments, *hidden)]
         each = await self.client.runtime.gather(calls, SEGMENTS_AT_ONCE_MAX)
@@ -165,7 +171,7 @@ class Upkeep:
         ledger
             The ledger of its folder, resolved; without it, only collection runs.
         """
-        if self._rests_now(path, ledger):
+        if ledger is not None and self.rests(path, ledger):
             return Upkept(path)
         result, began_s = Upkept(path), self.client.now_ms() / 1000
         if ledger is not None and not names.is_hidden_segment(path) and {*self.steps} - {RETAIN, COLLECT}:
@@ -176,20 +182,30 @@ class Upkeep:
             await self._let_rest(path, ledger, began_s)
         return result
 
-    def _rests_now(self, path: str, ledger: Ledger | None) -> bool:
-        """Return whether the last look found no step, and another is not due yet."""
+    def rests(self, path: str, ledger: Ledger | None) -> bool:
+        """Return whether the last look found no step, and another is not due yet.
+
+        Parameters
+        ----------
+        ledger
+            As of `segment`; None if it cannot be read now.
+        """
         rest = self._rests.get(path)
-        if rest is None or ledger is None:
+        if rest is None:
             return False
         token, policies, since_s, until_s = rest
         now_s = self.client.now_ms() / 1000
         # before the look it is where a clock went back: then all that waits for a time would wait longer
-        is_same = token == self._tokens.get(path) and policies == _policies(ledger)
+        is_same = token == self.tree.tokens.get(path) and (ledger is None or policies == _policies(ledger))
         return is_same and since_s <= now_s < until_s
+
+    def let_rest(self, path: str, token: str, ledger: Ledger | None, since_s: float, until_s: float = math.inf) -> None:
+        """Note that a look that began at `since_s` has found no step to a header, by its token."""
+        self._rests[path] = token, () if ledger is None else _policies(ledger), since_s, until_s
 
     async def _let_rest(self, path: str, ledger: Ledger, began_s: float) -> None:
         """Note that a look has found no step. The next look does steps that become due during this look."""
-        seen, token = self.client.headers.seen(path), self._tokens.get(path)
+        seen, token = self.client.headers.seen(path), self.tree.tokens.get(path)
         header = None if seen is None or seen.token != token else seen.header
         if token is None or header is None or header.drops or header.must_settle or header.phase is Phase.MERGING:
             return
@@ -204,8 +220,7 @@ class Upkeep:
         times = [began_s + LOOK_AGAIN_S, *_due_s(header, waits, chunks)]
         if header.deleted:
             times.append(header.modified_ms / 1000 + (GRACE_S if self.grace_s is None else self.grace_s))
-        until_s = min(one for one in times if one > began_s - TIME_STEP_S)
-        self._rests[path] = token, _policies(ledger), began_s, until_s
+        self.let_rest(path, token, ledger, began_s, min(one for one in times if one > began_s - TIME_STEP_S))
 
     async def _attempt(self, verb: str, path: str, step: Callable[[], Awaitable[Upkept]]) -> Upkept:
         """Do a step to a stream or segment, unless the caller has stopped; an error is part of the result."""
@@ -264,7 +279,7 @@ class Upkeep:
         return replace(result, consolidated=did, appended_bytes=appended, written_bytes=appended + rewritten)
 
     async def _collect(self, path: str) -> Upkept:
-        did = await collect(self.client, path, grace_s=self.grace_s, seen=self._seen, named=self._named)
+        did = await collect(self.client, path, grace_s=self.grace_s, seen=self._seen, named=self.tree.segments)
         return Upkept(path, files=len(did.files), collected_bytes=did.bytes, young=did.young)
 
     async def _retain(self, path: str) -> Upkept:
