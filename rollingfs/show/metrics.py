@@ -105,15 +105,8 @@ class Calls:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the numbers, for JSON."""
-        return dataclasses.asdict(self) | {
-            "timing": {
-                "total_s": self.timing.total_s,
-                "mean_s": self.timing.mean_s,
-                "median_s": self.timing.median_s,
-                "p99_s": self.timing.p99_s,
-                "buckets": [list(one) for one in self.timing.buckets],
-            }
-        }
+        times = {name: getattr(self.timing, name) for name in ("total_s", "mean_s", "median_s", "p99_s")}
+        return dataclasses.asdict(self) | {"timing": {**times, "buckets": [list(one) for one in self.timing.buckets]}}
 
 
 @value_class
@@ -182,7 +175,13 @@ class Metrics:
         )
 
     def _rows(self) -> list[tuple[str, ...]]:
-        return [(name, *_cells(calls)) for name, calls in self.calls.items() if calls.count]
+        rows = []
+        for name, calls in self.calls.items():
+            if calls.count:
+                times = (calls.timing.median_s, calls.timing.p99_s, calls.timing.total_s)
+                counts = [f"{count:,}" for count in (calls.count, calls.refused, calls.errors)]
+                rows.append((name, *counts, size_text(calls.bytes), *map(_time_text, times)))
+        return rows
 
     def __repr__(self) -> str:
         rows = [COLUMNS, *self._rows()]
@@ -199,18 +198,6 @@ class Metrics:
         head = "".join(f"<th>{title}</th>" for title in COLUMNS)
         body = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in self._rows())
         return f"<div><b>Metrics</b><br/>{self._facts}<table><tr>{head}</tr>{body}</table></div>"
-
-
-def _cells(calls: Calls) -> tuple[str, ...]:
-    timing = calls.timing
-    times = (timing.median_s, timing.p99_s, timing.total_s)
-    return (
-        f"{calls.count:,}",
-        f"{calls.refused:,}",
-        f"{calls.errors:,}",
-        size_text(calls.bytes),
-        *map(_time_text, times),
-    )
 
 
 def _time_text(seconds: float) -> str:

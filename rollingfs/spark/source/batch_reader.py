@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -45,36 +45,6 @@ def ignores_case() -> bool:
     return context is None or context.getLocalProperty("spark.sql.caseSensitive") != "true"
 
 
-class RollingReader(DataSourceReader):
-    """Reads the segments as they are when the query is planned; it does not see later appends.
-
-    Spark 4.3 and older plan a DataFrame or view once, for all of its queries, whatever their filters. So this reader
-    takes no filters: what one query leaves out would be missing in the next.
-    """
-
-    def __init__(self, options: Options, schema: StructType) -> None:
-        options.check_use(BATCH)
-        self.options = options
-        self.rows = RowReader(options, schema, is_batch=True)
-
-    @plainly
-    def partitions(self) -> Sequence[InputPartition]:
-        """Return the ranges of the tasks, in the order of names and offsets."""
-        fs = places.filesystem(self.options)
-        found = with_cut_segments(fs, self.options, places.find(fs, self.options))
-        if found.corrupt:
-            logger.warning("%s; they are skipped (onCorrupt=skip)", found)
-        views = found.views
-        self.rows.check_columns(views, places.bases(self.options))
-        wanted = bounded(fs, self.options, views)
-        cut = [one for extent in wanted for one in self.rows.cut(SegmentReader(fs, views[extent.path]), extent)]
-        return [InputPartition(group) for group in segments.gather(cut, self.options.partition_bytes)]
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Return the rows of some ranges."""
-        return self.rows.read(partition)
-
-
 class RowReader:
     """Makes rows of ranges, for batches and for streams.
 
@@ -82,15 +52,15 @@ class RowReader:
     ----------
     schema
         The Spark schema of the rows.
-    is_batch
-        Whether Spark may use the plan of the ranges again, in later queries.
     """
 
-    def __init__(self, options: Options, schema: StructType, *, is_batch: bool = False) -> None:
+    is_batch: ClassVar[bool] = False
+    """Whether Spark may use the plan of the ranges again, in later queries."""
+
+    def __init__(self, options: Options, schema: StructType) -> None:
         self.options = options
         self.form = form = options.form
         self.schema = schema
-        self.is_batch = is_batch
         self.data_schema = rows.arrow_schema(schema)
         if options.has_metadata:
             if not form.grows:
@@ -161,17 +131,15 @@ class RowReader:
         self, fs: RollingFileSystem, ranges: Sequence[Range], schema: pa.Schema
     ) -> Iterator[pa.RecordBatch]:
         """Yield rows with the columns of the folders in which their segments are."""
-        options = replace(self.options, has_folder_columns=False)
         for values, group in folder_columns.by_values(ranges, places.bases(self.options)):
             named = {one.name: rows.spelled(one.name, values, ignores_case=ignores_case()) for one in self.schema}
             own = type(self.schema)([field for field in self.schema if named[field.name] is None])
-            inner = RowReader(options, own, is_batch=self.is_batch)
             there = {
                 one.name: folder_columns.constant(values[name], one, group[0].extent.path)
                 for one in self.schema
                 if (name := named[one.name]) is not None
             }
-            for batch in inner._rows(fs, group, rows.arrow_schema(own)):
+            for batch in self._rows(fs, group, rows.arrow_schema(own)):
                 more = {name: pa.repeat(value, batch.num_rows) for name, value in there.items()}
                 yield rows.checked(rows.arranged(batch, more, schema)) if there else batch
 
@@ -180,13 +148,14 @@ class RowReader:
         times: rows.CommitTimes | None = None
         located: Range | None = None
         is_lax = ignores_case()
-        for opened, one, piece in self._pieces(fs, ranges):
+        data_schema = rows.data_schema(schema) if self.options.has_metadata else schema
+        for opened, one, piece in self._pieces(fs, ranges, data_schema):
             if self.options.has_metadata and one is not located:
                 asked = rows.commit_times(core(fs).client, opened.view, one.start, one.extent.end)
                 times, located = core(fs).run(asked), one
-            for batch, starts in self.form.rows(piece, one, self.data_schema):
+            for batch, starts in self.form.rows(piece, one, data_schema):
                 try:
-                    found = rows.conform(batch, self.data_schema, ignores_case=is_lax)
+                    found = rows.conform(batch, data_schema, ignores_case=is_lax)
                 except pa.ArrowInvalid as error:
                     raise pa.ArrowInvalid(f"{one.extent.path}: {error}") from error
                 if times is None or starts is None:
@@ -194,14 +163,14 @@ class RowReader:
                 else:
                     yield rows.with_columns(found, starts(), one.extent.path, times, schema)
 
-    def _pieces(self, fs: RollingFileSystem, ranges: Sequence[Range]) -> Iterator[tuple[SegmentReader, Range, Any]]:
+    def _pieces(
+        self, fs: RollingFileSystem, ranges: Sequence[Range], schema: pa.Schema
+    ) -> Iterator[tuple[SegmentReader, Range, Any]]:
         """Return the pieces of ranges; of lines, the next is fetched while rows are made of one."""
         found = (
             (opened, one, piece)
             for opened, one in self._opened(fs, ranges)
-            for piece in self._sound(
-                one, self.form.pieces(opened, one, self.data_schema, self.options.codec(one.extent.path))
-            )
+            for piece in self._sound(one, self.form.pieces(opened, one, schema, self.options.codec(one.extent.path)))
         )
         return prefetched(fs, found) if self.form.has_lines else found
 
@@ -221,7 +190,7 @@ class RowReader:
                     raise self._explained(error) from error
                 else:
                     logger.warning("%s; going on without (failOnDataLoss=false)", error)
-                yield from self._left(fs, one, view)
+                yield from self._rest(fs, one, view)
             except CorruptHeaderError as error:
                 self.skip(one, error)
 
@@ -248,7 +217,7 @@ class RowReader:
             return FileNotFoundError(error.errno, f"{error.strerror}. {PLANNED_ONCE}", error.filename)
         return SegmentTruncatedError(f"{error}. {PLANNED_ONCE}") if self.is_batch else error
 
-    def _left(self, fs: RollingFileSystem, one: Range, view: Segment | None) -> Iterator[tuple[SegmentReader, Range]]:
+    def _rest(self, fs: RollingFileSystem, one: Range, view: Segment | None) -> Iterator[tuple[SegmentReader, Range]]:
         """Yield the rest of a range whose beginning was truncated away; only lines can be read from anywhere."""
         if view is None or not segments.is_same(view, one.extent.identity) or view.start >= one.end:
             return
@@ -277,6 +246,33 @@ class RowReader:
         except pa.ArrowInvalid as error:
             why = f"are no {self.options.format}: {error}"
             raise ValueError(f"{one.extent.path}: bytes {one.start} to {one.end} {why}") from error
+
+
+class RollingReader(RowReader, DataSourceReader):
+    """Reads the segments as they are when the query is planned; it does not see later appends.
+
+    Spark 4.3 and older plan a DataFrame or view once, for all of its queries, whatever their filters. So this reader
+    takes no filters: what one query leaves out would be missing in the next.
+    """
+
+    is_batch: ClassVar[bool] = True
+
+    def __init__(self, options: Options, schema: StructType) -> None:
+        options.check_use(BATCH)
+        super().__init__(options, schema)
+
+    @plainly
+    def partitions(self) -> Sequence[InputPartition]:
+        """Return the ranges of the tasks, in the order of names and offsets."""
+        fs = places.filesystem(self.options)
+        found = with_cut_segments(fs, self.options, places.find(fs, self.options))
+        if found.corrupt:
+            logger.warning("%s; they are skipped (onCorrupt=skip)", found)
+        views = found.views
+        self.check_columns(views, places.bases(self.options))
+        wanted = bounded(fs, self.options, views)
+        cut = [one for extent in wanted for one in self.cut(SegmentReader(fs, views[extent.path]), extent)]
+        return [InputPartition(group) for group in segments.gather(cut, self.options.partition_bytes)]
 
 
 # -- positions ---------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from itertools import takewhile
+from itertools import pairwise, takewhile
 
 LETTERS = frozenset("{}[]*?\\")
 """A path with any of these is a pattern, as in Spark."""
@@ -34,7 +34,18 @@ def alternatives(pattern: str) -> list[tuple[Part, ...]]:
     ValueError
         A bracket or brace is not closed, a range of letters is empty, or ``**`` stands before the last slash.
     """
-    return [_parts(one, pattern) for one in _expanded(pattern)]
+    try:
+        found = [one.split("/") for one in _expanded(pattern)]
+        if any("**" in folder for parts in found for folder in parts[:-1]):
+            raise ValueError(
+                "in Spark's patterns, ** means * and does not stand for several folders; write a * for each folder, or "
+                "load the folder above, whose segments are all read"
+            )
+        return [tuple(map(_part, parts)) for parts in found]
+    except (ValueError, re.error) as error:
+        raise ValueError(
+            f"pattern {pattern!r} cannot be read: {error}; a \\ before a letter takes its meaning"
+        ) from None
 
 
 def has_prefix(names: Sequence[str], parts: Sequence[Part]) -> bool:
@@ -52,74 +63,39 @@ def matches(part: Part, name: str) -> bool:
     return part == name if isinstance(part, str) else part.fullmatch(name) is not None
 
 
-def _expanded(pattern: str) -> list[str]:
-    """Return a pattern for each choice of the first braces with a slash."""
-    at = 0
-    while at < len(pattern):
-        if pattern[at] == "{" and (choices := _choices(pattern, at)) is not None:
-            begin, end = pattern[:at], choices[-1][1] + 1
-            if any("/" in text for text, _ in choices):
-                return [more for text, _ in choices for more in _expanded(begin + text + pattern[end:])]
-            at = end - 1
-        at += 2 if pattern[at] == "\\" else 1
-    return [pattern]
-
-
-def _choices(pattern: str, start: int) -> list[tuple[str, int]] | None:
-    """Return the texts between braces that open at `start`, or None.
-
-    Each comes with the position after it. None: the braces do not close.
-    """
-    found, depth, at, begin = [], 0, start, start + 1
-    while at < len(pattern):
-        letter = pattern[at]
-        depth += (letter == "{") - (letter == "}")
-        if depth == 0 or (depth == 1 and letter == ","):
-            found.append((pattern[begin:at], at))
-            begin = at + 1
-        if depth == 0:
-            return found
-        at += 2 if letter == "\\" else 1
-    return None
-
-
-def _parts(text: str, pattern: str) -> tuple[Part, ...]:
-    *folders, name = text.split("/")
-    if any("**" in folder for folder in folders):
-        raise ValueError(
-            f"pattern {pattern!r}: in Spark's patterns, ** means * and does not stand for several folders; write a * "
-            "for each folder, or load the folder above, whose segments are all read"
-        )
-    try:
-        return tuple(map(_part, (*folders, name)))
-    except (ValueError, re.error) as error:
-        raise ValueError(
-            f"pattern {pattern!r} cannot be read: {error}; a \\ before a letter takes its meaning"
-        ) from None
-
-
-_TOKEN = re.compile(r"\\(.)|\[(?![!^]?\])([!^]?)((?:\\.|[^]\\])+)\]|([*?{},])|(.)", re.DOTALL)
+_TOKEN = re.compile(r"\\(.)|\[(?![!^]?\])([!^]?)((?:\\.|[^]\\/])+)\]|([*?{},])|(.)", re.DOTALL)
 """A letter without its meaning; a bracket, its negation and its letters; a sign; another letter."""
+
+
+def _expanded(pattern: str) -> list[str]:
+    """Return the patterns without braces that a pattern stands for."""
+    depth, cuts = 0, list[int]()
+    for token in _TOKEN.finditer(pattern):
+        sign = token[4]
+        depth += (sign == "{") - (sign == "}" and depth > 0)
+        if sign and sign in "{,}" and depth == (sign != "}") and (cuts or sign == "{"):
+            cuts.append(token.start())
+        if cuts and not depth:
+            begin, end = pattern[: cuts[0]], pattern[token.end() :]
+            return [more for at, upto in pairwise(cuts) for more in _expanded(begin + pattern[at + 1 : upto] + end)]
+    if depth:
+        raise ValueError("a brace is not closed")
+    return [pattern]
 
 
 def _part(text: str) -> Part:
     """Return a name without a wildcard, or an expression that matches whole names."""
-    expression, name, depth, is_wild = "", "", 0, False
+    expression, name, is_wild = "", "", False
     for escaped, negation, letters, sign, other in _TOKEN.findall(text):
         if other == "\\":
             raise ValueError("nothing follows the last \\")
         if other == "[":
             raise ValueError(f"a bracket of {text!r} is not closed, or is empty")
-        is_wild = is_wild or bool(letters) or sign in ("*", "?", "{")
+        is_wild = is_wild or bool(letters) or sign in ("*", "?")
         name += escaped or sign or other
         if letters:
             shown = (one if one == "-" else re.escape(one[-1]) for one in re.findall(r"\\.|.", letters, re.DOTALL))
             expression += f"[{'^' if negation else ''}{''.join(shown)}]"
-        elif sign == "{" or (depth and sign in ("}", ",")):
-            depth += {"{": 1, "}": -1, ",": 0}[sign]
-            expression += {"{": "(?:", "}": ")", ",": "|"}[sign]
         else:
             expression += {"*": ".*", "?": "."}.get(sign, re.escape(escaped or sign or other))
-    if depth:
-        raise ValueError(f"a brace of {text!r} is not closed")
     return re.compile(expression, re.DOTALL) if is_wild else name

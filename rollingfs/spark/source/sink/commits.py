@@ -256,17 +256,35 @@ def commit(parts: Sequence[SegmentCommit], marker: Marker | None, *, checks_all:
     if marker is not None or checks_all:
         look_at(parts)
         parts = [part for part in parts if not is_in(marker, part.attrs)]
-        _at_once(lambda part: _check(part, marker, checks_all=checks_all), parts)
-    if len(parts) == 1:
-        _commit(parts[0], marker)
-    elif parts:
-        _commit_each(parts, marker)
+        for error in _errors(lambda part: _check(part, marker, checks_all=checks_all), parts).values():
+            raise error
+    errors = _errors(lambda part: _commit(part, marker), parts)
+    if not errors:
+        return
+    first = next(iter(errors.values()))
+    if not (done := [part.path for part in parts if part.path not in errors]):
+        raise first
+    failed = [f"{path} ({error})" for path, error in errors.items()]
+    todo = "do not repeat the whole job" if marker is None else "the next run of the batch commits it to the others"
+    raise OSError(
+        f"the write is committed to {len(done)} of {len(parts)} segments ({shortened(done)}), and not, or perhaps not, "
+        f"to {shortened(failed)}; {todo}"
+    ) from first
 
 
-def _at_once(call: Callable[[SegmentCommit], None], parts: Sequence[SegmentCommit]) -> None:
-    """Call for each part, several at a time; raise the first error."""
+def _errors(call: Callable[[SegmentCommit], None], parts: Sequence[SegmentCommit]) -> dict[str, Exception]:
+    """Call for each part, several at a time, and return the errors by path; an error stops no other part."""
+
+    def one(part: SegmentCommit) -> Exception | None:
+        try:
+            call(part)
+        except Exception as error:  # noqa: BLE001 - the caller raises it
+            return error
+        return None
+
     with ThreadPoolExecutor(COMMITS_MAX, "rollingfs-spark") as pool:
-        list(pool.map(call, parts))
+        found = list(pool.map(one, parts))
+    return {part.path: error for part, error in zip(parts, found, strict=True) if error is not None}
 
 
 def look_at(parts: Sequence[SegmentCommit]) -> None:
@@ -285,30 +303,6 @@ def _check(part: SegmentCommit, marker: Marker | None, *, checks_all: bool) -> N
             part.grown(part.seen)
     if marker is not None:
         check_marker(marker, part.attrs, part.path)
-
-
-def _commit_each(parts: Sequence[SegmentCommit], marker: Marker | None) -> None:
-    """Commit to several segments at once; an error stops no other segment."""
-    errors: dict[str, Exception] = {}
-
-    def one(part: SegmentCommit) -> None:
-        try:
-            _commit(part, marker)
-        except Exception as error:  # noqa: BLE001 - raised below
-            errors[part.path] = error
-
-    _at_once(one, parts)
-    if not errors:
-        return
-    first = next(iter(errors.values()))
-    if not (done := [part.path for part in parts if part.path not in errors]):
-        raise first
-    failed = [f"{path} ({error})" for path, error in errors.items()]
-    todo = "do not repeat the whole job" if marker is None else "the next run of the batch commits it to the others"
-    raise OSError(
-        f"the write is committed to {len(done)} of {len(parts)} segments ({shortened(done)}), and not, or perhaps not, "
-        f"to {shortened(failed)}; {todo}"
-    ) from first
 
 
 def _commit(part: SegmentCommit, marker: Marker | None) -> None:

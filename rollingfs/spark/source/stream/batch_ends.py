@@ -20,7 +20,6 @@ from rollingfs.segment.segment import Segment
 from rollingfs.spark.source import places, segments
 from rollingfs.spark.source.batch_reader import RowReader
 from rollingfs.spark.source.formats import CORRUPT, lines
-from rollingfs.spark.source.options import Options
 from rollingfs.spark.source.rows import commit_times
 from rollingfs.spark.source.segments import PLAIN, Extent, SegmentReader, extent_of
 from rollingfs.spark.source.stream.offsets import ReadMark
@@ -36,8 +35,8 @@ HEAD_BYTES = 256
 class RecordEnds:
     """Finds the ends of records, and remembers them, so that an idle stream sends no read."""
 
-    def __init__(self, options: Options, rows: RowReader) -> None:
-        self.options = options
+    def __init__(self, rows: RowReader) -> None:
+        self.options = rows.options
         self.rows = rows
         self._known: dict[tuple[str, str], tuple[Any, Any]] = {}
 

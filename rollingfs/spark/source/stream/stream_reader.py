@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
@@ -32,11 +32,10 @@ from rollingfs.spark.source.stream.offsets import LATEST, ReadMark
 from rollingfs.spark.source.stream.subscription import Subscription
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql.types import StructType
 
 
-class RollingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class RollingStreamReader(RowReader, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads appended bytes, in batches of whole records.
 
     A line ends with a line feed, or where a sealed segment ends; of Arrow, a batch takes whole IPC streams. A look at
@@ -48,11 +47,10 @@ class RollingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             growing = ", ".join(name for name in formats.MODULES if formats.of(name).grows)
             raise ValueError(f"format {options.format!r} cannot be read as a stream: it must be one of {growing}")
         options.check_use(STREAM)
-        self.options = options
-        self.rows = RowReader(options, schema)
+        super().__init__(options, schema)
         self._ends: dict[str, ReadMark] | None = None
         """With Trigger.AvailableNow: the ends of all segments when the query began."""
-        self._records = RecordEnds(options, self.rows)
+        self._records = RecordEnds(self)
         self._found = places.FoundSegments({}, {})
         self._looked_at_s: float | None = None
         self._idle_at: dict[str, Any] | None = None
@@ -295,11 +293,11 @@ class RollingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         cut: list[Range] = []
         for extent, view, mark in self._found_again(wanted):
             if isinstance(view, CorruptHeaderError):
-                self.rows.skip(extent, view)
+                self.skip(extent, view)
                 continue
             left = self._left(extent, view, mark, is_repeated=is_repeated)
             if view is not None and left is not None:
-                cut += self.rows.cut(SegmentReader(fs, view), left)
+                cut += self.cut(SegmentReader(fs, view), left)
         return [InputPartition(group) for group in segments.gather(cut, self.options.partition_bytes)]
 
     def _found_again(self, wanted: Sequence[Extent]) -> list[tuple[Extent, segments.Look, ReadMark]]:
@@ -343,10 +341,6 @@ class RollingStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self.options.lose(f"{extent.path}: {what}")
             begin = self._records.first_whole(view)
         return Extent(extent.path, segments.identity(view), begin, end) if begin < end else None
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Return the rows of some ranges."""
-        return self.rows.read(partition)
 
     @plainly
     def commit(self, end: dict[str, Any]) -> None:
