@@ -14,7 +14,7 @@ from benchmarks.content import check, content
 
 APPEND_BYTES = 4096
 BLOCK_BYTES = 1024 * 1024
-"""Small, so that a follower moves a block every few seconds rather than each 64 MiB."""
+"""Small, so that a follower moves blocks every few seconds rather than each 64 MiB."""
 CHUNK_BYTES = 4 * 1024 * 1024
 READ_BYTES_MAX = 32 * 1024 * 1024
 
@@ -29,7 +29,7 @@ def _follow(job: Job, name: str, path: str, began: Any, ended: Any, blocks: Any)
 
     fs = rolling(job, tiers={"cold": f"{BUCKET}/archive-{name}"})
     ends = set()
-    with Follower(path, "cold", BLOCK_BYTES, 600, fs=fs, on_change=lambda _, status: ends.add(status.cold_end)):
+    with Follower(path, "cold", BLOCK_BYTES, 8, fs=fs, on_change=lambda _, status: ends.add(status.cold_end)):
         began.set()
         ended.wait()
     blocks.put(len(ends) - 1)

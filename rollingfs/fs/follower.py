@@ -330,7 +330,7 @@ class Follower:
             self._followed.pop(one.path, None)
             return math.inf
         self._poll_s = min(self._poll_s, one.poll_s_max)
-        return now.due_s or now.pause_s
+        return now.pause_s
 
     def _tell(self, one: Followed) -> None:
         status = one.status

@@ -19,8 +19,6 @@ POLL_S_MAX = 30.0
 """The longest pause between two polls of a segment."""
 POLLS_A_DELAY = 4
 """Minimum polls of an idle segment within the longest delay."""
-POLLS_A_BLOCK = 2
-"""A growing segment is polled when this part of the rest of its block is expected to be there."""
 RETRY_S_MAX = 300.0
 SLOW_S = 60.0
 """Time after which the status calls a move slow."""
@@ -103,10 +101,6 @@ class Hot:
     """End of the chunk that fills a block."""
     oldest_ms: int = 0
     """Time of the first byte, as far as it is known."""
-    seen_ms: int = 0
-    """When this was looked at."""
-    rate: float = 0.0
-    """Bytes a second by which the segment grew since the look before."""
     is_sealed: bool = False
     kept_bytes: int = 0
     """Bytes that may not move yet."""
@@ -135,7 +129,6 @@ def look(header: Header, now_ms: int, rule: Asked = DEFAULT) -> Hot:
         header.length,
         tail_bytes,
         oldest_ms=at_ms,
-        seen_ms=now_ms,
         is_sealed=header.sealed,
         kept_bytes=inline_bytes - tail_bytes,
     )
@@ -163,28 +156,18 @@ def with_chunks(hot: Hot, chunks: Sequence[Chunk], rule: Asked, header: Header, 
 
 
 def since(hot: Hot, before: Hot | None) -> Hot:
-    """Add facts of an earlier look: the rate, and the age of the oldest inline byte."""
-    if before is None or before.segment != hot.segment:
+    """Add the age of the oldest inline byte, as an earlier look has found it."""
+    if before is None or not before.hot_bytes or (before.segment, before.first) != (hot.segment, hot.first):
         return hot
-    if before.first == hot.first and before.hot_bytes:
-        hot = replace(hot, oldest_ms=min(hot.oldest_ms, before.oldest_ms))
-    seconds = (hot.seen_ms - before.seen_ms) / 1000
-    return replace(hot, rate=max(0.0, (hot.length - before.length) / seconds) if seconds > 0 else before.rate)
-
-
-def unchanged(hot: Hot) -> Hot:
-    """Return the backlog after a poll without news: the segment grows less."""
-    return replace(hot, rate=hot.rate / 2)
+    return replace(hot, oldest_ms=min(hot.oldest_ms, before.oldest_ms))
 
 
 @value_class
 class Wait:
-    """Time of the next look; `is_over` if no work can come."""
+    """Time until there may be something to do though the header stays the same; `is_over` if no work can come."""
 
     pause_s: float
     is_over: bool = False
-    due_s: float = field(default=0.0, compare=False)
-    """When there may be something to do though the header stays the same."""
 
 
 @value_class
@@ -209,10 +192,8 @@ def plan(hot: Hot, now_ms: int, rule: Asked) -> Wait | Move:
         return Move(hot.first, None if hot.tail_bytes else hot.end)
     next_s = max(least_s, (hot.next_ms - now_ms) / 1000)
     if not hot.hot_bytes:
-        return Wait(min(poll_s_max(rule), next_s), is_over=hot.is_sealed and not hot.kept_bytes, due_s=next_s)
-    due_s = max(least_s, min(delay_s - age_s, next_s))
-    full_s = (rule.block_bytes - hot.hot_bytes) / hot.rate / POLLS_A_BLOCK if hot.rate else math.inf
-    return Wait(max(least_s, min(full_s, delay_s - age_s, poll_s_max(rule))), due_s=due_s)
+        return Wait(next_s, is_over=hot.is_sealed and not hot.kept_bytes)
+    return Wait(max(least_s, min(delay_s - age_s, next_s)))
 
 
 def retry_s(failures: int, chance: float) -> float:

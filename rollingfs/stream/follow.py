@@ -162,17 +162,18 @@ class Followed:
             return self._waits(left_s)
         assert self._hot is not None
         if self._asked is None:
-            now: Wait | Move = Wait(self.poll_s_max, due_s=math.inf)
+            now: Wait | Move = Wait(math.inf)
         else:
             now = blocks.plan(self._hot, self._client.now_ms(), self._rule)
-        if isinstance(now, Wait):
-            self._succeeded()  # an error of a move is over, too: another follower has moved the block
-            if self._damage is not None:
-                now = replace(now, due_s=min(now.due_s, max(now.pause_s, self._damage.retry_s - time.monotonic())))
-        return now
+        if isinstance(now, Move):
+            return now
+        self._succeeded()  # an error of a move is over, too: another follower has moved the block
+        retry_s = math.inf if self._damage is None else self._damage.retry_s - time.monotonic()
+        return self._waits(min(now.pause_s, max(blocks.poll_s_min(self._rule), retry_s)), is_over=now.is_over)
 
-    def _waits(self, left_s: float) -> Wait:
-        return Wait(min(self.poll_s_max, left_s), due_s=left_s)
+    def _waits(self, pause_s: float, *, is_over: bool = False) -> Wait:
+        """Wait no longer than until the next poll, if no listing shows a change of the header."""
+        return Wait(min(self.poll_s_max, pause_s) if self.is_named else pause_s, is_over)
 
     @property
     def poll_s_max(self) -> float:
@@ -225,7 +226,6 @@ class Followed:
         if hot is not None and self.token is not None:
             loaded = await self._client.headers.newer(self.path, self.token)
             if loaded is None:
-                self._hot = blocks.unchanged(hot)
                 return
         else:
             loaded = await self._client.headers.load(self.path)

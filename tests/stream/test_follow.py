@@ -46,7 +46,7 @@ def world(store):
 
 def follow(one: Followed) -> None:
     for _ in range(20):
-        CLOCK.sleep(step(one).pause_s)
+        CLOCK.sleep(min(step(one).pause_s, one.poll_s_max))
 
 
 def chunks_of(world: World) -> list[tuple[str, int]]:
@@ -151,7 +151,7 @@ def test_idle_segments_chunks_move_when_the_policy_allows(world):
     for _ in range(100):
         now = step(one)
         calls += 1
-        CLOCK.sleep(now.due_s or now.pause_s)
+        CLOCK.sleep(now.pause_s)
         if chunks_of(world) == [("cold", 40), ("cold", 20)]:
             break
     assert chunks_of(world) == [("cold", 40), ("cold", 20)]
@@ -160,6 +160,7 @@ def test_idle_segments_chunks_move_when_the_policy_allows(world):
 
 def test_unchanged_header_costs_one_conditional_request_without_cache(world):
     one = followed(world)
+    one.is_named = True
     settle(one)
     step(one)
     world.client.headers.forget()
@@ -184,7 +185,7 @@ def test_failing_tier_is_reported_and_retried_with_longer_pauses(how, said):
     store.how = how
     pauses = []
     for _ in range(12):
-        pauses.append(step(one).due_s)
+        pauses.append(step(one).pause_s)
         assert said in str(one.status.last_error)
         assert one.status.cold_end == 0
         CLOCK.sleep(pauses[-1])

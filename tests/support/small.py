@@ -122,5 +122,5 @@ def settle(one: Followed, steps: int = 60) -> OffloadStatus:
         now = step(one)
         if now.pause_s and not one.status.lag_bytes and one.status.last_error is None:
             return one.status
-        CLOCK.sleep(now.pause_s)
+        CLOCK.sleep(min(now.pause_s, one.poll_s_max))
     raise AssertionError(f"not settled: {one.status}")
