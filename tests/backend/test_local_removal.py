@@ -1,5 +1,6 @@
 """The bulk removal on a disk: which of its files are closed late, and by whom."""
 
+import contextlib
 import os
 import sys
 import textwrap
@@ -35,7 +36,7 @@ def test_each_file_is_closed_once_though_thread_cannot_start(monkeypatch):
     beside(monkeypatch, threading.Thread, "start", limited)
     beside(monkeypatch, removing, "close_locks", closed.extend)
     files = opened(5 * CLOSED_AT_ONCE + 1)
-    with Closer() as closer:
+    with contextlib.closing(Closer()) as closer:
         for file in files:
             closer.take(file)
     files += opened(1)
@@ -46,7 +47,7 @@ def test_each_file_is_closed_once_though_thread_cannot_start(monkeypatch):
 @needs_locks
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded")
 def test_child_keeps_none_of_files_that_are_closed_late():
-    with Closer() as closer:
+    with contextlib.closing(Closer()) as closer:
         for file in (files := opened(3)):
             closer.take(file)
         assert is_so_in_child(lambda: not any(os.path.exists(f"/proc/self/fd/{file}") for file in files))

@@ -25,7 +25,7 @@ BOUNDS = {
     "ls": (71, 18),  # 67 in a store with nothing else
     "seal": (100, 33),  # 12 of them fold the record that was put behind the header
     "concat": (545, 50),
-    "concat on a disk": (705, 60),
+    "concat on a disk": (672, 60),
 }
 """Most calls and most modules of each verb."""
 ON_A_DISK = " on a disk"

@@ -225,11 +225,15 @@ class LocalBackend(Backend):
             if status.st_nlink > 1:  # an earlier flush may have failed, of which this one was not told
                 self._renew(path, descriptor)
 
-        with contextlib.suppress(FileNotFoundError, NotADirectoryError):  # no folder: nothing can be lost
-            if self.sync and path.endswith(names.HEADER_SUFFIX):
-                with contextlib.suppress(FileNotFoundError, ConflictError):
-                    disk.look(path, see, system.FLUSHABLE)
-            self._flush_folder_of(path)
+        if not self.sync:
+            return
+        if path.endswith(names.HEADER_SUFFIX):
+            with contextlib.suppress(FileNotFoundError, ConflictError):
+                disk.look(path, see, system.FLUSHABLE)
+        try:
+            folders.flush_folder_of(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return  # no folder: nothing can be lost
 
     @gives_locks_back
     async def delete_if(self, path: str, token: str) -> bool:
@@ -256,10 +260,10 @@ class LocalBackend(Backend):
 
     @gives_locks_back
     async def remove_whole(self, headers: Sequence[tuple[str, str]]) -> Sequence[bool]:
-        with removing.CarriedLock(self.sync) as lock:
+        with removing.CarriedLock(self.sync, len(headers)) as lock:
 
             def remove(header: str) -> bool:
-                if system.PLACE:  # elsewhere, an open file may keep its name
+                if len(headers) > 1 and system.PLACE:  # elsewhere, an open file may keep its name
                     with contextlib.suppress(OSError):  # it only spares time: too many files may be open
                         lock.closer.take(system.open_file(header, os.O_RDONLY | system.NO_FOLLOW))
                 system.unlink(header)
@@ -277,7 +281,7 @@ class LocalBackend(Backend):
                 return False
             return removing.rename_to_free(header, target)
 
-        with removing.CarriedLock(self.sync) as lock:
+        with removing.CarriedLock(self.sync, len(headers)) as lock:
             return [lock.takes(header, token, partial(move, target)) for header, token, target in headers]
 
     # -- new files -----------------------------------------------------------------------------------------

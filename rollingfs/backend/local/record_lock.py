@@ -136,7 +136,7 @@ def lock_of(header: str, sync: bool, close: Close | None = None) -> record_lock:
     `ConflictError`: the header is gone.
     """
     path = names.lock_path(header)
-    if (turn := turn_of_thread(path)) is not None:
+    if _of_thread.locks and (turn := turn_of_thread(path)) is not None:
         return turn
     lock, make = record_lock(path, until_s(), close, header), False  # nearly every header has the lock's file
     while True:
@@ -160,7 +160,7 @@ def turn_of_thread(path: str) -> record_lock | None:
 
     From now on it is the caller's.
     """
-    for lock in _turns_of_thread(path) if _of_thread.locks else ():
+    for lock in _turns_of_thread(path):
         if lock.is_held:
             lock.is_turn = False  # what else begins within the verb, as by garbage collection, must not share the lock
             return lock
@@ -335,34 +335,35 @@ class record_lock:  # noqa: N801 - used as a function
         """
         self._locks.append(self)
         try:
-            self._acquire(os.O_RDWR | os.O_CREAT if make else os.O_RDWR)
+            while True:
+                _opening.add(self)
+                self._descriptor = folders.open_file(self.path, os.O_RDWR | (os.O_CREAT if make else 0), _LOCK_MODE)
+                _held.add(self._descriptor)
+                _opening.discard(self)
+                if (system.lock(self._descriptor) or self._waits()) and _is_still(self._descriptor, self.path):
+                    break
+                self._close()
+            if self._wait is not None:
+                self._wait.end(is_locked=True)
         except BaseException:
             self.release()
             raise
 
-    def _acquire(self, flags: int) -> None:
-        while True:
-            _opening.add(self)
-            self._descriptor = folders.open_file(self.path, flags, _LOCK_MODE)
-            _held.add(self._descriptor)
-            _opening.discard(self)
-            for _ in range(BRIEF_PAUSES):
-                if is_locked := system.lock(self._descriptor):
-                    break
-                time.sleep(BRIEF_PAUSE_S)
-            if not (is_locked := is_locked or system.lock(self._descriptor)):
-                self._wait = self._wait or _Wait(self.path, self._until_s)
-                self._wait.watch()  # before the next try: the lock may be given back meanwhile
-                may_be_gone = True
-                while not (is_locked := system.lock(self._descriptor)):
-                    if may_be_gone and not _is_still(self._descriptor, self.path):
-                        break
-                    may_be_gone = self._wait.pause()
-            if is_locked and _is_still(self._descriptor, self.path):
-                if self._wait is not None:
-                    self._wait.end(is_locked=True)
-                return
-            self._close()
+    def _waits(self) -> bool:
+        """Wait until the open file is locked; return False if the file is gone before."""
+        assert self._descriptor is not None
+        for _ in range(BRIEF_PAUSES):
+            time.sleep(BRIEF_PAUSE_S)
+            if system.lock(self._descriptor):
+                return True
+        self._wait = self._wait or _Wait(self.path, self._until_s)
+        self._wait.watch()  # before the next try: the lock may be given back meanwhile
+        may_be_gone = True
+        while not system.lock(self._descriptor):
+            if may_be_gone and not _is_still(self._descriptor, self.path):
+                return False
+            may_be_gone = self._wait.pause()
+        return True
 
     def remove_file(self) -> None:
         """Remove the file of the held lock, unless the name is free, or another file's."""

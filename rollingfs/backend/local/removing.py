@@ -74,10 +74,8 @@ class Closer:
         self._folders: list[str] = []
         self._is_over = False
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
+        """Close all files, and remove the folders that are empty then."""
         self._is_over = True
         if self._threads is not None:
             self._threads.shutdown()
@@ -111,24 +109,26 @@ class Closer:
 
 def _close_all(files: list[int]) -> None:
     """Close each file of a list once, however many threads are given the list."""
-    with contextlib.suppress(IndexError):
-        while True:
+    try:
+        while files:
             close_locks([files.pop()])
+    except IndexError:  # another thread has closed the last
+        return
 
 
 class CarriedLock:
     """The lock of many segments in turn: a file that is renamed from chunk folder to chunk folder.
 
     So no file is made, locked and freed for each. The file stays locked, so it holds a segment from the moment when it
-    gets there until it goes on. It is given up before any other wait.
+    gets there until it goes on. It is given up before any other wait. A single segment is taken under its own lock.
     """
 
-    def __init__(self, sync: bool) -> None:
+    def __init__(self, sync: bool, count: int) -> None:
         self._sync = sync
         self.closer = Closer()
         self._lock: record_lock | None = None
         self._folder: int | None = None
-        self._can_rename = bool(system.PLACE) and system.rename_free is not None
+        self._can_rename = count > 1 and bool(system.PLACE) and system.rename_free is not None
         self._is_over = False
         """The segment is gone, and its folder goes once the lock leaves it."""
 
@@ -136,32 +136,36 @@ class CarriedLock:
         return self
 
     def __exit__(self, *_: object) -> None:
-        with self.closer:
+        try:
             self._drop()
+        finally:
+            self.closer.close()
 
     def takes(self, header: str, token: str, take: Callable[[str], bool]) -> bool:
         """Let `take` have a header that has `token`, and whose chunk folder has no file; then the folder goes.
 
         A process that waits for the lock looks for the header before it makes a lock file.
         """
-        folder = names.folder_of_header(header)
-        if (lock := self._bring(header)) is not None:
+        if (lock := self._bring(header) if self._can_rename else None) is not None:
             is_taken = False
             with contextlib.suppress(ConflictError):
                 is_taken = _taken(header, token, lock, take)
             self._is_over = is_taken or not os.path.lexists(header)  # another process may have taken it just now
             return is_taken
-        with contextlib.suppress(ConflictError), lock_of(header, self._sync, self.closer.take) as lock:
-            if _taken(header, token, lock, take):
-                unlink(names.lock_path(header))
-                self.closer.remove(folder)
+        try:
+            with lock_of(header, self._sync, self.closer.take) as lock:
+                if not _taken(header, token, lock, take):
+                    return False
+                unlink(lock.path)
+                self.closer.remove(names.folder_of_header(header))
                 return True
-        return False
+        except ConflictError:
+            return False
 
     def _bring(self, header: str) -> record_lock | None:
         """Hold the lock of a header, and return it; None: no lock is held, and the usual way is open."""
         path = names.lock_path(header)
-        folder = _opened_folder(os.path.dirname(path)) if self._can_rename else None
+        folder = _opened_folder(os.path.dirname(path))
         try:
             if folder is not None and self._comes(path, folder):
                 self._folder, folder = folder, None
