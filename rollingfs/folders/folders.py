@@ -29,8 +29,6 @@ from rollingfs.segment.read.folder_contents import kept_path, removed_path
 from rollingfs.segment.segment import Segment
 
 if TYPE_CHECKING:
-    from rollingfs.backend.contract import Blob
-    from rollingfs.format.header import Header
     from rollingfs.segment.verbs.delete import Buried
 
 logger = logging.getLogger("rollingfs")
@@ -40,10 +38,6 @@ ERRORS_SHOWN_MAX = 3
 
 def _how_to_delete() -> str:
     return f"To delete such a segment with all its bytes: {worded('rm', path=..., damaged=True)}"
-
-
-def _parsed(header: str, blob: Blob) -> Header | None:
-    return parse_header(blob.data, header)
 
 
 # -- making --------------------------------------------------------------------------------------------
@@ -306,7 +300,7 @@ async def _delete_damaged(at: At, path: str) -> None:
     while True:
         try:
             blob = await at.backend.read(header)
-            await read_fitting(at.backend, at.runtime, header, partial(_parsed, header), blob)
+            await read_fitting(at.backend, at.runtime, header, lambda found: parse_header(found.data, header), blob)
         except CorruptHeaderError:
             pass  # still unreadable: delete this version
         except FileNotFoundError:

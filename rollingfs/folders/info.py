@@ -87,21 +87,17 @@ def info_of(view: Segment, chunks: int | None = None) -> Info:
     """
     header = view.header
     if header is not None:
-        return _info_of_header(view.path, header, header.chunk_count if chunks is None else chunks)
+        return info_of_row(view.path, header, chunks)
     plain = view.plain
     assert plain is not None
     dates = (plain.modified, plain.modified)
     return _info(view.path, 0, plain.size, False, int(plain.size > 0), 0, dates, f"{plain.size}-{plain.modified}")
 
 
-def info_of_row(path: str, row: Row) -> Info:
-    """Return the info of a segment, by its row."""
-    return _info_of_header(path, row, row.chunk_count)
-
-
-def _info_of_header(path: str, said: Header | Row, chunks: int) -> Info:
-    """Return the info of a segment, by its header or its row."""
+def info_of_row(path: str, said: Header | Row, chunks: int | None = None) -> Info:
+    """Return the info of a segment, by its header or its row; `chunks` as of `info_of`."""
     dates, version = (said.created_ms / 1000, said.modified_ms / 1000), said.version
+    chunks = said.chunk_count if chunks is None else chunks
     return _info(path, said.start, said.length, said.sealed, chunks, version, dates, f"{said.segment}-{version}")
 
 

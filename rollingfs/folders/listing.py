@@ -51,11 +51,9 @@ def check_on_error(on_error: str) -> OnError:
     ValueError
         It is neither ``"raise"`` nor ``"report"``.
     """
-    if on_error == RAISE:
-        return RAISE
-    if on_error == REPORT:
-        return REPORT
-    raise ValueError(f"on_error is {on_error!r}: it must be 'raise' or 'report'")
+    if on_error not in (RAISE, REPORT):
+        raise ValueError(f"on_error is {on_error!r}: it must be 'raise' or 'report'")
+    return on_error
 
 
 # -- one path ------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from typing import Any
 from fsspec import AbstractFileSystem
 
 from rollingfs.backend.tiers import check_tier
-from rollingfs.folders.collect_tree import tree_below
+from rollingfs.folders.collect_tree import Tree, tree_below
 from rollingfs.format import names
 from rollingfs.fs.core import core
 from rollingfs.policy import TIER_DEFAULT, OffloadPolicy, parse_bytes
@@ -224,24 +224,21 @@ class Follower:
         if not self._folders or time.monotonic() < self._listed_s + self._poll_s:
             return
         try:
-            await self._bridge.arun(self._look_around())
+            tree = await self._bridge.arun(tree_below(self._client, *sorted(self._folders)))
+            await self._bridge.arun(self._upkeep.take(tree))
         except OSError as error:
             logger.warning("not all folders can be listed now, so nothing new is followed: %s", error)
         else:
-            self._take()
+            self._take(tree)
         self._listed_s = time.monotonic()
         found = (one.poll_s_max for one in self._followed.values() if not one.is_named)
         self._poll_s = min(found, default=POLL_S_MAX)
 
-    async def _look_around(self) -> None:
-        tree = await tree_below(self._client, *sorted(self._folders))
+    def _take(self, tree: Tree) -> None:
+        """Plan a look at each segment that is new, has another header, or whose folders have another policy."""
         for path, error in tree.unlisted.items():
             logger.info("%s: not followed now, because it cannot be listed: %s", path, error)
-        await self._upkeep.take(tree)
-
-    def _take(self) -> None:
-        """Plan a look at each segment that is new, has another header, or whose folders have another policy."""
-        wanted = {path for path in self._upkeep.tree.segments if not names.is_hidden_segment(path)}
+        wanted = {path for path in tree.segments if not names.is_hidden_segment(path)}
         self._followed = {path: one for path, one in self._followed.items() if path in wanted or one.is_named}
         for path in sorted(wanted):
             one = self._followed.get(path)

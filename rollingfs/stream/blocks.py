@@ -104,7 +104,6 @@ class Hot:
     is_sealed: bool = False
     kept_bytes: int = 0
     """Bytes that may not move yet."""
-    kept_chunks: int = 0
     end: int = 0
     """End of the last chunk that may move."""
     next_ms: float = math.inf
@@ -140,12 +139,12 @@ def with_chunks(hot: Hot, chunks: Sequence[Chunk], rule: Asked, header: Header, 
     for chunk in chunks:
         if chunk.tier or hot.block_end is not None:
             continue
-        if not hot.chunk_bytes and not hot.kept_chunks:
+        if hot.start == header.tail_start:
             hot = replace(hot, start=max(chunk.start, hot.retained))
         if not rule.chosen.has(chunk, header, now_ms):
             next_ms = chunk.at_ms + after_ms if rule.chosen.after_age_s is not None else math.inf
             kept = hot.kept_bytes + chunk.length
-            hot = replace(hot, kept_bytes=kept, kept_chunks=hot.kept_chunks + 1, next_ms=min(hot.next_ms, next_ms))
+            hot = replace(hot, kept_bytes=kept, next_ms=min(hot.next_ms, next_ms))
             continue
         if not hot.chunk_bytes:
             first = max(chunk.start, hot.retained)

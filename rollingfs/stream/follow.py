@@ -16,6 +16,7 @@ from functools import partial
 
 from rollingfs.backend.tiers import check_tier
 from rollingfs.errors import TIER_ERRORS, worded
+from rollingfs.folders.collect_tree import SEGMENTS_AT_ONCE_MAX
 from rollingfs.format import names, transitions
 from rollingfs.format.header import Header
 from rollingfs.policy import OffloadPolicy
@@ -35,7 +36,6 @@ from rollingfs.stream.members import Members
 
 logger = logging.getLogger("rollingfs")
 
-SEGMENTS_AT_ONCE_MAX = 4
 OF_ONE_POLICY = (ValueError, *TIER_ERRORS)
 """Errors of a policy or of its tier: the policies of other segments may still be carried out."""
 

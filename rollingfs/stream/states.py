@@ -209,11 +209,6 @@ class SegmentState:
             header.rewritten,
         )
 
-    @staticmethod
-    def unreadable(path: str, error: OSError) -> SegmentState:
-        """Return the state of a segment or folder that cannot be read."""
-        return SegmentState(path, "unreadable", error=str(error))
-
 
 def _retained(chunk: Chunk, header: Header) -> int:
     """The bytes of a chunk that have not been truncated away."""
@@ -248,7 +243,8 @@ async def states_below(ledgers: Ledgers, path: str, depth_max: int | None, chose
         below = tree_of(scans)
         await ledgers.renew(below if scans else replace(below, segments=frozenset([path])))
     found = await client.contents.gather([partial(_state, client, ledgers, view, chosen) for view in views])
-    return sorted([*found, *(SegmentState.unreadable(*one) for one in failed.items())], key=lambda one: one.path)
+    found += [SegmentState(one, "unreadable", error=str(error)) for one, error in failed.items()]
+    return sorted(found, key=lambda one: one.path)
 
 
 async def _state(client: At, ledgers: Ledgers, view: Segment, chosen: Chosen) -> SegmentState:
@@ -275,4 +271,4 @@ async def _state(client: At, ledgers: Ledgers, view: Segment, chosen: Chosen) ->
     try:
         return await read_map(client.headers, view.path, read, view)
     except (FileNotFoundError, CorruptHeaderError, ConflictError) as error:
-        return SegmentState.unreadable(view.path, error)
+        return SegmentState(view.path, "unreadable", error=str(error))
