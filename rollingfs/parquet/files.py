@@ -59,23 +59,33 @@ def _as_table(given: Any) -> pa.Table:
     return table.cast(pa.schema(fields, table.schema.metadata))
 
 
+def inner(kind: pa.DataType) -> list[pa.Field]:
+    """Return the fields inside a type: of a struct, a map or a list."""
+    if pt.is_map(kind):
+        return [kind.key_field, kind.item_field]
+    if pt.is_list(kind) or pt.is_large_list(kind) or pt.is_fixed_size_list(kind):
+        return [kind.value_field]
+    return list(kind) if pt.is_struct(kind) else []
+
+
+def rebuilt(kind: pa.DataType, fields: Sequence[pa.Field]) -> pa.DataType:
+    """Return a type with other fields inside, as `inner` gives them."""
+    if pt.is_struct(kind):
+        return pa.struct(fields)
+    if pt.is_map(kind):
+        return pa.map_(*fields, kind.keys_sorted)
+    if pt.is_fixed_size_list(kind):
+        return pa.list_(*fields, kind.list_size)
+    if pt.is_list(kind) or pt.is_large_list(kind):
+        return (pa.list_ if pt.is_list(kind) else pa.large_list)(*fields)
+    return kind
+
+
 def _plain(kind: pa.DataType, *, inside: bool = False) -> pa.DataType:
     """Return a type without dictionaries inside."""
-
-    def child(field: pa.Field) -> pa.Field:
-        return field.with_type(_plain(field.type, inside=True))
-
     if inside and pt.is_dictionary(kind):
         return _plain(kind.value_type, inside=True)
-    if pt.is_struct(kind):
-        return pa.struct([child(field) for field in kind])
-    if pt.is_map(kind):
-        return pa.map_(child(kind.key_field), child(kind.item_field), kind.keys_sorted)
-    if pt.is_fixed_size_list(kind):
-        return pa.list_(child(kind.value_field), kind.list_size)
-    if pt.is_list(kind) or pt.is_large_list(kind):
-        return (pa.list_ if pt.is_list(kind) else pa.large_list)(child(kind.value_field))
-    return kind
+    return rebuilt(kind, [field.with_type(_plain(field.type, inside=True)) for field in inner(kind)])
 
 
 def encoded(rows: pa.Table, options: dict[str, Any]) -> RowsFile:
@@ -266,14 +276,11 @@ def aligned(footer: bytes, schema: pa.Schema) -> pa.Schema:
 
 def _as_there(field: pa.Field, column: Column) -> pa.Field:
     """Return a field with the order of fields and the nullability of a column of the file that is like it."""
-    kind = field.type
-    if pt.is_struct(kind):
-        kind = pa.struct([_as_there(kind.field(child.name), child) for child in column.children])
-    elif pt.is_map(kind):
-        key, value = column.children[0].children
-        kind = pa.map_(_as_there(kind.key_field, key), _as_there(kind.item_field, value))
-    elif pt.is_list(kind):
-        kind = pa.list_(_as_there(kind.value_field, column.children[0].children[0]))
+    kind, below = field.type, column.children
+    if not pt.is_struct(kind):
+        below = tuple(child for group in below for child in group.children)  # of the repeated group of a list or a map
+    fields = [kind.field(child.name) for child in below] if pt.is_struct(kind) else inner(kind)
+    kind = rebuilt(kind, [_as_there(one, child) for one, child in zip(fields, below, strict=bool(fields))])
     return pa.field(field.name, kind, column.is_nullable)
 
 

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from rollingfs.format.header import Chunk
+from rollingfs.parquet.files import inner, rebuilt
 from rollingfs.runtime.values import value_class
 from rollingfs.segment.at import At
 from rollingfs.segment.segment import Segment
@@ -147,32 +148,22 @@ class _As:
 
 def _respelled(kind: pa.DataType, wanted: pa.DataType) -> pa.DataType:
     """Return a type with its fields named as in another type, however deep, where they differ in case."""
+    mine, theirs = inner(kind), inner(wanted)
     if pt.is_struct(kind) and pt.is_struct(wanted):
-        own = {spelled(field.name, [one.name for one in kind], ignores_case=True): field for field in wanted}
-        fields = [
-            field.with_name(own[field.name].name).with_type(_respelled(field.type, own[field.name].type))
-            if field.name in own
-            else field
-            for field in kind
-        ]
-        return pa.struct(fields)
-    if pt.is_map(kind) and pt.is_map(wanted):
-        key, item = kind.key_field, kind.item_field
-        key = key.with_type(_respelled(key.type, wanted.key_type))
-        return pa.map_(key, item.with_type(_respelled(item.type, wanted.item_type)), keys_sorted=kind.keys_sorted)
-    if pt.is_list(kind) and pt.is_list(wanted):
-        return pa.list_(kind.value_field.with_type(_respelled(kind.value_type, wanted.value_type)))
-    return kind
+        own = {spelled(field.name, [one.name for one in mine], ignores_case=True): field for field in theirs}
+        mine = [field.with_name(own.get(field.name, field).name) for field in mine]
+        theirs = [own.get(field.name, field) for field in kind]
+    elif pt.is_struct(kind) or len(mine) != len(theirs):
+        return kind
+    return rebuilt(
+        kind, [field.with_type(_respelled(field.type, other.type)) for field, other in zip(mine, theirs, strict=True)]
+    )
 
 
 def _nullable(kind: pa.DataType) -> pa.DataType:
     """Return the type whose fields may all be null, however deep; the keys of a map cannot."""
     fields = [field.with_type(_nullable(field.type)).with_nullable(True) for field in _inner(kind)]
-    if pt.is_struct(kind):
-        return pa.struct(fields)
-    if pt.is_map(kind):
-        return pa.map_(kind.key_field, *fields)
-    return pa.list_(*fields) if pt.is_list(kind) else kind
+    return rebuilt(kind, [kind.key_field, *fields] if pt.is_map(kind) else fields)
 
 
 def _has_forbidden(column: pa.Array, field: pa.Field) -> bool:
@@ -195,11 +186,7 @@ def _forbids(field: pa.Field) -> bool:
 
 def _inner(kind: pa.DataType) -> list[pa.Field]:
     """Return the fields inside a type that may have nulls; the keys of a map cannot."""
-    if pt.is_struct(kind):
-        return list(kind)
-    if pt.is_map(kind):
-        return [kind.item_field]
-    return [kind.value_field] if pt.is_list(kind) else []
+    return inner(kind)[1:] if pt.is_map(kind) else inner(kind)
 
 
 OFFSET, SEGMENT, COMMIT_TIME = "_offset", "_segment", "_commit_time"
