@@ -123,9 +123,8 @@ class Follower:
         self._on_change = on_change
         self._queue: list[tuple[float, str]] = []
         """When segments are due, by the monotonic clock; a heap. A segment's newest entry counts."""
-        self._poll_s = POLL_S_MAX
-        """The shortest pause between two listings that a segment asks for."""
-        self._listed_s = -math.inf
+        self._list_s = -math.inf
+        """When the folders are listed next, by the monotonic clock."""
         self._busy: dict[str, asyncio.Task[float]] = {}
         self._stopped = threading.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -221,7 +220,7 @@ class Follower:
 
     async def _list(self) -> None:
         """List the folders, if it is time; segments that are new or have changed are due now."""
-        if not self._folders or time.monotonic() < self._listed_s + self._poll_s:
+        if not self._folders or time.monotonic() < self._list_s:
             return
         try:
             tree = await self._bridge.arun(tree_below(self._client, *sorted(self._folders)))
@@ -230,9 +229,8 @@ class Follower:
             logger.warning("not all folders can be listed now, so nothing new is followed: %s", error)
         else:
             self._take(tree)
-        self._listed_s = time.monotonic()
         found = (one.poll_s_max for one in self._followed.values() if not one.is_named)
-        self._poll_s = min(found, default=POLL_S_MAX)
+        self._list_s = time.monotonic() + min(found, default=POLL_S_MAX)
 
     def _take(self, tree: Tree) -> None:
         """Plan a look at each segment that is new, has another header, or whose folders have another policy."""
@@ -280,7 +278,7 @@ class Follower:
     async def _sleep(self) -> None:
         """Wait until something is due, a task is done, or all ends."""
         times = [self._queue[0][0]] if self._queue and len(self._busy) < BUSY_MAX else []
-        times += [self._listed_s + self._poll_s] if self._folders else []
+        times += [self._list_s] if self._folders else []
         if (self._busy or times) and not self._stopped.is_set():
             pause_s = max(0.0, min(times) - time.monotonic()) if times else None
             with contextlib.suppress(TimeoutError):
@@ -310,7 +308,7 @@ class Follower:
         if one.is_missing and one.is_named and await self._bridge.arun(self._client.backend.is_folder(one.path)):
             self._folders.add(one.path)  # its segments are followed then
             del self._followed[one.path]
-            self._listed_s = -math.inf
+            self._list_s = -math.inf
             return math.inf
         if isinstance(now, Move):
             async with self._moves:
@@ -326,7 +324,7 @@ class Follower:
         if is_over:
             self._followed.pop(one.path, None)
             return math.inf
-        self._poll_s = min(self._poll_s, one.poll_s_max)
+        self._list_s = min(self._list_s, time.monotonic() + one.poll_s_max)
         return now.pause_s
 
     def _tell(self, one: Followed) -> None:

@@ -106,9 +106,7 @@ class Followed:
         """Of the header that `_hot` shows."""
         self._failures = 0
         self._retry_s = 0.0
-        """When a failure is tried again, by the monotonic clock."""
-        self._is_lost = False
-        """Whether what failed last was a look, not a move."""
+        """When a move that failed is tried again, by the monotonic clock."""
         self.is_missing = False
         """Whether the last look found no segment."""
         self._error: str | None = None
@@ -156,9 +154,9 @@ class Followed:
             if left_s > 0:  # the status keeps the error that waits
                 logger.debug("%s: %s", self.path, error)
                 return self._waits(left_s)
-            self.is_missing, self._is_lost = isinstance(error, FileNotFoundError), True
-            return self._failed(error)
-        if left_s > 0 and not self._is_lost:
+            self.is_missing = isinstance(error, FileNotFoundError)
+            return self._waits(self._failed(error))
+        if left_s > 0:
             return self._waits(left_s)
         assert self._hot is not None
         if self._asked is None:
@@ -190,8 +188,9 @@ class Followed:
         except DamagedBlocksError:
             return Wait(0.0)
         except Exception as error:  # noqa: BLE001 - as above; the next look shows whether the segment is missing
-            self._is_lost = False
-            return self._failed(error)
+            pause_s = self._failed(error)
+            self._retry_s = time.monotonic() + pause_s
+            return self._waits(pause_s)
         finally:
             self._moving_s = None
         self._succeeded()
@@ -306,7 +305,8 @@ class Followed:
             logger.info("%s: offload goes on", self.path)
         self._failures, self._retry_s, self._error, self.is_missing = 0, 0.0, None, False
 
-    def _failed(self, error: Exception) -> Wait:
+    def _failed(self, error: Exception) -> float:
+        """Note an error; return the pause until the next try."""
         if isinstance(error, FileNotFoundError):
             self.token = None  # deleted, or another incarnation: the next look shows it
         text = str(error) or repr(error)
@@ -314,9 +314,7 @@ class Followed:
             is_told = isinstance(error, OSError | ValueError)
             logger.warning("%s is not offloaded now, and is tried again: %s", self.path, text, exc_info=not is_told)
         self._failures, self._error = self._failures + 1, text
-        pause_s = blocks.retry_s(self._failures - 1, random.random())
-        self._retry_s = time.monotonic() + pause_s
-        return self._waits(pause_s)
+        return blocks.retry_s(self._failures - 1, random.random())
 
 
 # -- an offload by policies, once -------------------------------------------------------------------------------

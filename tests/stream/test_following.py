@@ -84,7 +84,7 @@ def poll(one: Follower) -> list[str]:
     """List once, and look at all that is due; returns it."""
 
     async def polled() -> list[str]:
-        one._listed_s = -math.inf
+        one._list_s = -math.inf
         one._prepare()
         await one._list()
         one._begin()
