@@ -8,7 +8,18 @@ from dataclasses import replace
 from rollingfs.errors import SegmentNotSealedError, worded
 from rollingfs.format import names, tokens
 from rollingfs.format.drops import OWN_HINT, is_own, led_to, with_hints
-from rollingfs.format.header import MARKS_BYTES_MAX, MARKS_MAX, Adopted, Entry, Header, Merge, MergeOutcome, Phase, Tier
+from rollingfs.format.header import (
+    MARKS_BYTES_MAX,
+    MARKS_MAX,
+    Adopted,
+    Entry,
+    Header,
+    Merge,
+    MergeOutcome,
+    Phase,
+    Tier,
+    changed,
+)
 from rollingfs.format.transitions import Guard, MarksFullError, check, create, tombstone
 
 # -- sources -------------------------------------------------------------------------------------------------
@@ -66,7 +77,7 @@ def not_sealed(name: str) -> SegmentNotSealedError:
 
 def mark_merging(header: Header, merge: Merge) -> Header:
     """Freeze a source: its map, start and drops stay as they are until the mark is resolved."""
-    return replace(header, phase=Phase.MERGING, merge=merge)
+    return changed(header, phase=Phase.MERGING, merge=merge)
 
 
 def is_merging(header: Header | None, txn: str) -> bool:
@@ -142,9 +153,11 @@ def with_waiting(header: Header, target: str, sources: Iterable[tuple[str, Heade
     A folder that an entry names needs no note: it gets one when the entry goes. The target's own folder, in which files
     may wait because the segment had this name before, needs a note for another rename.
     """
+    folders = {folder for source, found in sources for folder in led_to(source, found)}
+    if not folders:
+        return header
     base = names.parent(target)
     named = {names.climb(base, names.parent(entry.file)) for entry in header.entries if not is_own(entry.file)}
-    folders = {folder for source, found in sources for folder in led_to(source, found)}
     own = names.chunks_folder(target)
     hints = [OWN_HINT] if own in folders else []
     hints += [names.relative(base, folder) + "/" for folder in sorted(folders - {own, *named})]
@@ -160,14 +173,16 @@ def check_marks(header: Header, more: Sequence[MergeOutcome]) -> None:
         Present marks must be settled first.
     """
     old = (*header.merges, *header.aborts)
+    if not old:
+        return
     lines = [f"Aborted {mark.txn} {tokens.quote(mark.source)}\n".encode() for mark in (*old, *more)]
-    if old and (len(lines) > MARKS_MAX or sum(map(len, lines)) > MARKS_BYTES_MAX):
+    if len(lines) > MARKS_MAX or sum(map(len, lines)) > MARKS_BYTES_MAX:
         raise MarksFullError("too many concats and renames that it takes part in are not finished")
 
 
 def with_merged(header: Header, marks: Sequence[MergeOutcome], modified_ms: int = 0) -> Header:
     """In a target: these transactions took place, and the newest change of their sources has this time."""
-    return replace(header, merges=header.merges + tuple(marks), modified_ms=max(header.modified_ms, modified_ms))
+    return changed(header, merges=(*header.merges, *marks), modified_ms=max(header.modified_ms, modified_ms))
 
 
 def with_aborted(header: Header, mark: MergeOutcome) -> Header:

@@ -269,6 +269,7 @@ def has_control(path: str) -> bool:
     return not _CONTROLS.isdisjoint(path)
 
 
+@functools.lru_cache(NAMES_KEPT_MAX)
 def check_relative_name(path: str) -> str:
     """Return the relative path of a segment from a mark or a pin.
 

@@ -76,8 +76,7 @@ class Segment:
     @property
     def tail_bytes(self) -> int:
         """Return the bytes of the inline tail."""
-        text = self.text
-        return self.length - text.tail_start if text else 0
+        return len(self.header.tail) if self.header else 0
 
     def inline(self, start: int, end: int) -> bytes | None:
         """Return the bytes ``[start, end)``, in segment offsets, if all of them are inline in the header, else None."""

@@ -191,6 +191,11 @@ def test_this_disk_is_known(tmp_path):
     assert not folders.is_local(f"{tmp_path}/missing")
 
 
+def test_header_in_a_new_folder_loses_nothing(tmp_path):
+    """A commit to a store that may lose what it acknowledges asks it each time, for the life of the process."""
+    assert not LocalBackend().may_tear(f"{tmp_path}/new/deep/log$header")
+
+
 def test_records_are_limited_and_bytes_written_about_once(tmp_path):
     pieces = [b"%4d" % index for index in range(2 * RECORDS_MAX + 5)]
     path, file = segment_of(tmp_path, *pieces)

@@ -372,7 +372,12 @@ class LocalBackend(Backend):
         return looks.disk_of(path)
 
     def may_tear(self, path: str) -> bool:
-        return not folders.is_local(names.parent(path))
+        folder = names.parent(path)  # if it is missing, it will be on the disk of the folder above
+        while not os.path.isdir(folder) and folder != names.parent(
+            folder
+        ):  # it will be on the disk of the folder above
+            folder = names.parent(folder)
+        return not folders.is_local(folder)
 
     # -- within --------------------------------------------------------------------------------------------
 

@@ -96,8 +96,9 @@ class Committed:
     @property
     def made(self) -> Header:
         """Return the header that is there, of a commit whose step always leaves a header."""
-        assert self.header is not None
-        return self.header
+        header = self.after.header
+        assert header is not None
+        return header
 
 
 @dataclass(eq=False, repr=False)

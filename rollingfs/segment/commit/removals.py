@@ -283,7 +283,9 @@ async def remove_grave(store: Store, path: str, grave: Header) -> None:
 async def remove_header(store: Store, path: str, header: Header) -> bool:
     """Delete the header that a commit has just made, durably, if the store can do that in one step."""
     seen, file = store.headers.seen(path), names.header_path(path)
-    if not store.backend.capability.removes_whole or seen is None or not seen.token or seen.header != header:
+    if not store.backend.capability.removes_whole or seen is None or not seen.token:
+        return False
+    if seen.header is not header and seen.header != header:
         return False
     is_taken = bool(await _taken(store, {path: (file, seen.token)}, store.backend.remove_whole))
     if is_taken:

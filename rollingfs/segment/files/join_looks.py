@@ -128,8 +128,9 @@ class JoinLooks:
 
     async def _look(self, views: Sequence[Segment]) -> None:
         (view,) = views
-        incarnation = view.header.segment if view.header else None
-        known, extent = self._parts.get(view.path), (view.start, view.length)
+        header, known = view.header, self._parts.get(view.path)
+        extent = (header.start, header.length) if header else (0, view.length)
+        incarnation = header.segment if header else None
         if known is None or (known.incarnation, known.extent) != (incarnation, extent):
             head, tail = await self._ends(view) if extent[0] < extent[1] else (b"", b"")
             self._parts[view.path] = JoinPart(view.path, incarnation, extent, head, tail)

@@ -264,7 +264,7 @@ async def commit_target(at: At, target: str, marked: Marked, make: Make, deadlin
     sources, marks = marked.sources, [source.mark for source in marked.sources]
 
     async def step(base: Segment, attempt: Attempt) -> Header | None:
-        if marks and base.header is not None and all(mark in base.header.merges for mark in marks):
+        if marks and base.header is not None and all(map(base.header.merges.__contains__, marks)):
             return None
         merging.check_other(base.header, {source.txn for source in sources}, target)
         return await make(base, attempt, marked)
@@ -278,9 +278,8 @@ async def commit_target(at: At, target: str, marked: Marked, make: Make, deadlin
             await _undo(at, sources)
         raise
     with if_interrupted(target, "committed"):
-        forget = [partial(_forget, at, sources)] if any(source.evidence for source in sources) else []
         bury = [partial(_bury, at, *one) for one in zip(sources, marked.headers, strict=True)]
-        buried = await at.each([*bury, *forget])
+        buried = await at.each([*bury, partial(_forget, at, sources)])
     done = [mark for mark, is_buried in zip(marks, buried, strict=False) if is_buried]
     at.slots.remember(target, marks=done)
     return committed.made

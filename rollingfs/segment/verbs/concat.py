@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import chain
 
 from rollingfs.backend.tier_marks import moved_lines
 from rollingfs.errors import AppendInterrupted, RollingError, interrupted, partly
 from rollingfs.format import merging, names, placement, tokens, transitions
-from rollingfs.format.arrow_stream import MalformedStreamError
+from rollingfs.format.arrow_stream import MalformedStreamError, Range
 from rollingfs.format.drops import is_own, with_hints
 from rollingfs.format.header import MARKS_MAX, Header
 from rollingfs.format.merging import ARROW_STREAM, PARQUET
@@ -128,7 +127,8 @@ async def concat(
                 partly(error, f"{target}: the first {joined} of {len(sources)} sources are joined, the others not")
             raise
         offset = begins if index == 0 else offset
-        guard, create = replace(guard, expected_offset=None, segment=segment), False
+        if index < len(batches) - 1:
+            guard, create = replace(guard, expected_offset=None, segment=segment), False
     return offset
 
 
@@ -167,10 +167,11 @@ async def _concat(
         except OUTDATED as error:  # of the target alone: the sources are marked
             raise MarkLostError(f"{target} has changed since its header was read: {error}") from error
         offset += before
-        lines = [moved_lines(at.backend, one.tiers, path, target) for path, one in zip(paths, frozen, strict=True)]
-        found = merging.with_tiers(found, chain.from_iterable(lines))
+        tiered = [(path, one.tiers) for path, one in zip(paths, frozen, strict=True) if one.tiers]
+        for path, tiers in tiered:
+            found = merging.with_tiers(found, moved_lines(at.backend, tiers, path, target))
         grown = await grow(found, items, attempt.files, joint=True)
-        modified_ms = max((header.modified_ms for header in frozen), default=0)
+        modified_ms = max([header.modified_ms for header in frozen], default=0)
         grown = merging.with_merged(grown, marks, modified_ms)
         grown = merging.with_waiting(grown, target, zip(paths, frozen, strict=True), at.now_ms())
         if isinstance(joins, ArrowJoins):
@@ -234,19 +235,21 @@ async def _items(at: At, views: Sequence[Segment], joins: Joins) -> tuple[list[I
     footer = await one_footer(at.fetcher, views) if joins == PARQUET else b""
     items = [LINE_FEED] if target.path in open_ended else []
     for view in sources:
-        items += _parts(view, target, [(view.start, view.length)])
+        items += _parts(view, target)
         items += [LINE_FEED] if view.path in open_ended else []
     return [*items, *([footer] if footer else [])], int(target.path in open_ended)
 
 
-def _parts(view: Segment, target: Segment, ranges: Sequence[tuple[int, int]]) -> Iterator[Item]:
-    """Yield ranges of a source's retained bytes as items of the target."""
-    header = view.header
+def _parts(view: Segment, target: Segment, ranges: Sequence[Range] | None = None) -> list[Item]:
+    """Return a source's retained bytes, or ranges of them, as items of the target."""
+    header, items = view.header, list[Item]()
     assert header is not None  # it is marked
-    for start, end in ranges:
-        yield from placement.transplant(header.entries, start, end, view.path, target.path)
-        if end > header.tail_start:
-            yield header.tail[max(start - header.tail_start, 0) : end - header.tail_start]
+    tail_start = header.tail_start
+    for start, end in [(header.start, header.length)] if ranges is None else ranges:
+        items += placement.transplant(header.entries, start, end, view.path, target.path)
+        if end > tail_start:
+            items.append(header.tail[max(start - tail_start, 0) : end - tail_start])
+    return items
 
 
 def _check_once(items: Sequence[Item], target: str) -> None:
