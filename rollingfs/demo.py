@@ -17,6 +17,7 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -332,10 +333,9 @@ def read_log(demo: Demo, name: str, months: dict[int, bytes], frame: Any) -> Non
     import pyarrow as pa
     import pyarrow.parquet
 
-    sizes = [len(months[month]) for month in MONTHS[QUARTER_MONTHS:]]
-    ends = [sum(sizes[: index + 1]) for index in range(len(sizes))]
-    starts = [end - size for end, size in zip(ends, sizes, strict=True)]
-    ranges = demo.fs.cat_ranges([demo.path(name)] * len(sizes), starts, ends, on_error="raise")
+    borders = [*accumulate((len(months[month]) for month in MONTHS[QUARTER_MONTHS:]), initial=0)]
+    paths = [demo.path(name)] * (len(borders) - 1)
+    ranges = demo.fs.cat_ranges(paths, borders[:-1], borders[1:], on_error="raise")
     table = pa.concat_tables(pyarrow.parquet.read_table(pa.BufferReader(data)) for data in ranges)
     found = table.to_pandas().astype(frame.dtypes.to_dict())
     demo.compare(f"{len(table):,} rows, pyarrow.parquet", digest_of_rows(frame), digest_of_rows(found))

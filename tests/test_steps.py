@@ -37,7 +37,7 @@ STEPS: dict[tuple[str, str], tuple[str, str]] = {
     ("server/webhdfs.py", "_rename"): ("move rmdir", "an empty folder makes way for a folder"),
     ("server/webhdfs.py", "_delete"): ("delete", "one verb"),
     ("logging.py", "_append"): ("append append create", "no undo: who meets a segment of another is content"),
-    ("spark/source/sink/commits.py", "_write"): ("append overwrite", "one of two, by the mode"),
+    ("spark/source/sink/commits.py", "commit"): ("append overwrite", "one of two, by the mode"),
     ("spark/maintain.py", "_drop"): ("retain trim", "one of two, by an option"),
     ("spark/maintain.py", "_join"): ("concat seal", "what is sealed stays so, and is joined by the next run"),
     ("demo.py", "append_months"): ("append create seal", "nobody else writes"),

@@ -305,8 +305,12 @@ def rewrite(fs: RollingFileSystem, path: str, **options: Any) -> int:
         view = look(fs, path)
         if view is None:
             raise missing(path)
-        with changed(path, view), _readable(path):
-            return _rewritten(fs, path, view, options, verdict)
+        try:
+            with changed(path, view):
+                return _rewritten(fs, path, view, options, verdict)
+        except pa.ArrowException as error:
+            why = f"its rows cannot be written anew: {error}; nothing was written"
+            raise MalformedFooterError(f"{path}: {why}") from error
 
 
 def _rewritten(fs: RollingFileSystem, path: str, view: Segment, options: dict[str, Any], verdict: Settled) -> int:
@@ -327,15 +331,6 @@ def _rewritten(fs: RollingFileSystem, path: str, view: Segment, options: dict[st
         renewed = core(fs).run(renew(core(fs).client, path, data, guard_of(view)), commits=path)
         verdict.outcome = COMMITTED
         return view.size - renewed.size
-
-
-@contextmanager
-def _readable(path: str) -> Iterator[None]:
-    """Refuse a file whose rows Arrow cannot read or write."""
-    try:
-        yield
-    except pa.ArrowException as error:
-        raise MalformedFooterError(f"{path}: its rows cannot be written anew: {error}; nothing was written") from error
 
 
 def truncate(fs: RollingFileSystem, path: str, before: int) -> int:

@@ -70,8 +70,7 @@ def _streams(fs: RollingFileSystem, paths: Sequence[str], settings: Chores) -> l
     cut, operations = settings.cut or NO_CUT, _of_streams(settings)
     elsewhere = sorted(cut.keys() - set(paths))
     if elsewhere:
-        more = f" and {len(elsewhere) - 1} more" if elsewhere[1:] else ""
-        raise ValueError(f"the cut names {elsewhere[0]}{more}, which is not at the URLs; nothing was trimmed")
+        raise ValueError(f"the cut names {places.shortened(elsewhere)}, which is not at the URLs; nothing was trimmed")
     shown = {names.parent(path) for path in paths if not names.is_hidden_segment(path)}
     found = {names.parent(path) for path in cut}
     if RETAIN in operations:

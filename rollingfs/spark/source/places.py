@@ -10,7 +10,7 @@ import json
 import os
 import stat
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 
 import fsspec
@@ -51,8 +51,8 @@ LOCAL_FOLDERS = "SPARK_LOCAL_DIRS"
 """The variable in which Spark reports its workers which folders its block manager has made."""
 LOCAL_PREFIX = "blockmgr-"
 """Prefix of these folders; Spark removes them when the application ends."""
-SHOWN_MAX = 5
-"""Maximum number of damaged segments that a message names."""
+SHOWN_MAX = 8
+"""Maximum number of segments, or of queries, that a message names."""
 
 Looks = dict[str, Segment | CorruptHeaderError]
 """By path: the segment, or why its header cannot be read."""
@@ -66,7 +66,7 @@ def filesystem(options: Options) -> RollingFileSystem:
     ValueError
         The paths name different hosts, or a protocol that is unknown.
     """
-    if not is_known(options.target_protocol):
+    if options.target_protocol not in {*fsspec.registry, *fsspec.available_protocols()}:
         raise ValueError(
             f"{options.paths[0]}: fsspec knows no filesystem for {options.target_protocol}://; write s3://, "
             "az://, gs://, webhdfs:// or file:///, or install the package that has it"
@@ -81,11 +81,6 @@ def filesystem(options: Options) -> RollingFileSystem:
         **{"probe_cache": worker_folder() or True, **options.rolling_options},
     )
     return fs
-
-
-def is_known(protocol: str) -> bool:
-    """Return whether fsspec has a filesystem for a protocol, installed or not."""
-    return protocol in {*fsspec.registry, *fsspec.available_protocols()}
 
 
 def worker_folder() -> str | None:
@@ -115,12 +110,14 @@ class FoundSegments:
     """The places, no patterns, that are folders with something in them."""
 
     def __str__(self) -> str:
-        named = [f"{path} ({error})" for path, error in list(self.corrupt.items())[:SHOWN_MAX]]
-        more = f" and {len(self.corrupt) - SHOWN_MAX} more" if len(self.corrupt) > SHOWN_MAX else ""
-        return (
-            f"{len(self.corrupt)} of {len(self.corrupt) + len(self.views)} segments cannot be read: "
-            f"{', '.join(named)}{more}"
-        )
+        named = shortened([f"{path} ({error})" for path, error in self.corrupt.items()])
+        return f"{len(self.corrupt)} of {len(self.corrupt) + len(self.views)} segments cannot be read: {named}"
+
+
+def shortened(shown: Sequence[str]) -> str:
+    """Return a list for a message."""
+    more = f" and {len(shown) - SHOWN_MAX} more" if len(shown) > SHOWN_MAX else ""
+    return ", ".join(shown[:SHOWN_MAX]) + more
 
 
 def find(

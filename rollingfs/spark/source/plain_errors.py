@@ -46,11 +46,11 @@ def is_sentence(error: BaseException) -> bool:
     That is an `OSError`, as all errors of rollingfs and of stores are, and an error of rollingfs about a value or a
     missing package.
     """
-    if not isinstance(error, ValueError | NotImplementedError | ImportError):
-        return isinstance(error, OSError)
+    if isinstance(error, OSError):
+        return True
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
     is_ours = bool(frames) and PACKAGE in Path(frames[-1].f_code.co_filename).parents
-    return isinstance(error, OSError) or is_ours
+    return is_ours and isinstance(error, ValueError | NotImplementedError | ImportError)
 
 
 def _is_worker() -> bool:

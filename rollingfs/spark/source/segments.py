@@ -324,11 +324,6 @@ def split(extent: Extent, size_max: int) -> Iterator[Range]:
         yield Range(extent, start, extent.start + extent.size * (nth + 1) // count)
 
 
-def whole(extent: Extent) -> Range:
-    """Return an extent as a range."""
-    return Range(extent, extent.start, extent.end)
-
-
 def gather(ranges: Iterable[Range], size_max: int) -> list[tuple[Range, ...]]:
     """Put neighbours together while their bytes and the cost of opening them stay below `size_max`.
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from rollingfs.errors import CorruptChunkError, CorruptHeaderError
 from rollingfs.spark.source.formats.lines import Read
-from rollingfs.spark.source.segments import Extent, Range, SegmentReader, whole
+from rollingfs.spark.source.segments import Extent, Range, SegmentReader
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -92,7 +92,7 @@ class Format:
         codec
             The compression with which the segment is read; None: as it is.
         """
-        return [whole(extent)]
+        return [Range(extent, extent.start, extent.end)]
 
     def torn(self, read: Read, extent: Extent, end: int) -> ValueError | None:
         """Return the error for bytes after the last whole record, or None.

@@ -110,15 +110,21 @@ def begin(read: Read, first: int, start: int, stop: int) -> int:
     before = read(start - 1, min(start + 1, stop))
     if before[:1] == FEED or (before[:1] == RETURN and before[1:] != FEED):
         return start
-    position, size = start, LOOK_BYTES
-    while position < stop:
-        upto = min(position + size, stop)
-        at = _first_break(data := read(position, upto), is_last=upto == stop)
-        if at:
-            return position + at
+    found = _search(read, start, stop, _first_break)
+    return stop if found is None else found
+
+
+def _search(read: Read, start: int, stop: int, end_in: Callable[[bytes, bool], int]) -> int | None:
+    """Return where the first line ends that `end_in` finds in some data, perhaps the last; else None."""
+    size = LOOK_BYTES
+    while start < stop:
+        upto = min(start + size, stop)
+        data = read(start, upto)
+        if at := end_in(data, upto == stop):
+            return start + at
         # the line feed of a return at the end of the data may come next, so the return is read again
-        position, size = upto - (data[-1:] == RETURN and upto < stop), min(2 * size, LOOK_BYTES_MAX)
-    return stop
+        start, size = upto - (data[-1:] == RETURN and upto < stop), min(2 * size, LOOK_BYTES_MAX)
+    return None
 
 
 def last_line_end(read: Read, start: int, end: int, delimiter: bytes = FEED) -> int:
@@ -138,14 +144,7 @@ def last_line_end(read: Read, start: int, end: int, delimiter: bytes = FEED) -> 
 
 def next_line_end(read: Read, start: int, end: int) -> int | None:
     """Return the offset after the first line feed in ``[start, end)``; else None."""
-    size = LOOK_BYTES
-    while start < end:
-        upto = min(start + size, end)
-        at = read(start, upto).find(FEED)
-        if at >= 0:
-            return start + at + 1
-        start, size = upto, min(2 * size, LOOK_BYTES_MAX)
-    return None
+    return _search(read, start, end, lambda data, _: data.find(FEED) + 1)
 
 
 def normalized(data: bytes, end: int) -> memoryview:
@@ -155,7 +154,7 @@ def normalized(data: bytes, end: int) -> memoryview:
     return memoryview(data[:end].replace(b"\r\n", FEED).replace(RETURN, FEED))
 
 
-def _first_break(data: bytes, *, is_last: bool) -> int:
+def _first_break(data: bytes, is_last: bool) -> int:
     """Size of the first line with its end; 0 if it has no end, or if its end may go on after the data."""
     feed, back = data.find(FEED), data.find(RETURN)
     if back < 0 or 0 <= feed < back:

@@ -45,7 +45,7 @@ class Text(Format):
             return segments.split(extent, size_max)
         if extent.size != opened.view.size:
             raise lines.refused_part(extent.path, f"and not bytes {extent.start} to {extent.end} of it")
-        return [segments.whole(extent)]
+        return [Range(extent, extent.start, extent.end)]
 
     def end_behind(self, read: Read, extent: Extent, upto: int, *, is_last: bool) -> int:
         """Return the offset after a line feed, or the end of a sealed segment."""

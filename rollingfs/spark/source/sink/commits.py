@@ -31,14 +31,12 @@ from rollingfs.segment.verbs.create import overwrite
 from rollingfs.spark.source import places, segments
 from rollingfs.spark.source.formats import PARQUET
 from rollingfs.spark.source.options import Options, logger
-from rollingfs.spark.source.places import ATTRIBUTE_PREFIX
+from rollingfs.spark.source.places import ATTRIBUTE_PREFIX, shortened
 from rollingfs.spark.source.sink.task_writer import segment_path
 
 TRIES_MAX = 16
 COMMITS_MAX = 16
 """Maximum segments that a write checks, or commits to, at once."""
-SHOWN_MAX = 8
-"""Maximum number of queries, or of segments, that a message names."""
 
 
 Marker = tuple[str, int]
@@ -187,22 +185,20 @@ class SegmentCommit:
         OSError
             The errors of `append` and `overwrite` of the filesystem.
         """
+        if self.options.format == PARQUET and not self.overwrite:
+            self._grow(attrs or {}, expected_attrs or {})
+            return
         if self.options.format == PARQUET:
-            if not self.overwrite:
-                self._grow(attrs or {}, expected_attrs or {})
-                return
             data = self.grown(None)
         else:
             data = [one.data for one in self.pieces]
             if not data and (self.overwrite or (view := self.view()) is None or not view.length):
                 data = [self.options.form.nothing(self.schema)]
-        self._write(data, attrs or {}, Guard(expected_attrs=expected_attrs or {}))
-
-    def _write(self, data: Sequence[Any], attrs: Mapping[str, str], guard: Guard) -> None:
+        guard = Guard(expected_attrs=expected_attrs or {})
 
         def with_batches(present: Mapping[str, str], offset: int) -> Mapping[str, str | None]:
             # a batch of another query that is overwritten has taken place: it must not come again
-            return {key: present[key] for key in present if key.startswith(ATTRIBUTE_PREFIX)} | dict(attrs)
+            return {key: present[key] for key in present if key.startswith(ATTRIBUTE_PREFIX)} | dict(attrs or {})
 
         if self.overwrite:
             call: Any = overwrite(core(self.fs).client, self.path, data, attrs=with_batches, guard=guard)
@@ -326,12 +322,6 @@ def _commit(part: SegmentCommit, marker: Marker | None) -> None:
             raise failure from error  # the first error is the cause
         check_marker(marker, part.attrs, part.path)
     raise failure
-
-
-def shortened(shown: Sequence[str]) -> str:
-    """Return a list for a message."""
-    more = f" and {len(shown) - SHOWN_MAX} more" if len(shown) > SHOWN_MAX else ""
-    return ", ".join(shown[:SHOWN_MAX]) + more
 
 
 # -- afterwards --------------------------------------------------------------------------------------------------
