@@ -98,7 +98,7 @@ def idle_round(job: Job) -> None:
 
 def _round(fs: Any, upkeep: Upkeep) -> list[Upkept]:
     bridge = Bridge(fs._backend)
-    folders = bridge.run(upkeep.folders(IDLE, {}))
+    folders = bridge.run(upkeep.folders(IDLE))
     return [one for folder in folders for one in bridge.run(upkeep.keep(folder))]
 
 

@@ -170,9 +170,8 @@ def _round(session: Session, place: StorePath, number: int, upkeep: Upkeep, save
 def _kept(session: Session, place: StorePath, upkeep: Upkeep) -> Iterator[Upkept]:
     """Keep all folders below a place, and name unlisted folders."""
     core = place.core
-    unlisted: dict[str, OSError] = {}
-    folders = core.run(upkeep.folders(place.name, unlisted))
-    for path, error in unlisted.items():
+    folders = core.run(upkeep.folders(place.name))
+    for path, error in upkeep.tree.unlisted.items():
         failed = Upkept(path, failed={f"list {path}": str(error)})
         _complain(session, failed)
         yield failed

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from fsspec.callbacks import DEFAULT_CALLBACK, Callback
@@ -309,7 +308,7 @@ async def _set_of_folder(at: Binding, change: PolicyChange) -> None:
     if change.given or change.inherit:
         default = at.client.inherited.default
         upkeep = Upkeep(at.client, (ROLL,), dropped={name: getattr(default, name) for name in change.inherit})
-        for folder in await upkeep.folders(at.path, {}):
+        for folder in await upkeep.folders(at.path):
             await upkeep.keep(folder)
 
 
@@ -346,16 +345,15 @@ async def look_at(client: At, path: str) -> Segment | None:
 
 async def policies_at(client: At, path: str, header: Header | None) -> Policies:
     """The policies of a segment, or of a folder without a header, and where each field comes from."""
-    from rollingfs.stream.ledger import Ledgers, policies_of
-    from rollingfs.stream.ledger_codec import Ledger
+    from rollingfs.stream.ledger import Ledgers, policies_of, resolved
 
     folder = path if header is None else names.parent(path)
     ledgers = Ledgers(client)
     levels = [(folder, await ledgers.load(folder)), *await ledgers.levels(folder)]
-    resolved = reduce(lambda far, near: near.under(far), reversed([ledger for _, ledger in levels]), Ledger())
+    ledger = resolved(levels)
     default = client.inherited.default
-    found = policies_of(path, header, resolved, client.offload_policy)
-    rolling = (default if header is None else header.policy).inheriting(resolved.rolling)
+    found = policies_of(path, header, ledger, client.offload_policy)
+    rolling = (default if header is None else header.policy).inheriting(ledger.rolling)
     own = dict.fromkeys(() if header is None else header.policy.own, "")
     offload = [] if header is None or header.offload is None else [(SEGMENT, header.offload.as_fields())]
     above = {} if client.offload_policy is None else client.offload_policy.as_fields()

@@ -11,7 +11,7 @@ import errno
 import logging
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
 from functools import partial, reduce
 from typing import TYPE_CHECKING
@@ -88,8 +88,7 @@ class Ledgers:
         PermissionError
             A folder may no longer be read; its policies may forbid the steps that nearer folders ask for.
         """
-        levels = await self.levels(folder)
-        return reduce(lambda far, near: near.under(far), reversed([ledger for _, ledger in levels]), Ledger())
+        return resolved(await self.levels(folder))
 
     async def levels(self, folder: str) -> list[tuple[str, Ledger]]:
         """Return the folders that a folder inherits from, nearest first, with their policies; otherwise as `above`."""
@@ -206,6 +205,11 @@ class Ledgers:
             except OSError as error:  # the reports on its segments have the error, too; the others go on
                 logger.warning("%s: its policies cannot be read, so no byte is moved there: %s", folder, error)
                 self.errors[folder] = error
+
+
+def resolved(levels: Sequence[tuple[str, Ledger]]) -> Ledger:
+    """Return the policies that count: each field of the nearest level that has it."""
+    return reduce(lambda far, level: level[1].under(far), reversed(levels), Ledger())
 
 
 def _rolling(header: Header, path: str) -> Fields:

@@ -100,13 +100,8 @@ class Upkeep:
         """Looks at segments that needed no step: the token of the header, the policies of the folders, when the look
         began, and until when it counts, in seconds since 1970."""
 
-    async def folders(self, root: str, unlisted: dict[str, OSError]) -> list[Folder]:
+    async def folders(self, root: str) -> list[Folder]:
         """Return the folders with segments at or below a path, sorted, or only the folder of the segment at this path.
-
-        Parameters
-        ----------
-        unlisted
-            Takes the folders that may not be listed, with the error.
 
         Raises
         ------
@@ -116,7 +111,6 @@ class Upkeep:
         found: dict[str, list[str]] = defaultdict(list)
         streams = set()
         tree = await tree_at(self.client, root)
-        unlisted |= tree.unlisted
         self._seen = {}
         await self.take(tree)
         if COLLECT in self.steps:

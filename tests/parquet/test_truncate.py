@@ -152,7 +152,7 @@ def test_retention_leaves_files_that_can_be_read(policy, by):
         fs.append("/s/log", b"%d\n" % n * 50)
         if by == "upkeep":
             upkeep = Upkeep(core(fs).client)
-            [did] = core(fs).run(upkeep.keep(core(fs).run(upkeep.folders("/s", {}))[0]))
+            [did] = core(fs).run(upkeep.keep(core(fs).run(upkeep.folders("/s"))[0]))
             assert not did.failed
         else:
             expected, did = stream.retain(dry_run=True), stream.retain()

@@ -52,7 +52,7 @@ async def kept(upkeep: Upkeep, roots: tuple[str, ...] = ROOTS) -> Upkept:
     results = []
     for root in roots:
         try:
-            folders = await upkeep.folders(root, {})
+            folders = await upkeep.folders(root)
         except FileNotFoundError:
             continue
         for folder in folders:

@@ -262,8 +262,7 @@ class Worker:
 
     def upkeep(self) -> None:
         """A round of ``rollingfs run``; what it could not do is noted."""
-        unlisted: dict[str, OSError] = {}
-        for folder in self.core.run(self.kept.folders(self.place.root, unlisted)):
+        for folder in self.core.run(self.kept.folders(self.place.root)):
             for did in self.core.run(self.kept.keep(folder)):
                 for what, why in did.failed.items():
                     self.note(refused=f"upkeep: {what.partition(' ')[0]}", error=why)

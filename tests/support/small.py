@@ -97,7 +97,7 @@ def verbs(client: World | At, folder: str = "/root") -> Any:
 
 def a_round(upkeep: Upkeep, root: str = "/root") -> list[Upkept]:
     """What a round of upkeep does, folder by folder."""
-    return [did for folder in drive(upkeep.folders(root, {})) for did in drive(upkeep.keep(folder))]
+    return [did for folder in drive(upkeep.folders(root)) for did in drive(upkeep.keep(folder))]
 
 
 def is_whole(world: World, path: str = "/stream/a") -> bool:

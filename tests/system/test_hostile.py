@@ -76,7 +76,7 @@ class Store:
     def keep(self) -> None:
         """One round of upkeep in the hostile folder."""
         run, upkeep = self.fs._bridge.run, Upkeep(self.fs._client, grace_s=0)
-        for folder in run(upkeep.folders(self.mallory, {})):
+        for folder in run(upkeep.folders(self.mallory)):
             run(upkeep.keep(folder))
 
     def bytes_of_others(self) -> dict[str, bytes]:
