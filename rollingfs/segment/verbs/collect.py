@@ -50,6 +50,9 @@ from rollingfs.segment.segment import Segment, is_shadowed, names_file
 
 logger = logging.getLogger("rollingfs")
 
+LAST = (names.INDEX_PREFIX, names.PIN_PREFIX)
+"""Begin the names of files that name others, so they go last."""
+
 
 async def collect(
     at: At,
@@ -246,14 +249,10 @@ async def _renew(at: At, folder: str, survey: Survey, files: Set[str]) -> bool:
 async def _delete(at: At, found: Garbage) -> None:
     """Delete chunks first, then pages and pins: what names others goes last."""
     infos, uploads, _ = found
-    first: list[str] = []
-    last: list[str] = []
-    for info in infos:
-        if not info.is_folder:
-            is_last = info.path.rpartition("/")[2].startswith((names.INDEX_PREFIX, names.PIN_PREFIX))
-            (last if is_last else first).append(info.path)
-    for group in filter(None, (first, last)):
-        await at.backend.delete(group)
+    files = [info.path for info in infos if not info.is_folder]
+    for is_last in (False, True):
+        if group := [file for file in files if file.rpartition("/")[2].startswith(LAST) is is_last]:
+            await at.backend.delete(group)
     for info in infos:
         if info.is_folder:
             await _remove_folder(at, info.path)

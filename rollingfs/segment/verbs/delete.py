@@ -15,19 +15,8 @@ from rollingfs.format.header import Drop, Header
 from rollingfs.format.transitions import NO_GUARD, Guard
 from rollingfs.runtime.values import value_class
 from rollingfs.segment.at import At
+from rollingfs.segment.commit import removals
 from rollingfs.segment.commit.attempt import Attempt
-from rollingfs.segment.commit.removals import (
-    check_there,
-    delete_dropped,
-    delete_shadowed,
-    due_files,
-    finish_drops,
-    flush_folders,
-    mapped_files,
-    remove_grave,
-    take_whole,
-    wait_for_new_date,
-)
 from rollingfs.segment.files.adopt import remove_plain
 from rollingfs.segment.segment import Segment, shadow
 
@@ -105,7 +94,7 @@ async def _removed(at: At, path: str, guard: Guard, seen: Segment) -> Buried | N
     except OSError:
         return None  # a commit looks at the header again, and says what is wrong
     with if_interrupted(path, "unknown"):
-        is_gone = await take_whole(at, {path: seen})
+        is_gone = await removals.take_whole(at, {path: seen})
     return Buried(path, header, header, is_gone=True) if is_gone else None
 
 
@@ -119,23 +108,23 @@ async def _bury(at: At, path: str, guard: Guard, seen: Segment | None, *, is_unr
 
     async def step(base: Segment, attempt: Attempt) -> Header | None:
         found = transitions.check(base.header, guard, path)
-        await check_there(at, path, found)
+        await removals.check_there(at, path, found)
         plain = await at.headers.plain(Segment(path)) if found.adopted else None
         known = found
         if is_unread:
             known = replace(found, entries=await at.pages.readable(path, found.entries))
-        own[:] = await mapped_files(at.pages, path, known)
+        own[:] = await removals.mapped_files(at.pages, path, known)
         grave = transitions.tombstone(found)
         drops = drop_all(found, at.now_ms())
         hints = await at.pages.hints(path, known.entries)
         grave = replace(grave, adopted=shadow(plain) or found.adopted, drops=drops)
-        await wait_for_new_date(at, path, grave.adopted, attempt.deadline_s)
+        await removals.wait_for_new_date(at, path, grave.adopted, attempt.deadline_s)
         return with_hints(grave, hints, at.now_ms())
 
     committed = await at.commits.commit(path, step, seen=seen)
     assert committed.base is not None
     with if_interrupted(path, "committed"):
-        drops, files = await due_files(at, path, committed.made)
+        drops, files = await removals.due_files(at, path, committed.made)
     return Buried(path, committed.base, committed.made, list(dict.fromkeys([*own, *files])), drops)
 
 
@@ -152,17 +141,17 @@ async def clear_buried(at: At, buried: Sequence[Buried]) -> None:
     first = buried[0].path
     with if_interrupted(first, "committed"):
         what = first if len(buried) == 1 else f"{first} and {len(buried) - 1} more"
-        await delete_dropped(at.backend, what, [file for one in buried for file in one.files])
-        await flush_folders(at, [one.path for one in buried if one.is_gone])
+        await removals.delete_dropped(at.backend, what, [file for one in buried for file in one.files])
+        await removals.flush_folders(at, [one.path for one in buried if one.is_gone])
         for one in buried:
             if one.is_gone:
                 continue
             at.slots.remember(one.path, drops=one.drops, header=one.header)
-            await delete_shadowed(at, one.path, one.header.adopted)
+            await removals.delete_shadowed(at, one.path, one.header.adopted)
             # where tombstones need not stay, it stays while it hides a plain file
             is_asked = at.backend.capability.removes_whole and one.header.adopted is not None
             if not (is_asked and await at.headers.plain(Segment(one.path)) is not None):
-                await remove_grave(at, one.path, one.header)
+                await removals.remove_grave(at, one.path, one.header)
 
 
 async def bury_all(at: At, calls: Iterable[Call]) -> None:
@@ -203,7 +192,7 @@ async def _finish(at: At, path: str, header: Header) -> bool:
     now = await at.headers.load_durable(path)  # the interrupted client may not have flushed its tombstone
     if now.live or now.header is None:
         return False  # a plain file was adopted meanwhile: this segment is to be deleted
-    await finish_drops(at, path, now.header)
+    await removals.finish_drops(at, path, now.header)
     return True
 
 

@@ -20,7 +20,7 @@ from rollingfs.format.placement import Item
 from rollingfs.format.transitions import Attrs, Guard
 from rollingfs.runtime.concurrency import keeper
 from rollingfs.runtime.values import value_class
-from rollingfs.segment.commit.attempt import Attempt, Change, Committed
+from rollingfs.segment.commit.attempt import Attempt, Change, Committed, unknown
 from rollingfs.segment.commit.chunk_files import Stored, Uploads
 from rollingfs.segment.commit.commits import Commits
 from rollingfs.segment.commit.turns import Slot
@@ -157,7 +157,7 @@ class Group(Change):
         elif not isinstance(error, Exception):
             if not self.is_open or (isinstance(error, AppendInterrupted) and error.outcome == "not committed"):
                 return {}
-            error = unknown(self.path, error)
+            error = unknown(self.path, f"{error!r} interrupted it")
         return {append: error for append in self.members if append not in waiting}
 
     def plain(self, base: Segment, now_ms: int) -> bytes | None:
@@ -268,7 +268,7 @@ def _leave(commits: Commits, slot: Slot, append: Append, error: BaseException) -
         return outcome
     if outcome is not None or (is_waiting and isinstance(error, Exception)):
         raise outcome or error
-    raise unknown(slot.path, error) from error
+    raise unknown(slot.path, f"{error!r} interrupted it") from error
 
 
 async def _linger(commits: Commits, slot: Slot) -> None:
@@ -345,7 +345,7 @@ def _recover(commits: Commits, slot: Slot, append: Append) -> None:
     """Repair an append after its last leader broke off. The caller holds the slot, so no leader is at work."""
     group = append.group
     if group is not None and group.outcomes is None:
-        _finish(commits, slot, group, group.failed(unknown(slot.path, None)) if group.is_open else {})
+        _finish(commits, slot, group, group.failed(unknown(slot.path, "it was interrupted")) if group.is_open else {})
     with commits.store.slots.lock:
         if append.outcome is None and append not in slot.queue:
             slot.queue.appendleft(append)
@@ -366,9 +366,3 @@ def _verdict(outcome: Outcome | None, is_waiting: bool) -> str:
     if is_waiting or (outcome is not None and not isinstance(outcome, AppendOutcomeUnknown)):
         return "not committed"
     return "unknown"  # another thread is committing it
-
-
-def unknown(path: str, cause: BaseException | None) -> AppendOutcomeUnknown:
-    """The error for an append whose commit was broken off."""
-    why = f"was interrupted by {cause!r}" if cause is not None else "was interrupted"
-    return AppendOutcomeUnknown(f"{path}: the commit of this append {why}; read the segment before repeating it")
