@@ -6,20 +6,14 @@ import contextlib
 import json
 import os
 import re
-import shutil
 import subprocess
-import tempfile
 import time
 import urllib.request
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-TOXIPROXY_MODULE = "github.com/Shopify/toxiproxy/v2/cmd/server"
-TOXIPROXY_VERSION = "v2.12.0"
-BUILD_S_MAX = 600
 LATENCY_MS = 12
 """Of every request, unless another is asked for: S3 Express and the quickest answers of S3 Standard take as long."""
 BANDWIDTH_KB_S = 85_000
@@ -95,27 +89,10 @@ def open_servers(latency_ms: int = LATENCY_MS) -> Iterator[Servers]:
     """
     from tests.support import servers
 
-    if servers.minio_binary(build=True) is None:
-        raise RuntimeError("MinIO is not built, and there is no `go` to build it with")
+    servers.MINIO.build()
     os.environ["MINIO_PROMETHEUS_AUTH_TYPE"] = "public"  # lets everybody read its counters
     with servers.minio_server() as options, toxiproxy(options["endpoint_url"], latency_ms) as (url, _):
         yield Servers(options["endpoint_url"], url, options["key"], options["secret"])
-
-
-def toxiproxy_binary(cache: Path) -> Path:
-    """The proxy, built into `cache` once."""
-    binary = cache / f"toxiproxy-{TOXIPROXY_VERSION}"
-    if binary.exists():
-        return binary
-    go = shutil.which("go")
-    if go is None:
-        raise RuntimeError("toxiproxy is not built, and there is no `go` to build it with")
-    cache.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=cache) as folder:
-        command = [go, "install", f"{TOXIPROXY_MODULE}@{TOXIPROXY_VERSION}"]
-        subprocess.run(command, env={**os.environ, "GOBIN": folder}, check=True, timeout=BUILD_S_MAX, cwd=folder)
-        os.replace(Path(folder) / "server", binary)
-    return binary
 
 
 @contextlib.contextmanager
@@ -124,7 +101,7 @@ def toxiproxy(upstream_url: str, latency_ms: int) -> Iterator[tuple[str, str]]:
     from tests.support import servers
 
     control, port = servers.free_port(), servers.free_port()
-    command = [str(toxiproxy_binary(servers.cache_dir())), "-host", "127.0.0.1", "-port", str(control)]
+    command = [str(servers.TOXIPROXY.build()), "-host", "127.0.0.1", "-port", str(control)]
     process = subprocess.Popen(
         command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env={**os.environ, "LOG_LEVEL": "error"}
     )

@@ -1,8 +1,10 @@
 """The parts of the tests' own support that skip tests, and that spare them probes."""
 
+from pathlib import Path
+
 import pytest
 
-from tests.support.servers import BACKENDS, require_module
+from tests.support.servers import BACKENDS, Program, require_module
 
 
 @pytest.mark.parametrize("name", ["surely_not_installed", "surely_not_installed.sdk", "json.surely_not_there"])
@@ -22,3 +24,16 @@ def test_verdicts_that_spare_probes_are_of_their_class() -> None:
     from rollingfs.backend.objects.s3.backend import S3Backend
 
     assert S3Backend.__name__ == BACKENDS[0]
+
+
+def test_program_is_made_once_where_it_is_required(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ROLLINGFS_CACHE", str(tmp_path))
+    program = Program("copy-1", "sh", "cp text made; echo once >> ../runs", files={"text": "as given"})
+    monkeypatch.delenv("ROLLINGFS_REQUIRE", raising=False)
+    with pytest.raises(pytest.skip.Exception, match="copy-1 is not in the cache"):
+        program.installed()
+    monkeypatch.setenv("ROLLINGFS_REQUIRE", "all")
+    assert program.installed().read_text() == program.installed().read_text() == "as given"
+    assert (tmp_path / "runs").read_text() == "once\n"
+    with pytest.raises(RuntimeError, match="there is no `surely-no-tool`"):
+        Program("other-1", "surely-no-tool", "true").installed()

@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -18,18 +17,9 @@ import pytest
 from tests.ground.clients import Raw
 from tests.support import clouds, seaweed, servers
 from tests.support.schedules import eventually
-from tests.support.servers import PASSWORD, USER, cache_dir, go_program, installed, required
+from tests.support.servers import PASSWORD, USER, Program, go_program, npm_package
 
-VERSITYGW = "github.com/versity/versitygw/cmd/versitygw@v1.8.0"
-GOFAKES3 = "github.com/johannesboyne/gofakes3/cmd/gofakes3@v1.2.0"
-S3S_FS, GARAGE = "s3s-fs@0.14.1", "garage@2.5.0"
-FEATURES = {S3S_FS: "binary", GARAGE: "bundled-libs,sqlite"}
-S3PROXY = ("org.gaul:s3proxy:4.1.0:jar:jar-with-dependencies", "com.fasterxml.jackson.core:jackson-annotations:2.21")
-S3MOCK = ("com.adobe.testing:s3mock:4.11.0:jar:exec",)
-MINISTACK, S3RVER = "ministack==1.5.33", "s3rver@3.7.1"
 MAVEN_COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy"
-BUILD_S_MAX = 1200
-"""A server whose build takes longer is skipped."""
 GARAGE_KEYS = "GK" + "0123456789abcdef" * 2, "0123456789abcdef" * 4
 GARAGE_BUCKET = "rollingfs-ground"
 QUICK = {"OPT_LEVEL": "1", "LTO": "off", "CODEGEN_UNITS": "16", "DEBUG": "false"}
@@ -69,14 +59,14 @@ def _options(url: str, key: str = USER, secret: str = PASSWORD) -> Options:
 @contextlib.contextmanager
 def _program(
     name: str,
-    program: Callable[[], Path | str],
-    command: Callable[[Path | str, str, int], list[str]],
+    program: Program | None,
+    command: Callable[[Path, str, int], list[str]],
     settings: Callable[[int], dict[str, str]] = lambda _: {},
     ready_path: str = "/",
     keys: tuple[str, str] = (USER, PASSWORD),
 ) -> Iterator[Options]:
     """Run a program with an empty folder; `command` gets the program, the folder and a port."""
-    found = program()
+    found = Path() if program is None else _installed(program)
     with tempfile.TemporaryDirectory(prefix=f"rollingfs-{name}-", ignore_cleanup_errors=True) as data:
         for folder in ("data", "beside"):
             Path(data, folder).mkdir()
@@ -89,70 +79,35 @@ def _program(
             yield _options(url, *keys)
 
 
-def _go(name: str, package: str) -> Path:
+def _installed(program: Program) -> Path:
     try:
-        return installed(name, partial(go_program, name, package), "go")
-    except subprocess.SubprocessError as error:
-        pytest.skip(f"{name} does not build here: {error}")
+        return program.installed()
+    except (subprocess.SubprocessError, RuntimeError) as error:
+        pytest.skip(f"{program.name} does not build here: {error}")
 
 
-def _built(folder: Path, command: Callable[[str], list[str]], tool: str, **settings: str) -> Path:
-    """Build a folder of the cache at first use, by a command that gets a new folder; skip the test where that fails."""
-    if folder.exists():
-        return folder
-    if not required() or shutil.which(tool) is None:
-        pytest.skip(
-            f"{folder.name} is not built in the cache, and ROLLINGFS_REQUIRE is not 'all' or there is no `{tool}`"
-        )
-    cache_dir().mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=cache_dir()) as made:
-        try:
-            subprocess.run(command(f"{made}/it"), check=True, timeout=BUILD_S_MAX, env={**os.environ, **settings})
-        except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
-            pytest.skip(f"{folder.name} does not build here: {error}")
-        os.replace(f"{made}/it", folder)
-    return folder
+def _cargo(crate: str, features: str) -> Program:
+    settings = " ".join(f"CARGO_PROFILE_RELEASE_{name}={value}" for name, value in QUICK.items())
+    words = f"--quiet --locked {crate} --no-default-features --features {features} --root made"
+    return Program(crate.replace("@", "-"), "cargo", f"env {settings} cargo install {words}")
 
 
-def _cargo(crate: str) -> Path:
-    name = crate.partition("@")[0]
-    words = ["cargo", "install", "--quiet", "--locked", crate, "--no-default-features", "--features", FEATURES[crate]]
-    settings = {f"CARGO_PROFILE_RELEASE_{name}": value for name, value in QUICK.items()}
-    folder = cache_dir() / crate.replace("@", "-")
-    return _built(folder, lambda made: [*words, "--root", made], "cargo", **settings) / "bin" / name
+def _jars(name: str, *jars: str) -> Program:
+    copies = (f'mvn -q -B {MAVEN_COPY} -Dartifact={jar} "-DoutputDirectory=$PWD/made"' for jar in jars)
+    return Program(name, "mvn", "\n".join(copies))
 
 
-def _jars(name: str, jars: tuple[str, ...]) -> Path:
-    def command(made: str) -> list[str]:
-        copies = (f"mvn -q -B {MAVEN_COPY} -Dartifact={jar} -DoutputDirectory={made}" for jar in jars)
-        return ["sh", "-c", " && ".join(copies)]
-
-    return _built(cache_dir() / name, command, "mvn")
-
-
-def _wheel(requirement: str) -> Path:
-    folder = cache_dir() / requirement.replace("==", "-")
-    return _built(
-        folder, lambda made: [sys.executable, "-m", "uv", "pip", "install", "--target", made, requirement], "uv"
-    )
-
-
-def _npm(package: str) -> Path:
-    folder = cache_dir() / package.replace("@", "-")
-    return _built(folder, lambda made: ["npm", "install", "--silent", "--prefix", made, package], "npm")
-
-
-def _versitygw(program: Path | str, data: str, port: int, *, sidecar: bool) -> list[str]:
+def _versitygw(program: Path, data: str, port: int, *, sidecar: bool) -> list[str]:
     keys = ["--access", USER, "--secret", PASSWORD, "--port", f"127.0.0.1:{port}", "--quiet"]
     return [str(program), *keys, "posix", *(["--sidecar", f"{data}/beside"] if sidecar else []), f"{data}/data"]
 
 
-def _gofakes3(program: Path | str, data: str, port: int, *, backend: str) -> list[str]:
+def _gofakes3(program: Path, data: str, port: int, *, backend: str) -> list[str]:
     where = ["-direct.path", f"{data}/data", "-direct.meta", f"{data}/beside"] if backend == "directfs" else []
     return [str(program), "-host", f"127.0.0.1:{port}", "-backend", backend, *where]
 
 
-def _s3proxy(jars: Path | str, data: str, port: int, *, provider: str) -> list[str]:
+def _s3proxy(jars: Path, data: str, port: int, *, provider: str) -> list[str]:
     settings = {
         "s3proxy.endpoint": f"http://127.0.0.1:{port}",
         "s3proxy.authorization": "aws-v2-or-v4",
@@ -168,19 +123,19 @@ def _s3proxy(jars: Path | str, data: str, port: int, *, provider: str) -> list[s
     return ["java", "-Xmx1g", "-cp", f"{jars}/*", "org.gaul.s3proxy.Main", "--properties", str(file)]
 
 
-def _s3mock(jars: Path | str, data: str, port: int) -> list[str]:
+def _s3mock(jars: Path, data: str, port: int) -> list[str]:
     prefix = "--com.adobe.testing.s3mock"
     where = [f"{prefix}.store.root={data}/data", f"{prefix}.store.retainFilesOnExit=true"]
-    [jar] = Path(jars).iterdir()
+    [jar] = jars.iterdir()
     return ["java", "-Xmx1g", "-jar", str(jar), "--server.port=0", f"{prefix}.httpPort={port}", *where]
 
 
-def _s3s(program: Path | str, data: str, port: int) -> list[str]:
+def _s3s(program: Path, data: str, port: int) -> list[str]:
     listen = ["--host", "127.0.0.1", "--port", str(port), "--access-key", USER, "--secret-key", PASSWORD]
-    return [str(program), *listen, f"{data}/data"]
+    return [f"{program}/bin/s3s-fs", *listen, f"{data}/data"]
 
 
-def _garage(program: Path | str, data: str, port: int) -> list[str]:
+def _garage(program: Path, data: str, port: int) -> list[str]:
     text = f"""
         metadata_dir = "{data}/beside"
         data_dir = "{data}/data"
@@ -194,7 +149,7 @@ def _garage(program: Path | str, data: str, port: int) -> list[str]:
         """
     file = Path(data, "garage.toml")
     file.write_text(text)
-    return [str(program), "-c", str(file), "server", "--single-node", "--default-bucket"]
+    return [f"{program}/bin/garage", "-c", str(file), "server", "--single-node", "--default-bucket"]
 
 
 GARAGE_SETTINGS = {
@@ -202,58 +157,61 @@ GARAGE_SETTINGS = {
     "GARAGE_DEFAULT_SECRET_KEY": GARAGE_KEYS[1],
     "GARAGE_DEFAULT_BUCKET": GARAGE_BUCKET,
 }
-S3PROXY_JARS, S3MOCK_JARS = partial(_jars, "s3proxy-4.1.0", S3PROXY), partial(_jars, "s3mock-4.11.0", S3MOCK)
 
 
-def _moto(_: Path | str, data: str, port: int) -> list[str]:
+def _moto(_: Path, data: str, port: int) -> list[str]:
     return [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
 
 
-def _ministack(folder: Path | str, data: str, port: int) -> list[str]:
+def _ministack(folder: Path, data: str, port: int) -> list[str]:
     return ["env", f"PYTHONPATH={folder}", f"GATEWAY_PORT={port}", sys.executable, "-m", "ministack"]
 
 
-def _s3rver(folder: Path | str, data: str, port: int) -> list[str]:
+def _s3rver(folder: Path, data: str, port: int) -> list[str]:
     return ["node", f"{folder}/node_modules/.bin/s3rver", "-d", f"{data}/data", "-a", "127.0.0.1", "-p", str(port)]
 
 
+VERSITYGW = go_program("versitygw", "github.com/versity/versitygw/cmd/versitygw@v1.8.0")
+GOFAKES3 = go_program("gofakes3", "github.com/johannesboyne/gofakes3/cmd/gofakes3@v1.2.0")
+S3PROXY = _jars(
+    "s3proxy-4.1.0",
+    "org.gaul:s3proxy:4.1.0:jar:jar-with-dependencies",
+    "com.fasterxml.jackson.core:jackson-annotations:2.21",
+)
+S3MOCK = _jars("s3mock-4.11.0", "com.adobe.testing:s3mock:4.11.0:jar:exec")
+S3S_FS, GARAGE = _cargo("s3s-fs@0.14.1", "binary"), _cargo("garage@2.5.0", "bundled-libs,sqlite")
+MINISTACK = Program("ministack-1.5.33", "uv", f"{sys.executable} -m uv pip install --target made ministack==1.5.33")
 SERVERS = {
     "minio": Server("MinIO 2026-02-12", servers.minio_server),
     "seaweedfs": Server("SeaweedFS 4.48", seaweed.seaweed_server),
     "rclone": Server("rclone 1.76.0 `serve s3`", servers.rclone_server),
     "versitygw": Server(
-        "versitygw 1.8.0 `posix`",
-        partial(_program, "versitygw", partial(_go, "versitygw", VERSITYGW), partial(_versitygw, sidecar=False)),
+        "versitygw 1.8.0 `posix`", partial(_program, "versitygw", VERSITYGW, partial(_versitygw, sidecar=False))
     ),
     "versitygw-sidecar": Server(
         "versitygw 1.8.0 `posix --sidecar`",
-        partial(_program, "versitygw", partial(_go, "versitygw", VERSITYGW), partial(_versitygw, sidecar=True)),
+        partial(_program, "versitygw", VERSITYGW, partial(_versitygw, sidecar=True)),
     ),
-    "gofakes3": Server(
-        "gofakes3 1.2.0",
-        partial(_program, "gofakes3", partial(_go, "gofakes3", GOFAKES3), partial(_gofakes3, backend="memory")),
-    ),
+    "gofakes3": Server("gofakes3 1.2.0", partial(_program, "gofakes3", GOFAKES3, partial(_gofakes3, backend="memory"))),
     "s3proxy": Server(
         "S3Proxy 4.1.0 `filesystem-nio2`",
-        partial(_program, "s3proxy", S3PROXY_JARS, partial(_s3proxy, provider="filesystem-nio2")),
+        partial(_program, "s3proxy", S3PROXY, partial(_s3proxy, provider="filesystem-nio2")),
     ),
     "s3proxy-memory": Server(
         "S3Proxy 4.1.0 `transient-nio2`",
-        partial(_program, "s3proxy", S3PROXY_JARS, partial(_s3proxy, provider="transient-nio2")),
+        partial(_program, "s3proxy", S3PROXY, partial(_s3proxy, provider="transient-nio2")),
     ),
-    "s3mock": Server("Adobe S3Mock 4.11.0", partial(_program, "s3mock", S3MOCK_JARS, _s3mock)),
-    "s3s-fs": Server("s3s-fs 0.14.1", partial(_program, "s3s-fs", partial(_cargo, S3S_FS), _s3s)),
+    "s3mock": Server("Adobe S3Mock 4.11.0", partial(_program, "s3mock", S3MOCK, _s3mock)),
+    "s3s-fs": Server("s3s-fs 0.14.1", partial(_program, "s3s-fs", S3S_FS, _s3s)),
     "garage": Server(
         "Garage 2.5.0",
-        partial(
-            _program, "garage", partial(_cargo, GARAGE), _garage, settings=lambda _: GARAGE_SETTINGS, keys=GARAGE_KEYS
-        ),
+        partial(_program, "garage", GARAGE, _garage, settings=lambda _: GARAGE_SETTINGS, keys=GARAGE_KEYS),
         bucket=GARAGE_BUCKET,
     ),
-    "moto": Server("moto 5.2.5", partial(_program, "moto", lambda: "", _moto, ready_path="/moto-api/")),
-    "ministack": Server("MiniStack 1.5.33", partial(_program, "ministack", partial(_wheel, MINISTACK), _ministack)),
+    "moto": Server("moto 5.2.5", partial(_program, "moto", None, _moto, ready_path="/moto-api/")),
+    "ministack": Server("MiniStack 1.5.33", partial(_program, "ministack", MINISTACK, _ministack)),
     "s3rver": Server(
-        "s3rver 3.7.1", partial(_program, "s3rver", partial(_npm, S3RVER), _s3rver, keys=("S3RVER", "S3RVER"))
+        "s3rver 3.7.1", partial(_program, "s3rver", npm_package("s3rver@3.7.1"), _s3rver, keys=("S3RVER", "S3RVER"))
     ),
     "azurite": Server("azurite 3.37.0", clouds.azurite_server, "az"),
     "fake-gcs-server": Server("fake-gcs-server 1.56.1", clouds.fake_google_server, "gs"),

@@ -25,7 +25,7 @@ from typing import Any
 
 from benchmarks.servers import post, toxiproxy
 from rollingfs import RollingFileSystem
-from tests.support.debian import libraries, unpacked
+from tests.support.debian import LOGROTATE, libraries
 from tests.support.seaweed import seaweed_server
 from tests.support.servers import minio_server, new_bucket
 
@@ -112,7 +112,7 @@ class Rotation:
     """Debian's logrotate of a log."""
 
     def __init__(self, log: Path, mode: str) -> None:
-        root = unpacked("logrotate")
+        root = LOGROTATE.installed()
         self.log, self.cuts = log, "copytruncate" in mode
         settings = Path(f"{log.parent}.conf")
         settings.write_text(SETTINGS.format(log=log, mode=MODES[mode]))

@@ -7,30 +7,29 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.support.debian import libraries, unpacked
-from tests.support.servers import BUILD_S_MAX, cache_dir, require, required
+from tests.support.debian import JOURNAL_REMOTE, RSYSLOG, SYSLOG_NG, libraries
+from tests.support.servers import Program, require
 
 APPEND = f"{sys.executable} -m rollingfs.cli append --commit-on 1s,64KiB"
-BENTHOS = "github.com/redpanda-data/benthos/v4"
+BENTHOS_MODULE = "github.com/redpanda-data/benthos/v4"
 BENTHOS_VERSION = "v4.60.0"
 BENTHOS_MAIN = f"""package main
 
 import (
 	"context"
 
-	_ "{BENTHOS}/public/components/io"
-	_ "{BENTHOS}/public/components/pure"
-	"{BENTHOS}/public/service"
+	_ "{BENTHOS_MODULE}/public/components/io"
+	_ "{BENTHOS_MODULE}/public/components/pure"
+	"{BENTHOS_MODULE}/public/service"
 )
 
 func main() {{ service.RunCLI(context.Background()) }}
 """
-COLLECTOR, COLLECTOR_VERSION = "go.opentelemetry.io/collector", "v0.165.0"
+COLLECTOR_MODULE, COLLECTOR_VERSION = "go.opentelemetry.io/collector", "v0.165.0"
 CONTRIB = "github.com/open-telemetry/opentelemetry-collector-contrib"
 COLLECTOR_PARTS = {"receivers": f"{CONTRIB}/receiver/filelogreceiver", "exporters": f"{CONTRIB}/exporter/fileexporter"}
 COLLECTOR_BUILD = "dist: {name: otelcol, output_path: .}\n" + "".join(
@@ -43,7 +42,7 @@ service:
   telemetry: {{metrics: {{level: none}}}}
   pipelines: {{logs: {{receivers: [filelog], exporters: [file]}}}}
 """
-SYSLOG_NG = """@version: 3.38
+SYSLOG_NG_SETTINGS = """@version: 3.38
 source lines {{ file("{source}" flags(no-parse) follow-freq(0.1) log-iw-size(2000)); }};
 destination segment {{
   http(url("{target}?create=true&newline=true{key}") method("POST") body("${{MESSAGE}}") delimiter("\\n")
@@ -51,7 +50,7 @@ destination segment {{
 }};
 log {{ source(lines); destination(segment); flags(flow-control); }};
 """
-BENTO = """
+BENTO_SETTINGS = """
 http: {{enabled: false}}
 input: {{file: {{paths: ["{source}"], scanner: {{lines: {{}}}}}}}}
 output:
@@ -63,8 +62,32 @@ output:
     retry_period: 200ms
     batching: {{count: {batch}, period: 1s, processors: [{{archive: {{format: lines}}}}]}}
 """
+GO_BUILD = 'go build -mod=mod "-ldflags=-s -w" -o made .'
+BENTHOS_PARTS = [
+    f"{BENTHOS_MODULE}/public/{one}@{BENTHOS_VERSION}" for one in ("service", "components/io", "components/pure")
+]
+BENTHOS = Program(
+    f"benthos-{BENTHOS_VERSION}",
+    "go",
+    f"go mod init shipper; go get {' '.join(BENTHOS_PARTS)}; {GO_BUILD}",
+    files={"main.go": BENTHOS_MAIN},
+)
+"""Benthos, the core of Bento and Redpanda Connect, built with its HTTP output."""
+COLLECTOR_MODULES = [f"{one}@{COLLECTOR_VERSION}" for one in (f"{COLLECTOR_MODULE}/otelcol", *COLLECTOR_PARTS.values())]
+COLLECTOR = Program(
+    f"otelcol-{COLLECTOR_VERSION}",
+    "go",
+    f"""builder="{COLLECTOR_MODULE}/cmd/builder@{COLLECTOR_VERSION}"
+    go run $builder --config builder.yaml --skip-get-modules --skip-compilation
+    go mod init {COLLECTOR_MODULE}/cmd/builder; go get {" ".join(COLLECTOR_MODULES)}; {GO_BUILD}""",
+    files={"builder.yaml": COLLECTOR_BUILD},
+)
+"""A collector of OpenTelemetry, made by its builder.
+
+`go get` finds its modules: the builder's `go mod tidy` also wants those of their tests, which a proxy may lack.
+"""
 JOURNAL_BEGIN_US = 1_700_000_000_000_000
-RSYSLOG = """module(load="imfile")
+RSYSLOG_SETTINGS = """module(load="imfile")
 module(load="omprog")
 global(workDirectory="{folder}" maxMessageSize="64k")
 template(name="line" type="string" string="%msg%\\n")
@@ -116,46 +139,6 @@ class Shipper:
     """Finds the lines in what it wrote, if these are not as they were."""
 
 
-def _built(program: str, version: str, files: dict[str, str], steps: list[list[str]]) -> Path:
-    """Return a program in the cache, which Go builds from files at its first use."""
-    binary = cache_dir() / f"{program}-{version}"
-    if binary.exists():
-        return binary
-    go = shutil.which("go")
-    if not required() or go is None:
-        why = "ROLLINGFS_REQUIRE is not 'all' or there is no Go to build it"
-        require(f"{program} is not built in the cache, and {why}")
-    binary.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=binary.parent) as work:
-        for name, text in files.items():
-            Path(work, name).write_text(text)
-        for words in [*steps, ["build", "-mod=mod", "-ldflags=-s -w", "-o", "built", "."]]:
-            subprocess.run([go, *words], cwd=work, check=True, timeout=BUILD_S_MAX, capture_output=True)
-        os.replace(f"{work}/built", binary)
-    return binary
-
-
-def benthos() -> Path:
-    """Return Benthos, the core of Bento and Redpanda Connect, built with its HTTP output."""
-    parts = [f"{BENTHOS}/public/{one}@{BENTHOS_VERSION}" for one in ("service", "components/io", "components/pure")]
-    return _built("benthos", BENTHOS_VERSION, {"main.go": BENTHOS_MAIN}, [["mod", "init", "shipper"], ["get", *parts]])
-
-
-def collector() -> Path:
-    """Return a collector of OpenTelemetry, made by its builder.
-
-    `go get` finds its modules: the builder's `go mod tidy` also wants those of their tests, which a proxy may lack.
-    """
-    generate = [f"{COLLECTOR}/cmd/builder@{COLLECTOR_VERSION}", "--config", "builder.yaml"]
-    modules = [f"{one}@{COLLECTOR_VERSION}" for one in (f"{COLLECTOR}/otelcol", *COLLECTOR_PARTS.values())]
-    steps = [
-        ["run", *generate, "--skip-get-modules", "--skip-compilation"],
-        ["mod", "init", f"{COLLECTOR}/cmd/builder"],
-        ["get", *modules],
-    ]
-    return _built("otelcol", COLLECTOR_VERSION, {"builder.yaml": COLLECTOR_BUILD}, steps)
-
-
 def _said(command: list[str], environment: dict[str, str], word: int) -> str:
     done = subprocess.run(command, env=os.environ | environment, capture_output=True, text=True, check=True)
     return done.stdout.split()[word].strip("().,v")
@@ -163,8 +146,8 @@ def _said(command: list[str], environment: dict[str, str], word: int) -> str:
 
 def _syslog_ng(batch: int, key: str) -> Callable[[Job], Command]:
     def command(job: Job) -> Command:
-        root, folder = unpacked("syslog-ng"), job.folder
-        settings = job.file("syslog-ng.conf", SYSLOG_NG, batch=batch, key=key)
+        root, folder = SYSLOG_NG.installed(), job.folder
+        settings = job.file("syslog-ng.conf", SYSLOG_NG_SETTINGS, batch=batch, key=key)
         files = ["-R", f"{folder}/persist", "-c", f"{folder}/control", "--pidfile", f"{folder}/pid"]
         modules = [f"--module-path={root}/usr/lib/syslog-ng/3.38"]
         return [f"{root}/usr/sbin/syslog-ng", "-F", "--no-caps", "-f", settings, *files, *modules], libraries(root)
@@ -173,21 +156,21 @@ def _syslog_ng(batch: int, key: str) -> Callable[[Job], Command]:
 
 
 def _syslog_ng_version() -> str:
-    root = unpacked("syslog-ng")
+    root = SYSLOG_NG.installed()
     modules = f"--module-path={root}/usr/lib/syslog-ng/3.38"
     return _said([f"{root}/usr/sbin/syslog-ng", "--version", modules], libraries(root), 2)
 
 
 def _bento(batch: int, key: str) -> Callable[[Job], Command]:
     def command(job: Job) -> Command:
-        return [str(benthos()), "run", job.file("bento.yaml", BENTO, batch=batch, key=key)], {}
+        return [str(BENTHOS.installed()), "run", job.file("bento.yaml", BENTO_SETTINGS, batch=batch, key=key)], {}
 
     return command
 
 
 def _rsyslog(job: Job) -> Command:
-    root, folder = unpacked("rsyslog"), job.folder
-    settings = job.file("rsyslog.conf", RSYSLOG)
+    root, folder = RSYSLOG.installed(), job.folder
+    settings = job.file("rsyslog.conf", RSYSLOG_SETTINGS)
     job.file("append.sh", APPEND_SH, append=APPEND)
     modules = f"{root}/usr/lib/x86_64-linux-gnu/rsyslog"
     command = f"exec {root}/usr/sbin/rsyslogd -n -i {folder}/pid -f {settings} -M {modules}"
@@ -195,13 +178,13 @@ def _rsyslog(job: Job) -> Command:
 
 
 def _rsyslog_version() -> str:
-    root = unpacked("rsyslog")
+    root = RSYSLOG.installed()
     return _said([f"{root}/usr/sbin/rsyslogd", "-v"], libraries(root), 1)
 
 
 def _journald(job: Job) -> Command:
     """Make a journal of the lines, as systemd-journal-remote receives them, and follow it."""
-    root, entries, journal = unpacked("journal-remote"), job.folder / "entries", job.folder / "app.journal"
+    root, entries, journal = JOURNAL_REMOTE.installed(), job.folder / "entries", job.folder / "app.journal"
     head = "_BOOT_ID={:032x}\n__REALTIME_TIMESTAMP={}\n__MONOTONIC_TIMESTAMP={}\nMESSAGE={}\n\n"
     lines = enumerate(job.source.read_text().splitlines(), start=1)
     entries.write_text("".join(head.format(1, JOURNAL_BEGIN_US + number, number, line) for number, line in lines))
@@ -222,7 +205,11 @@ def _tail(job: Job) -> Command:
 
 def _collector(job: Job) -> Command:
     settings, ship = job.file("collector.yaml", COLLECTOR_SETTINGS), f"{sys.executable} -m rollingfs.cli ship"
-    return ["sh", "-c", f"{collector()} --config {settings} & exec {ship} {job.folder}/logs.jsonl {job.target}"], {}
+    return [
+        "sh",
+        "-c",
+        f"{COLLECTOR.installed()} --config {settings} & exec {ship} {job.folder}/logs.jsonl {job.target}",
+    ], {}
 
 
 def _bodies(data: bytes) -> list[bytes]:

@@ -15,7 +15,8 @@ import urllib.error
 import urllib.request
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
@@ -45,8 +46,6 @@ S3Response.put_object = alone(S3Response.put_object)
 S3Response.delete_object = alone(S3Response.delete_object)
 main(sys.argv[1:])
 """
-MINIO = "github.com/minio/minio@v0.0.0-20260212201848-7aac2a2c5b7c"
-RCLONE = "github.com/rclone/rclone@v1.76.0"
 BUILD_S_MAX = 1500
 READY_S_MAX = 120
 """A Java server took 83 s to start at a load of 27."""
@@ -91,34 +90,62 @@ def cache_dir() -> Path:
     return Path(os.environ.get("ROLLINGFS_CACHE") or Path.home() / ".cache" / "rollingfs")
 
 
-def go_program(name: str, package: str, build: bool) -> Path | None:
-    """A program of Go in the cache, built at first use; None if it is missing, and is not to be or cannot be built."""
-    cache = cache_dir()
-    binary = cache / f"{name}-{package.rpartition('@')[2]}"
-    if binary.exists():
-        return binary
-    go = shutil.which("go")
-    if not build or go is None:
-        return None
-    cache.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=cache) as folder:
-        command = [go, "install", "-ldflags=-s -w", package]
-        subprocess.run(command, env={**os.environ, "GOBIN": folder}, check=True, timeout=BUILD_S_MAX, cwd=folder)
-        os.replace(Path(folder) / name, binary)
-    return binary
+@dataclass(frozen=True)
+class Program:
+    """A program, or a folder of programs, and the script of a shell that makes it."""
+
+    name: str
+    """Its name in the cache, with the version."""
+    tool: str
+    """What must be installed to make it."""
+    script: str
+    """It runs in an empty folder, and makes ``made`` there."""
+    made: str = "made"
+    files: Mapping[str, str] = field(default_factory=dict)
+    """Texts that are in the folder before, by name."""
+
+    def build(self) -> Path:
+        """Return it in the cache, made at its first use."""
+        cache = cache_dir()
+        place = cache / self.name
+        if place.exists():
+            return place
+        if shutil.which(self.tool) is None:
+            raise RuntimeError(f"{self.name} is not in the cache, and there is no `{self.tool}` to build it")
+        cache.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=cache) as work:
+            for name, text in self.files.items():
+                Path(work, name).write_text(text)
+            subprocess.run(["sh", "-ec", self.script], cwd=work, check=True, timeout=BUILD_S_MAX, capture_output=True)
+            # a rename over a folder that another process made meanwhile fails; its content is the same
+            with contextlib.suppress(OSError):
+                os.replace(f"{work}/{self.made}", place)
+        return place
+
+    def installed(self) -> Path:
+        """Return it in the cache; without it, skip the test unless it is required, and builds."""
+        if not required() and not (cache_dir() / self.name).exists():
+            require(f"{self.name} is not in the cache, and ROLLINGFS_REQUIRE is not 'all', which builds it")
+        return self.build()
 
 
-minio_binary = functools.partial(go_program, "minio", MINIO)
-rclone_binary = functools.partial(go_program, "rclone", RCLONE)
+def go_program(name: str, package: str) -> Program:
+    """Return a program of Go of a package with its version."""
+    script = f'GOBIN="$PWD" go install "-ldflags=-s -w" {package}'
+    return Program(f"{name}-{package.rpartition('@')[2]}", "go", script, package.partition("@")[0].rpartition("/")[2])
 
 
-def installed(name: str, program: Callable[[bool], Path | None], tool: str) -> Path:
-    """A server's program; without it, the test is skipped or fails."""
-    found = program(required())
-    if found is None:
-        why = "ROLLINGFS_REQUIRE is not 'all'" if shutil.which(tool) else f"`{tool}` to build it is not either"
-        require(f"{name} is not built in the cache and {why} (python -m tests.support.servers builds it)")
-    return found
+def npm_package(package: str) -> Program:
+    """Return a folder of a package of npm with its version, and its needs."""
+    return Program(
+        package.replace("@", "-"), "npm", f"npm install --no-audit --no-fund --silent --prefix made {package}"
+    )
+
+
+MINIO = go_program("minio", "github.com/minio/minio@v0.0.0-20260212201848-7aac2a2c5b7c")
+RCLONE = go_program("rclone", "github.com/rclone/rclone@v1.76.0")
+TOXIPROXY = go_program("toxiproxy", "github.com/Shopify/toxiproxy/v2/cmd/server@v2.12.0")
+"""Adds the latency and the bandwidth of S3."""
 
 
 @contextlib.contextmanager
@@ -143,7 +170,7 @@ def minio_server(certificate: Path | None = None, region: str | None = None) -> 
     With a `certificate` (of the CA, beside ``public.crt`` and ``private.key``) it speaks https only.
     """
     require_module("s3fs")
-    binary = installed("MinIO", minio_binary, "go")
+    binary = MINIO.installed()
     with tempfile.TemporaryDirectory(prefix="rollingfs-minio-") as data:
 
         def command(port: int) -> list[str]:
@@ -160,7 +187,7 @@ def minio_server(certificate: Path | None = None, region: str | None = None) -> 
 def rclone_server() -> Iterator[dict[str, Any]]:
     """``rclone serve s3`` of an empty folder, which writes objects in place; gives the storage options for it."""
     require_module("s3fs")
-    binary = installed("rclone", rclone_binary, "go")
+    binary = RCLONE.installed()
     with tempfile.TemporaryDirectory(prefix="rollingfs-rclone-") as data:
 
         def command(port: int) -> list[str]:
@@ -353,19 +380,11 @@ def count_requests(backend: Any) -> Iterator[Counter[str]]:
 
 def main() -> None:
     """Build all servers into the cache."""
-    from benchmarks.servers import toxiproxy_binary
-    from tests.support.clouds import azurite_program, fake_google_program
+    from tests.support.clouds import AZURITE, FAKE_GOOGLE
 
-    programs = {
-        "MinIO": minio_binary,
-        "toxiproxy": lambda build: toxiproxy_binary(cache_dir()),
-        "rclone": rclone_binary,
-        "azurite": azurite_program,
-        "fake-gcs-server": fake_google_program,
-    }
-    for name, program in programs.items():
+    for program in (MINIO, TOXIPROXY, RCLONE, AZURITE, FAKE_GOOGLE):
         started = time.monotonic()
-        print(f"{name}: {program(build=True)} ({time.monotonic() - started:.0f} s)")
+        print(f"{program.build()} ({time.monotonic() - started:.0f} s)")
 
 
 if __name__ == "__main__":
