@@ -131,7 +131,7 @@ def temporary_path(path: str) -> str:
         folder = path[: -len(HEADER_SUFFIX)] + CHUNKS_SUFFIX
     elif path.endswith(CHUNKS_SUFFIX):
         folder = path
-    elif not (folder := parent(path)).endswith(CHUNKS_SUFFIX):
+    elif not (folder := path.rpartition("/")[0]).endswith(CHUNKS_SUFFIX):
         folder = temporary_folder(path)
     return f"{folder}/{TEMPORARY_PREFIX}{os.urandom(16).hex()}"
 

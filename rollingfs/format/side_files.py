@@ -191,7 +191,7 @@ def pin_path(folder: str, txn: str) -> str:
 def format_pin(pin: Pin, folder: str) -> bytes:
     """Return a pin's content, with paths relative to the chunk folder's parent."""
     home = names.parent(folder)
-    source, target = (tokens.quote(names.relative(home, path)) for path in (pin.source, pin.target))
+    source, target = tokens.quote(names.relative(home, pin.source)), tokens.quote(names.relative(home, pin.target))
     text = f"{PIN_FORMAT}\ntxn {pin.txn}\nsource {source}\nincarnation {pin.incarnation}\ntarget {target}\n"
     return tokens.seal_text(text.encode())
 

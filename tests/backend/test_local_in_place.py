@@ -186,9 +186,9 @@ def test_header_that_goes_during_the_record_read_is_gone(tmp_path, monkeypatch, 
 
 @needs_linux
 def test_this_disk_is_known(tmp_path):
-    assert folders.is_local(str(tmp_path))
+    assert folders.is_local(f"{tmp_path}/x")
     assert not system.is_local(f"{tmp_path}/missing")
-    assert not folders.is_local(f"{tmp_path}/missing")
+    assert not folders.is_local(f"{tmp_path}/missing/x")
 
 
 def test_header_in_a_new_folder_loses_nothing(tmp_path):

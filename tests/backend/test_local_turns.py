@@ -45,7 +45,7 @@ RECORD = Record(9, "w", 1, 9, b"data").encode("an incarnation")
 def is_free(path: str) -> bool:
     """Whether nobody holds the lock of a segment."""
     try:
-        with record_lock.record_lock(lock_path(header_path(path)), until_s=0):
+        with record_lock.record_lock(lock_path(header_path(path)), end_s=0):
             return True
     except LockedError:
         return False

@@ -281,7 +281,7 @@ def test_a_lost_commit_of_a_moved_segment_stays_lost(fs, tmp_path, monkeypatch, 
     path, other = f"{tmp_path}/s", new_fs()
     if not is_new:
         other.pipe_file(path, b"first")
-    name = "_flush_folder_of" if is_new else "_flush_records"  # the second is what an append in place flushes
+    name = "_flush_name" if is_new else "_flush_records"  # the second is what an append in place flushes
 
     def lose(_: LocalBackend, header: str, *__: int) -> None:
         if not header.endswith("s$header"):

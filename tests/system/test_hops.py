@@ -24,8 +24,8 @@ BOUNDS = {
     "info": (33, 18),
     "ls": (71, 18),  # 67 in a store with nothing else
     "seal": (100, 33),  # 12 of them fold the record that was put behind the header
-    "concat": (478, 50),
-    "concat on a disk": (600, 60),
+    "concat": (470, 50),
+    "concat on a disk": (584, 60),
 }
 """Most calls and most modules of each verb."""
 ON_A_DISK = " on a disk"

@@ -142,14 +142,14 @@ class LocalBackend(Backend):
             disk.link(temporary, path)
         finally:
             disk.remove_if_there(temporary)
-        self._flush_name(path, token, folders.is_local(names.parent(path)))
+        self._flush_name(path, token, folders.is_local(path))
         return token
 
     @gives_locks_back
     async def replace(self, path: str, data: Buffer, token: str) -> str:
         _check_conditional("replace", path)
         with lock_of(path, self.sync) as lock:
-            is_local = folders.is_local(names.parent(path))
+            is_local = folders.is_local(path)
             old = extending.expect_header(path, token, is_local)
             new_token = extending.renew(path, data, old, lock, sync=self.sync, is_local=is_local)
         # after the lock: a later commit or conclusion flushes the same folder first
@@ -169,7 +169,7 @@ class LocalBackend(Backend):
     @gives_locks_back
     async def extend(self, path: str, data: Buffer, token: str, adapt: Adapt | None = None) -> str | None:
         _check_conditional("extend", path)
-        if not (extending.is_named(path, token) or folders.is_local(names.parent(path))):
+        if not (extending.is_named(path, token) or folders.is_local(path)):
             return None
         file = disk.opened(path, os.O_RDWR | system.NO_FOLLOW)
         try:
@@ -211,7 +211,7 @@ class LocalBackend(Backend):
         """Put a new file in the place of an open header whose flush has failed; mark the header until that is there."""
         name = extending.name_of(descriptor, path)
         with lock_of(name, self.sync) as lock:
-            old, is_local = os.fstat(descriptor), folders.is_local(names.parent(name))
+            old, is_local = os.fstat(descriptor), folders.is_local(name)
             if (is_local or extending.is_known(name)) and os.path.samestat(os.lstat(name), old):
                 with extending.marked(name, old):
                     data = extending.whole(descriptor, old)
@@ -241,7 +241,7 @@ class LocalBackend(Backend):
             if path.endswith(names.HEADER_SUFFIX):
                 _check_conditional("delete_if", path)
                 with lock_of(path, self.sync) as lock:
-                    is_local = folders.is_local(names.parent(path))
+                    is_local = folders.is_local(path)
                     extending.expect_header(path, token, is_local)
                     extending.expect_lock(path, lock, is_local)
                     system.unlink(path)
@@ -372,21 +372,20 @@ class LocalBackend(Backend):
         return looks.disk_of(path)
 
     def may_tear(self, path: str) -> bool:
-        folder = names.parent(path)  # if it is missing, it will be on the disk of the folder above
-        while not os.path.isdir(folder) and folder != names.parent(
-            folder
-        ):  # it will be on the disk of the folder above
-            folder = names.parent(folder)
-        return not folders.is_local(folder)
+        # a folder that is missing will be on the disk of the folder above
+        while not os.path.isdir(folder := names.parent(path)) and folder != path:
+            path = folder
+        return not folders.is_local(path)
 
     # -- within --------------------------------------------------------------------------------------------
 
     def _flush_name(self, path: str, token: str, is_local: bool) -> None:
         """Make the name of a header file survive a loss of power; on a disk that is nearly full, keep a reserve."""
         folders.keep_reserve(path)
-        self._flush_folder_of(path)
-        if self.sync and is_local:
-            extending.note_named(path, token)
+        if self.sync:
+            folders.flush_folder_of(path)
+            if is_local:
+                extending.note_named(path, token)
 
     def _flush_folder_of(self, path: str) -> None:
         if self.sync:

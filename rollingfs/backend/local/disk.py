@@ -77,7 +77,7 @@ class opened:  # noqa: N801 - used as a function
             try:
                 status = self._open()
             except OSError as error:
-                if error.errno not in RENAMED or folders.is_local(names.parent(self._path)):
+                if error.errno not in RENAMED or folders.is_local(self._path):
                     raise
                 status = self._open_in_time()
             if not stat.S_ISREG(status.st_mode):

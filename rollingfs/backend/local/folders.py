@@ -50,15 +50,17 @@ _NOT_EMPTY = (errno.ENOTEMPTY, errno.EEXIST)
 
 
 def is_local(path: str) -> bool:
-    """Return whether only this kernel uses the filesystem of a file."""
+    """Return whether only this kernel uses the filesystem of the folder that holds a path; False if it is missing."""
+    folder, slash, _ = path.rpartition("/")
+    folder = folder or slash
     try:
-        device = os.stat(path).st_dev
+        device = os.stat(folder).st_dev
     except OSError:
         return False
     if not system.number_of_disk(device):  # the next filesystem without a disk that is mounted may get this number
-        return system.is_local(path)
+        return system.is_local(folder)
     if device not in _disks:
-        _disks[device] = system.is_local(path)
+        _disks[device] = system.is_local(folder)
     return _disks[device]
 
 

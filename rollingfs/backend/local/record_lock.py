@@ -138,7 +138,7 @@ def lock_of(header: str, sync: bool, close: Close | None = None) -> record_lock:
     path = names.lock_path(header)
     if _of_thread.locks and (turn := turn_of_thread(path)) is not None:
         return turn
-    lock, make = record_lock(path, until_s(), close, header), False  # nearly every header has the lock's file
+    lock, make = record_lock(path, None, close, header), False  # nearly every header has the lock's file
     while True:
         try:
             lock.acquire(make=make)
@@ -230,10 +230,10 @@ def take_bell() -> Bell | None:
 class _Wait:
     """The tries of a caller that waits for a lock, until its deadline."""
 
-    def __init__(self, path: str, until_s: float | None) -> None:
+    def __init__(self, path: str, end_s: float | None) -> None:
         self._path = path
         self._began_s = time.monotonic()
-        self._until_s = self._began_s + WAIT_S_MAX if until_s is None else until_s
+        self._end_s = end_s if end_s is not None else until_s() or self._began_s + WAIT_S_MAX
         self._pause_s = PAUSE_S_MIN
         self._bell: Bell | None = None
 
@@ -245,7 +245,7 @@ class _Wait:
 
     def pause(self) -> bool:
         """Let the holder go on; return whether the lock's file may have lost its name since."""
-        left_s = self._until_s - time.monotonic()
+        left_s = self._end_s - time.monotonic()
         if left_s <= 0:
             raise self.over()
         pause_s = min(self._pause_s * random.uniform(0.5, 1.5), left_s)
@@ -275,8 +275,8 @@ class record_lock:  # noqa: N801 - used as a function
 
     Parameters
     ----------
-    until_s
-        When to give up, by the monotonic clock; by default after `WAIT_S_MAX`.
+    end_s
+        When to give up, by the monotonic clock; by default at the caller's deadline, or after `WAIT_S_MAX`.
     close
         Closes the file once the lock is released.
     header
@@ -292,12 +292,12 @@ class record_lock:  # noqa: N801 - used as a function
         The system or the disk refuses the lock.
     """
 
-    def __init__(self, path: str, until_s: float | None = None, close: Close | None = None, header: str = "") -> None:
+    def __init__(self, path: str, end_s: float | None = None, close: Close | None = None, header: str = "") -> None:
         self.path, self._header = path, header
         self._close_file = close
         self.is_turn = False
         """Whether the thread keeps the lock for its next change of what the lock guards."""
-        self._until_s = until_s
+        self._end_s = end_s
         self._wait: _Wait | None = None
         self._descriptor: int | None = None
         self._locks = _of_thread.locks
@@ -356,7 +356,7 @@ class record_lock:  # noqa: N801 - used as a function
             time.sleep(BRIEF_PAUSE_S)
             if system.lock(self._descriptor):
                 return True
-        self._wait = self._wait or _Wait(self.path, self._until_s)
+        self._wait = self._wait or _Wait(self.path, self._end_s)
         self._wait.watch()  # before the next try: the lock may be given back meanwhile
         may_be_gone = True
         while not system.lock(self._descriptor):

@@ -15,7 +15,6 @@ from rollingfs.backend.local.folders import goes_along, unlink
 from rollingfs.backend.local.record_lock import close_locks, hold, lock_of, record_lock
 from rollingfs.errors import UNSUPPORTED, ConflictError
 from rollingfs.format import names
-from rollingfs.runtime.concurrency import until_s
 
 CLOSERS_MAX = 4
 """Threads that close files which have no name any more."""
@@ -157,7 +156,7 @@ class CarriedLock:
                 if not _taken(header, token, lock, take):
                     return False
                 unlink(lock.path)
-                self.closer.remove(names.folder_of_header(header))
+                self.closer.remove(os.path.dirname(lock.path))
                 return True
         except ConflictError:
             return False
@@ -178,7 +177,7 @@ class CarriedLock:
 
     def _comes(self, path: str, folder: int) -> bool:
         if self._lock is None or self._folder is None:
-            lock = record_lock(path, until_s(), self.closer.take)
+            lock = record_lock(path, close=self.closer.take)
             try:
                 lock.acquire()
             except FileNotFoundError:  # another process is removing the folder
@@ -218,7 +217,7 @@ class CarriedLock:
 
 
 def _taken(header: str, token: str, lock: record_lock, take: Callable[[str], bool]) -> bool:
-    is_local = folders.is_local(names.parent(header))
+    is_local = folders.is_local(header)
     extending.expect_header(header, token, is_local)
     extending.expect_lock(header, lock, is_local)
     return holds_only_lock(names.folder_of_header(header)) and take(header)
@@ -228,7 +227,7 @@ def remove_folder(path: str) -> None:
     """Remove an empty folder; a chunk folder also if its lock is in it."""
     if path.endswith(names.CHUNKS_SUFFIX) and holds_only_lock(path):
         lock = f"{path}/{names.LOCK_NAME}"
-        with record_lock(lock, until_s()):
+        with record_lock(lock):
             # a process that waits for the lock finds it gone and makes another; a faster one has files in the folder
             if holds_only_lock(path):
                 system.unlink(lock)

@@ -82,7 +82,8 @@ class JoinLooks:
         """
         await self._at.each([partial(self._known, path, path == target) for path in (target, *sources)])
         known = list(self._parts)
-        await self._at.each([partial(self._seen, path) for path in sources if path not in known])
+        if unknown := [path for path in sources if path not in known]:
+            await self._at.each([partial(self._seen, path) for path in unknown])
         try:
             self._unended([*self._parts.keys() & {target}, *sources])
         except WholeFileError:

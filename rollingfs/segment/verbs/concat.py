@@ -104,7 +104,8 @@ async def concat(
         raise ValueError(f"{target}: a segment cannot be concatenated to itself; nothing was changed")
     if len(set(sources)) != len(sources):
         raise ValueError(f"{target}: a source comes twice; each can be given away only once; nothing was changed")
-    transitions.check_attrs(attrs or {}, target)
+    if attrs:
+        transitions.check_attrs(attrs, target)
     batches = _batches(target, sources)
     if as_format == PARQUET and len(batches) > 1:  # all are looked at before any is joined
         await seen(at, sources, partial(one_footer, at.fetcher))
