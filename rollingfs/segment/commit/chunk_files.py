@@ -130,15 +130,16 @@ async def _again(store: Store, stored: Stored, store_now: float | None) -> Store
     renewed = replace(stored, path=f"{folder}/{names.renewed(name)}", began=began, stored_at=store_now)
     try:
         await copy_file(store, stored.file, renewed.file)
-        known = stored.crc32c
-        wanted = known if known is not None else await checksum(store.backend, stored.file, stored.size)
-        found = await checksum(store.backend, renewed.file, stored.size)
+        wanted = stored.crc32c
+        if wanted is None:
+            wanted, _ = await read_checksum(store.backend, stored.file, stored.size)
+        found = await read_checksum(store.backend, renewed.file, stored.size)
     except FileNotFoundError as error:
         raise StagedExpiredError(
             f"{stored.path} was collected before it was committed; nothing was written: "
             f"{'stage' if stored.staged else 'write'} the data again"
         ) from error
-    if found is None or found != wanted:
+    if found != (wanted, stored.size):
         await store.backend.delete([renewed.file])
         raise CorruptChunkError(
             f"{renewed.file}: the copy that was just made differs from what was written to {stored.file} before; "
@@ -173,12 +174,6 @@ async def copy_through(store: Store, source: str, target: str, start: int = 0, e
 def kinds_of(head: Buffer, tail: Buffer) -> Kinds:
     """Return `whole_files.kinds_of`; a chunk that is shorter than a tail has no kind."""
     return UNKNOWN_KINDS if len(tail) < TAIL_BYTES else whole_files.kinds_of(bytes(head), bytes(tail))
-
-
-async def checksum(backend: Backend, file: str, size: int) -> int | None:
-    """The checksum of a file; None if it has another size."""
-    crc, found = await read_checksum(backend, file, size)
-    return crc if found == size else None
 
 
 async def read_checksum(

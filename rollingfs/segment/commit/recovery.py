@@ -233,8 +233,6 @@ class LostAnswers:
         self._attempt = attempt
         self._refusals = 0
         self._doubts = 0
-        self._is_certain = attempt.store.backend.capability.conflicts_are_final
-        """Whether the store has refused every request before it wrote anything."""
         self._is_refused = True
         """Whether every answer was a conflict, or that another holds the lock."""
 
@@ -262,10 +260,11 @@ class LostAnswers:
         if isinstance(cause, UnflushedError):
             raise unknown(attempt.path, str(cause)) from cause
         self._is_refused = self._is_refused and isinstance(cause, _DEFINITE)
-        self._is_certain = self._is_certain and self._is_refused
+        # whether the store has refused every request before it wrote anything
+        is_certain = self._is_refused and attempt.store.backend.capability.conflicts_are_final
         has_bucket = not isinstance(cause, NoBucketError)
         pause_s = self._pause_s(cause)
-        looks_first = not self._is_certain and is_crowded(attempt.base.header)
+        looks_first = not is_certain and is_crowded(attempt.base.header)
         if pause_s > 0 and not looks_first and has_bucket:  # in a turn, there is none
             await attempt.store.runtime.sleep(pause_s)
         current = await self._look(cause)
@@ -277,7 +276,7 @@ class LostAnswers:
             raise unknown(attempt.path, "its bucket is gone, but an earlier request may still arrive") from cause
         if verdict is Verdict.SAME and current.token is None and self._may_be_gone(cause):
             raise unknown(attempt.path, "the segment may have been made, and moved or deleted since") from cause
-        if verdict is Verdict.UNKNOWN and not self._is_certain:
+        if verdict is Verdict.UNKNOWN and not is_certain:
             is_there = current.header is not None
             raise unknown(attempt.path, _NO_TRACE if is_there else _NO_HEADER) from cause
         if verdict is Verdict.UNKNOWN:
