@@ -18,10 +18,12 @@ import asyncio
 import atexit
 import contextlib
 import gc
+import importlib._bootstrap
 import os
 import signal
 import sys
 import threading
+import time
 import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
@@ -170,9 +172,6 @@ def _after_fork_in_child() -> None:
     _inside = 0
 
 
-at_fork(in_child=_after_fork_in_child)
-
-
 @contextmanager
 def collected_later() -> Iterator[None]:
     """Collect no garbage in this context, in no thread: for code that takes a second at most and does not await."""
@@ -189,3 +188,24 @@ def collected_later() -> Iterator[None]:
             _inside -= 1
             if _inside == 0 and _was_enabled:
                 gc.enable()
+
+
+# -- forks
+
+IMPORTS_S_MAX = 5.0
+"""Longest wait for other threads' imports before a fork: the slowest module took 0.1 s to import, at a load of 16."""
+IMPORTS_POLL_S = 0.0005
+
+
+def _finish_imports() -> None:
+    """Wait while another thread imports a module of ours: a child would wait for ever for the lock of the import."""
+    locks: dict[str, Callable[[], Any]] = getattr(importlib._bootstrap, "_module_locks", {})
+    until_s, here = time.monotonic() + IMPORTS_S_MAX, threading.get_ident()
+    while time.monotonic() < until_s:
+        ours = [found() for name, found in locks.copy().items() if name.startswith("rollingfs")]
+        if all(getattr(lock, "owner", None) in (None, here) for lock in ours):
+            return
+        time.sleep(IMPORTS_POLL_S)
+
+
+at_fork(before=_finish_imports, in_child=_after_fork_in_child)

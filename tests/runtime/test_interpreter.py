@@ -1,8 +1,11 @@
-"""Requests after the main thread's end, the end of a program that reads Parquet, and pauses of garbage collection."""
+"""The end of a program, also one that reads Parquet, pauses of garbage collection, and forks beside imports."""
 
 import gc
+import importlib
+import signal
 import subprocess
 import sys
+import threading
 from collections import Counter
 from pathlib import Path
 
@@ -11,7 +14,7 @@ import pytest
 from rollingfs.runtime.interpreter import collected_later
 from tests.support.examples import examples, nightly
 from tests.support.forks import is_so_in_child, needs_fork
-from tests.support.schedules import held_elsewhere
+from tests.support.schedules import eventually, held_elsewhere
 from tests.support.servers import require_module
 
 RUNS = examples(50)
@@ -164,3 +167,19 @@ def test_a_forked_child_collects_again():
 
     with held_elsewhere(collected_later()):
         assert is_so_in_child(lambda: is_on_outside_alone() and gc.isenabled())
+
+
+@needs_fork
+def test_a_fork_waits_for_imports_of_other_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "rollingfs_slow.py").write_text("import time\ntime.sleep(0.2)\n")
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def is_imported() -> bool:
+        signal.alarm(10)  # a child that waits for its parent's lock waits for ever
+        return importlib.import_module("rollingfs_slow") is not None
+
+    importing = threading.Thread(target=importlib.import_module, args=("rollingfs_slow",))
+    importing.start()
+    eventually(lambda: "rollingfs_slow" in sys.modules)
+    assert is_so_in_child(is_imported)
+    importing.join()
