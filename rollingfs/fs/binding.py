@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cached_property
-
 from rollingfs.errors import BadOffsetError, SegmentSealedError, SegmentTruncatedError
 from rollingfs.format import transitions
 from rollingfs.format.header import Header, Phase
@@ -11,6 +9,7 @@ from rollingfs.format.transitions import NO_GUARD, Guard
 from rollingfs.fs import arguments
 from rollingfs.fs.arguments import Attrs
 from rollingfs.fs.core import Core
+from rollingfs.runtime.values import cached
 from rollingfs.segment.at import At
 from rollingfs.segment.files.adopt import adopt
 from rollingfs.segment.read.piece_checks import RUNS_MAX, PieceChecks
@@ -46,7 +45,7 @@ class Binding(Current):
         else:
             self.path, self._headers = core.to_write(place), core.client.headers
 
-    @cached_property
+    @cached
     def _checks(self) -> PieceChecks:
         return PieceChecks(RUNS_MAX)
 

@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Coroutine
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from fsspec import AbstractFileSystem
@@ -17,7 +17,7 @@ from rollingfs.backend.contract import Backend
 from rollingfs.format import names
 from rollingfs.policy import parse_bytes
 from rollingfs.runtime.bridge import Bridge
-from rollingfs.runtime.values import value_class
+from rollingfs.runtime.values import cached, value_class
 from rollingfs.segment.at import At
 
 if TYPE_CHECKING:
@@ -155,7 +155,7 @@ class Core:
         self.batch_size = batch_size
         """Maximum files that a copy of several has under way."""
 
-    @cached_property
+    @cached
     def ledgers(self) -> Ledgers:
         """The policies of folders for looks at states; each look knows the answers of the look before."""
         from rollingfs.stream.ledger import Ledgers

@@ -19,6 +19,7 @@ from rollingfs.fs.core import Core, core
 from rollingfs.fs.methods import both, name_for_users
 from rollingfs.fs.tail import POLL_S_MAX, POLL_S_MIN, Tail
 from rollingfs.policy import RollingPolicy
+from rollingfs.runtime.values import cached
 from rollingfs.segment.segment import Segment, modified_ms
 
 
@@ -197,7 +198,7 @@ class ChunkList(Sequence[Chunk]):
         """The snapshot whose chunks these are."""
         self._entries: Sequence[Entry] = snapshot.header.entries if snapshot.header is not None else _plain(snapshot)
 
-    @functools.cached_property
+    @cached
     def _ends(self) -> list[int]:
         """The number of chunks up to each entry, its own included."""
         return list(itertools.accumulate(self._count(entry) for entry in self._entries))

@@ -193,7 +193,7 @@ def collected_later() -> Iterator[None]:
 # -- forks
 
 IMPORTS_S_MAX = 5.0
-"""Longest wait for other threads' imports before a fork: the slowest module took 0.1 s to import, at a load of 16."""
+"""Longest wait for other threads' imports before a fork; the fork follows in any case."""
 IMPORTS_POLL_S = 0.0005
 
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from functools import cached_property
 from itertools import chain
 from operator import attrgetter
 from types import FunctionType, MemberDescriptorType
@@ -44,6 +46,17 @@ def _made(cls: type, slots: bool) -> type:
         if own.get(name) is None and not (name == "__hash__" and "__eq__" in own):
             setattr(made, name, method)
     return made  # type: ignore[no-any-return]
+
+
+def cached(method: Callable[[Any], T]) -> cached_property[T]:
+    """Return a cached property without the lock of Python 3.11.
+
+    That lock is one for all instances, so a child that is forked while another thread holds it would wait for ever. Two
+    threads that ask at the same time may both compute the value.
+    """
+    made = cached_property(method)
+    made.lock = nullcontext()  # type: ignore[attr-defined]
+    return made
 
 
 def added(first: T, *others: T) -> T:

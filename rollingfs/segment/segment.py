@@ -6,7 +6,6 @@ import errno
 import re
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
-from functools import cached_property
 from typing import Any
 
 from rollingfs.backend.contract import FileInfo
@@ -17,7 +16,7 @@ from rollingfs.format.crc import crc32c
 from rollingfs.format.header import Adopted, Header, Phase
 from rollingfs.format.records import Record, Tip
 from rollingfs.policy import RollingPolicy
-from rollingfs.runtime.values import value_class
+from rollingfs.runtime.values import cached, value_class
 
 
 @value_class
@@ -185,7 +184,7 @@ class Grown(Segment):
         for name, value in zip(_KNOWN, (*values, tip.version), strict=True):
             object.__setattr__(self, name, value)
 
-    @cached_property
+    @cached
     def header(self) -> Header:
         """Return the header that is made of text and records."""
         header = fold_more(*self._since, names.header_path(self.path))

@@ -3,13 +3,14 @@
 import copy
 import dataclasses
 import inspect
+import threading
 from collections.abc import Callable
 from dataclasses import FrozenInstanceError, dataclass, field
 from typing import Any
 
 import pytest
 
-from rollingfs.runtime.values import added, value_class
+from rollingfs.runtime.values import added, cached, value_class
 from rollingfs.segment.verbs.offload import Offloaded
 from rollingfs.stream.trim import Trimmed
 from rollingfs.stream.upkeep import Upkept
@@ -129,3 +130,27 @@ def test_a_sum_of_reports_has_all_fields():
     assert added(first) == first
     dropped = added(Trimmed(dropped={"a": 1, "b": 2}), Trimmed(dropped={"b": 3})).dropped
     assert dropped == {"a": 1, "b": 5}
+
+
+def test_one_instance_computes_while_another_does() -> None:
+    others_answer = threading.Event()
+
+    class Lazy:
+        def __init__(self, wait: Callable[[], bool]) -> None:
+            self.wait = wait
+
+        @cached
+        def is_done(self) -> bool:
+            return self.wait()
+
+    first = Lazy(lambda: others_answer.wait(10))
+    computing = threading.Thread(target=lambda: first.is_done)
+    computing.start()
+
+    def ask() -> bool:
+        others_answer.set()
+        return True
+
+    assert Lazy(ask).is_done  # with a lock for the class, it waits for the first
+    computing.join()
+    assert first.is_done

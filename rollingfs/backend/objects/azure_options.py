@@ -8,10 +8,9 @@ import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import field
 from datetime import UTC, datetime
-from functools import cached_property
 from typing import Any
 
-from rollingfs.runtime.values import value_class
+from rollingfs.runtime.values import cached, value_class
 
 OPTIONS = frozenset(
     {
@@ -60,7 +59,7 @@ class AzureAccount:
         """Return the signature that every URL carries; "" if it is missing."""
         return str(self.config.get("sas_key", ""))
 
-    @cached_property
+    @cached
     def trust(self) -> ssl.SSLContext | bool:
         """Return the certificates that aiohttp trusts."""
         if str(self.client.get("allow_invalid_certificates", False)).lower() == "true":

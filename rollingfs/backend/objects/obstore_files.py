@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import functools
 import hashlib
 import html
 import re
@@ -21,6 +20,7 @@ from rollingfs.backend.objects.obstore_process import check_usable, keep_from_ch
 from rollingfs.backend.objects.request_errors import ERRORS, LastingError, NotByObstoreError, Refusal, token_of
 from rollingfs.backend.patience import PAUSE_FIRST_S, PAUSE_S_MAX
 from rollingfs.format.side_files import read_bytes_max
+from rollingfs.runtime.values import cached
 
 if TYPE_CHECKING:
     from obstore import GetOptions, PutMode
@@ -207,12 +207,12 @@ class ObstoreObjects:
     def __post_init__(self) -> None:
         keep_from_children(self)
 
-    @functools.cached_property
+    @cached
     def quick(self) -> Store:
         """For small requests, with a limit for each read of an answer."""
         return self.make({"timeout": READS_MAX * self.read_timeout, "read_timeout": self.read_timeout}, 0)
 
-    @functools.cached_property
+    @cached
     def patient(self) -> Store:
         """For large bodies, with one limit for the time of the whole request."""
         return self.repeating(0.0)

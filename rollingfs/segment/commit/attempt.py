@@ -8,7 +8,6 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from functools import cached_property
 
 from rollingfs.errors import AppendOutcomeUnknown, BadOffsetError, CommitTimeoutError, CorruptHeaderError
 from rollingfs.format import names
@@ -17,7 +16,7 @@ from rollingfs.format.commit_lines import Acknowledged
 from rollingfs.format.header import AGE_S_MAX, COMMITS_MAX, OFFSET_MAX, RECORDS_MAX, Header
 from rollingfs.format.records import Record, Tip
 from rollingfs.runtime.system import Moment
-from rollingfs.runtime.values import value_class
+from rollingfs.runtime.values import cached, value_class
 from rollingfs.segment.commit.chunk_files import NewFiles, Uploads
 from rollingfs.segment.commit.store import Store
 from rollingfs.segment.commit.turns import LOOKS_MAX, Turns
@@ -178,7 +177,7 @@ class Attempt:
     gone: int = 0
     """The number of times that an index page was missing although the header was fresh."""
 
-    @cached_property
+    @cached
     def files(self) -> NewFiles:
         """The files of the change; a plain append has none, and so does not make this."""
         return NewFiles(self.store, self.path, self.uploads)
