@@ -8,17 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import json
 import os
-import socket
 import time
 import uuid
-import weakref
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any
 from urllib.parse import quote, unquote, urlsplit
+
+import aiohttp
+from yarl import URL
 
 from rollingfs.errors import (
     AppendOutcomeUnknown,
@@ -31,7 +30,7 @@ from rollingfs.format.append_keys import gone_of
 from rollingfs.format.header import Phase
 from rollingfs.runtime.concurrency import backoff_s
 from rollingfs.runtime.meters import APPEND
-from rollingfs.runtime.system import unix_family
+from rollingfs.runtime.system import check_unix_socket
 from rollingfs.segment.at import At
 
 VIA_BYTES_MAX = 256 * 1024
@@ -40,9 +39,6 @@ KNOWN_MAX = 1024
 """Maximum segments whose incarnation is remembered."""
 TOKEN = "ROLLINGFS_SERVER_TOKEN"
 """The environment variable with the token for the server."""
-RECEIVE_BYTES = 64 * 1024
-NOT_SENT = (ConnectionRefusedError, FileNotFoundError, socket.gaierror)
-"""Errors of a server that is not there."""
 UNCHANGED = "nothing was changed"
 """The server's words for an append that it has not made."""
 AGAIN = {HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE}
@@ -51,27 +47,6 @@ REFUSALS = {"FileNotFound": FileNotFoundError, "SegmentSealed": SegmentSealedErr
 REFUSALS |= {"UnsafeBackend": UnsafeBackendError, "LostCommit": UnsafeBackendError}
 REFUSALS |= {"Status401": PermissionError, "Status403": PermissionError}
 """The errors for refusals by their titles; `OSError` for any other."""
-
-
-@dataclass(eq=False)
-class _Writer:
-    """A writer, and its connection."""
-
-    name: str = field(default_factory=lambda: uuid.uuid4().hex)
-    number: int = 0
-    connection: socket.socket | None = None
-
-    def connect(self, family: int) -> socket.socket:
-        """Make a connection, which is closed with its writer, also where both are garbage that refers to itself."""
-        self.connection = socket.socket(family)  # a stream that ends in a child deafens the parent's loop
-        self.connection.setblocking(False)
-        self._closing = weakref.finalize(self, self.connection.close)
-        return self.connection
-
-    def close(self) -> None:
-        if self.connection is not None:
-            self._closing()
-        self.connection = None
 
 
 class Via:
@@ -93,29 +68,24 @@ class Via:
 
     def __init__(self, url: str, client: At, timeout_s: float) -> None:
         parts = urlsplit(url)
-        if parts.scheme not in ("http", "http+unix") or not parts.netloc or parts.query or parts.username:
+        is_whole = parts.hostname and parts.port != 0 and not parts.query and not parts.username
+        if parts.scheme not in ("http", "http+unix") or not is_whole:
             raise ValueError(f"append_via is {url!r}: give http://HOST:PORT/FOLDER or http+unix://SOCKET/FOLDER")
         if not client.backend.is_async:
             raise ValueError("append_via is for object stores; on a disk and in memory appends need no server")
         self.url, self._client, self._timeout_s = url, client, timeout_s
-        self._family: int = socket.AF_INET6 if ":" in (parts.hostname or "") else socket.AF_INET
-        self._address: Any = parts.hostname, parts.port or 80
-        if parts.scheme == "http+unix":
-            self._family, self._address = unix_family(), unquote(parts.netloc)
-        folder = unquote(parts.path).strip("/")
-        self._below = f"{folder}/" if folder else ""
-        self._begin()
-
-    def _begin(self) -> None:
-        """Begin without writers and connections: at first, and in a child process."""
+        self._socket = check_unix_socket(unquote(parts.netloc)) if parts.scheme == "http+unix" else None
+        self._origin = f"http://{parts.netloc if self._socket is None else 'localhost'}"
+        self._below = f"{unquote(parts.path).strip('/')}/".lstrip("/")
         self._process = os.getpid()
-        self._idle: list[_Writer] = []
+        self._idle: list[tuple[str, int]] = []
+        """Writers whose last append has a known outcome: the name, and the number of that append."""
         self._known: dict[str, tuple[str, int]] = {}
 
     async def append(self, path: str, data: bytes) -> int | None:
         """Append through the server; None if the append is to go to the store directly."""
         if self._process != os.getpid():
-            self._begin()
+            self._process, self._idle = os.getpid(), []  # those are the parent's
         if len(data) > VIA_BYTES_MAX or not path.startswith(self._below):
             return None
         known = self._known.get(path) or await self._learn(path)
@@ -144,17 +114,14 @@ class Via:
 
     async def _append(self, path: str, data: bytes, known: tuple[str, int]) -> int:
         until_s = time.monotonic() + self._timeout_s
-        token = os.environ.get(TOKEN)
+        place = quote(path.removeprefix(self._below), errors="surrogateescape")
         while True:
-            writer = self._idle.pop() if self._idle else _Writer()
-            writer.number += 1
-            place = quote(path.removeprefix(self._below), errors="surrogateescape")
+            name, number = self._idle.pop() if self._idle else (uuid.uuid4().hex, 0)
             # in the query, because an older server refuses a parameter that it does not know, and skips a header
-            words = quote(f"{writer.name} {writer.number} {known[1]} {known[0]}")
-            lines = [f"POST /v1/segments/{place}?writer={words} HTTP/1.1", "Host: localhost"]
-            lines += [f"Content-Length: {len(data)}", *([f"Authorization: Bearer {token}"] if token else []), "", ""]
-            status, answer = await self._sent(path, writer, "\r\n".join(lines).encode() + data, until_s)
-            self._idle.append(writer)  # its outcome is known
+            words = quote(f"{name} {number + 1} {known[1]} {known[0]}")
+            url = URL(f"{self._origin}/v1/segments/{place}?writer={words}", encoded=True)
+            status, answer = await self._sent(path, url, data, until_s)
+            self._idle.append((name, number + 1))  # its outcome is known
             if status == HTTPStatus.OK:
                 return int(answer["offset"])
             title = str(answer.get("title"))
@@ -166,7 +133,7 @@ class Via:
                 raise kind(errno.EIO, f"{why}{hint}", path)
             known = found  # another segment has the name, or more entries of writers have gone
 
-    async def _sent(self, path: str, writer: _Writer, request: bytes, until_s: float) -> tuple[int, Mapping[str, Any]]:
+    async def _sent(self, path: str, url: URL, data: bytes, until_s: float) -> tuple[int, Mapping[str, Any]]:
         """Return the answer to a request, which is sent again until it is answered.
 
         Raises
@@ -180,10 +147,10 @@ class Via:
         while (left_s := until_s - time.monotonic()) > 0:
             try:
                 async with asyncio.timeout(left_s):
-                    status, answer = await self._answer(writer, request)
-            except (OSError, EOFError, ValueError) as error:
-                is_open, why = is_open or not isinstance(error, NOT_SENT), repr(error)
-                writer.close()
+                    status, answer = await self._answer(url, data)
+            except (OSError, aiohttp.ClientError, ValueError) as error:
+                # without a connection, no byte was sent
+                is_open, why = is_open or not isinstance(error, aiohttp.ClientConnectorError), repr(error)
             else:
                 why, is_changed = f"{status}: {answer.get('detail')}", answer.get("changed") != UNCHANGED
                 if status == HTTPStatus.OK or not (is_open or is_changed or status in AGAIN):
@@ -193,38 +160,19 @@ class Via:
                 is_open = is_open or is_changed
             attempt += 1
             await asyncio.sleep(min(backoff_s(attempt), max(0.0, until_s - time.monotonic())))
-        writer.close()
         if is_open:
             said = f"{path}: whether the append took place is unknown: the server at {self.url} did not say so ({why})"
             raise AppendOutcomeUnknown(f"{said}; read the segment before repeating it")
         raise CommitTimeoutError(f"{path}: the server at {self.url} took no append ({why}); nothing was written")
 
-    async def _answer(self, writer: _Writer, request: bytes) -> tuple[int, Mapping[str, Any]]:
-        """Send a request once; returns the status, and the fields of the JSON."""
-        loop, got = asyncio.get_running_loop(), b""
-        connection = writer.connection
-        if connection is None or _has_ended(connection):  # while it was idle, so nothing is in doubt
-            writer.close()
-            connection = writer.connect(self._family)
-            await loop.sock_connect(connection, self._address)
-        await loop.sock_sendall(connection, request)
-        while True:
-            head, is_whole, body = got.partition(b"\r\n\r\n")
-            size = head.lower().partition(b"content-length: ")[2].partition(b"\r")[0]
-            if is_whole and len(body) >= int(size):
-                return int(head.split(b" ", 2)[1]), json.loads(body)
-            part = await loop.sock_recv(connection, RECEIVE_BYTES)
-            if not part:
-                raise EOFError("the server ended the connection")
-            got += part
+    async def _answer(self, url: URL, data: bytes) -> tuple[int, Mapping[str, Any]]:
+        """Send a request once, on a connection of its own; returns the status, and the fields of the JSON.
 
-
-def _has_ended(connection: socket.socket) -> bool:
-    """Whether the server has ended an idle connection."""
-    try:
-        connection.recv(1, socket.MSG_PEEK)
-    except BlockingIOError:
-        return False
-    except OSError:
-        return True  # it is reset
-    return True  # its end, or bytes for which no request asked
+        A connection that stays would have to be closed on its loop and never in a child process.
+        """
+        token, limits = os.environ.get(TOKEN), aiohttp.ClientTimeout()
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        place = None if self._socket is None else aiohttp.UnixConnector(self._socket, force_close=True)
+        sent: dict[str, Any] = {"data": data, "headers": headers, "timeout": limits, "allow_redirects": False}
+        async with aiohttp.request("POST", url, connector=place, **sent) as answer:
+            return answer.status, await answer.json(content_type=None)

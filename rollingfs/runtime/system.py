@@ -99,8 +99,8 @@ def read_at(descriptor: int, size: int, offset: int) -> bytes:
     return os.read(descriptor, size)
 
 
-def unix_family() -> int:
-    """Return the number of Unix sockets.
+def check_unix_socket(path: str) -> str:
+    """Return the path of a Unix socket.
 
     Raises
     ------
@@ -109,7 +109,7 @@ def unix_family() -> int:
     """
     if not hasattr(socket, "AF_UNIX"):
         raise ValueError("Python has no Unix sockets on this system: give http://HOST:PORT/FOLDER")
-    return socket.AF_UNIX
+    return path
 
 
 def first_data(descriptor: int) -> int:
