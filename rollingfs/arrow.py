@@ -155,6 +155,11 @@ def _wide(kind: pa.DataType) -> pa.DataType:
     return kind
 
 
+def _is_alike(kind: pa.DataType, other: pa.DataType) -> bool:
+    """Return whether another type has dictionaries of the same values, maybe of another size."""
+    return bool(pt.is_dictionary(other) and (kind.value_type, kind.ordered) == (other.value_type, other.ordered))
+
+
 def _fitted(rows: pa.Table, schema: pa.Schema) -> pa.Table:
     """Return rows in the columns and types of a schema.
 
@@ -178,11 +183,7 @@ def _column(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
         return column
     if pt.is_null(column.type):
         return pa.chunked_array([pa.nulls(len(column), field.type)])
-    mine, there = column.type, field.type
-    if all(map(pt.is_dictionary, (mine, there))) and (mine.value_type, mine.ordered) == (
-        there.value_type,
-        there.ordered,
-    ):
+    if pt.is_dictionary(column.type) and _is_alike(column.type, field.type):
         pieces = [
             pa.DictionaryArray.from_arrays(
                 piece.indices.cast(field.type.index_type), piece.dictionary, ordered=field.type.ordered
