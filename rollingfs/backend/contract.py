@@ -63,7 +63,7 @@ class Backend(abc.ABC):
 
     @abc.abstractmethod
     async def read_if_changed(self, path: str, token: str) -> Blob | None:
-        """Like `read`, but None if the file still has `token`: a conditional request without a body.
+        """Read like `read`, but return None if the file still has `token`: a conditional request without a body.
 
         Of a header that was extended since, the blob may have only the new records (`Blob.is_rest`).
         """
@@ -102,7 +102,7 @@ class Backend(abc.ABC):
 
     @abc.abstractmethod
     async def stat(self, path: str) -> FileInfo:
-        """Size, date and token of a *file*; a folder raises `FileNotFoundError`."""
+        """Return size, date and token of a *file*; a folder raises `FileNotFoundError`."""
 
     async def metadata(self, path: str) -> Mapping[str, str]:
         """Return the metadata of a file that `write` or `open_write` got; empty if the store has no metadata.
@@ -388,7 +388,7 @@ class Backend(abc.ABC):
         return ""
 
     async def store_name(self, path: str) -> str | None:
-        """Endpoint and bucket, alike in every process, for which a probe's verdict holds; None: only this backend."""
+        """Return endpoint and bucket, alike in all processes, for which a verdict holds; None: only this backend."""
         return None
 
     async def close(self) -> None:  # noqa: B027 - most have no connections

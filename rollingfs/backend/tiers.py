@@ -123,7 +123,7 @@ class TierStore:
         return await self._bridge.arun(call) if hot.is_async else self._bridge.run(call)
 
     def after_fork(self) -> None:
-        """In a child process: no connection of the parent's."""
+        """Drop the parent's connections in a child process."""
         self._bridge.after_fork()
 
 

@@ -157,7 +157,7 @@ class Verdicts:
             _save_unsafe(file, key, why)
 
     def after_fork(self) -> None:
-        """In a child process: no lock that a thread of the parent holds."""
+        """Drop, in a child process, the locks that a thread of the parent holds."""
         self._locks = {}
 
 
@@ -230,7 +230,7 @@ def _load(file: str) -> dict[str, Any] | None:
 
 
 def _why_not(info: os.stat_result) -> str:
-    """Why a file cannot be believed: another user than root could have written that an unsafe store is safe."""
+    """Return why a file cannot be believed: another user than root could have written that an unsafe store is safe."""
     if (mine := user()) is None:
         return ""
     if info.st_uid not in (mine, 0):
@@ -247,7 +247,7 @@ def _kept(file: str, key: str) -> Abilities | None:
 
 
 def _unsafe_by(file: str, key: str) -> str | None:
-    """Why a store is unsafe, if any process has found that in the last 30 days."""
+    """Return why a store is unsafe, if any process has found that in the last 30 days."""
     found = _recent(f"{file}{_UNSAFE}", key, "why", str)
     if found is None:
         return None

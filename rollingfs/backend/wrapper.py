@@ -158,7 +158,7 @@ class MeteredBackend(BackendWrapper):
             setattr(self, name, getattr(self.inner, name))
 
     async def call(self, verb: str, *args: Any) -> Any:
-        """`open_write` and the verbs of its upload. The other verbs take no detour through here."""
+        """Call `open_write` or a verb of its upload. The other verbs take no detour through here."""
         patience_s.set(self._patience_s)
         size = _bytes_of(args[2]) if verb == "upload.write" else 0
         return await self.meters.measure(REQUEST + verb, super().call(verb, *args), size)

@@ -81,7 +81,7 @@ def ls(
 
 
 def _listing(infos: Iterable[dict[str, Any]], names: Sequence[str]) -> Table:
-    """``ls -l``: a row for each info, with its shown name."""
+    """Return the rows of ``ls -l``, one for each info, with its shown name."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for title in ("state", "chunks", "start", "size", "modified", "name"):
         table.add_column(title, justify="right" if title in ("chunks", "start", "size") else "left", no_wrap=True)

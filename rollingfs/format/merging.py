@@ -181,12 +181,12 @@ def check_marks(header: Header, more: Sequence[MergeOutcome]) -> None:
 
 
 def with_merged(header: Header, marks: Sequence[MergeOutcome], modified_ms: int = 0) -> Header:
-    """In a target: these transactions took place, and the newest change of their sources has this time."""
+    """Note in a target that these transactions took place, and the time of the newest change of their sources."""
     return changed(header, merges=(*header.merges, *marks), modified_ms=max(header.modified_ms, modified_ms))
 
 
 def with_aborted(header: Header, mark: MergeOutcome) -> Header:
-    """In a target: this transaction will never take place.
+    """Note in a target that this transaction will never take place.
 
     Raises
     ------

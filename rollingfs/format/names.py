@@ -291,7 +291,7 @@ def check_relative_name(path: str) -> str:
 
 @functools.lru_cache(NAMES_KEPT_MAX)
 def check_new_name(path: str) -> str:
-    """`check_segment_name`, for a name that a user gives to something new.
+    """Check a name that a user gives to something new, as `check_segment_name` does.
 
     Raises
     ------
@@ -426,7 +426,7 @@ def climb(folder: str, relative: str) -> str:
 
 
 def find(folder: str, relative: str) -> str | None:
-    """`climb`, but None for a path that climbs above the root, as after another tool has moved a tree towards it."""
+    """Climb as `climb` does, but return None above the root, as after another tool has moved a tree towards it."""
     while relative.startswith("../"):
         if folder in ("", "/"):
             return None
@@ -443,7 +443,7 @@ def relate(segment: str, path: str) -> str:
 
 
 def relative(folder: str, path: str) -> str:
-    """`path` as seen from `folder`."""
+    """Return `path` as seen from `folder`."""
     here = folder.rstrip("/").split("/") if folder else []
     there = path.split("/")
     common = 0

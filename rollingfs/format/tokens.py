@@ -53,7 +53,7 @@ def unquote(word: str) -> str:
 
 @functools.lru_cache(TIMES_KEPT_MAX)
 def format_time(at_ms: int) -> str:
-    """Milliseconds since 1970 as ISO 8601 in UTC.
+    """Return a time, milliseconds since 1970, as ISO 8601 in UTC.
 
     Raises
     ------
@@ -81,7 +81,7 @@ def parse_time(word: str) -> int:
 
 
 def parse_shaped_time(word: str) -> int:
-    """`parse_time` for a word that is known to have the shape of a time."""
+    """Parse a word that is known to have the shape of a time, as `parse_time` does."""
     try:
         since = datetime.fromisoformat(word) - _EPOCH
     except ValueError as error:

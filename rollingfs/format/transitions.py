@@ -356,7 +356,7 @@ def with_attrs(header: Header, attrs: Attrs, name: str = "the segment", offset: 
 
 
 def seal(header: Header) -> Header:
-    """No more bytes from now on."""
+    """Let a segment take no more bytes."""
     return replace(header, phase=Phase.SEALED)
 
 

@@ -69,7 +69,7 @@ def check_switches(**given: Any) -> None:
 
 
 def local_path(**given: Any) -> str:
-    """The local path that is the value of an option.
+    """Return the local path that is the value of an option.
 
     Raises
     ------
@@ -135,7 +135,7 @@ def make_policy(
     max_age: float | str | None,
     inline_bytes: int | str | None,
 ) -> RollingPolicy:
-    """The policy of new segments, from a policy or from its three numbers.
+    """Return the policy of new segments, from a policy or from its three numbers.
 
     Raises
     ------
@@ -153,7 +153,7 @@ def make_policy(
 
 
 def check_default(backend: Backend, policy: OffloadPolicy | Mapping[str, Any] | None) -> OffloadPolicy | None:
-    """The offload policy of a filesystem, which names a tier of it, if any.
+    """Return the offload policy of a filesystem, which names a tier of it, if any.
 
     Raises
     ------
@@ -173,7 +173,7 @@ def check_default(backend: Backend, policy: OffloadPolicy | Mapping[str, Any] | 
 
 
 def creates_only(mode: str, path: str) -> bool:
-    """Whether a mode of `pipe_file` or `put_file` refuses to replace an existing file.
+    """Return whether a mode of `pipe_file` or `put_file` refuses to replace an existing file.
 
     Raises
     ------
@@ -212,7 +212,7 @@ class Accepted:
     """The names within options that are dictionaries, if they are known."""
 
     def knows(self, name: str, own: Iterable[str] = ()) -> bool:
-        """Whether the store takes an option; a name that it does not have must not be a slip of a name in `own`."""
+        """Return whether the store takes an option; a name that it lacks must not be a slip of a name in `own`."""
         return name in self.names or (self.is_open and not near(name, own, SLIP_MIN))
 
     def check(self, options: Mapping[str, Any], where: str = "") -> None:
@@ -245,7 +245,7 @@ class Accepted:
 
 
 def accepted_by(protocol: str) -> Accepted:
-    """The options of the store of a protocol."""
+    """Return the options of the store of a protocol."""
     if (module := clouds.direct(protocol)) is not None:
         return Accepted(protocol, module.OPTIONS | FSSPEC_OPTIONS, clouds.names_of(protocol))
     cls = fsspec.get_filesystem_class(protocol)
@@ -274,26 +274,26 @@ def _groups_of_s3() -> dict[str, frozenset[str]]:
 
 
 def _parameters(cls: type, method: str = "__init__") -> frozenset[str]:
-    """The names of the parameters that a method takes by name."""
+    """Return the names of the parameters that a method takes by name."""
     _self, *found = inspect.signature(getattr(cls, method)).parameters.values()
     return frozenset(one.name for one in found if one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD))
 
 
 def near(name: str, names: Iterable[str], alike_min: float = NEAR_MIN) -> list[str]:
-    """The names that a caller may mean, the likeliest first."""
+    """Return the names that a caller may mean, the likeliest first."""
     import difflib  # for an error alone
 
     return difflib.get_close_matches(name, sorted(names), cutoff=alike_min)
 
 
 def meant(name: str, names: Iterable[str]) -> str:
-    """A half-sentence with the names that a caller may mean."""
+    """Return a half-sentence with the names that a caller may mean."""
     found = near(name, names)
     return f" (did you mean {' or '.join(map(repr, found))}?)" if found else ""
 
 
 def unknown(name: str, own: Iterable[str], accepted: Accepted) -> str:
-    """The message about an option that neither rolling, which takes `own`, nor the store has."""
+    """Return the message about an option that neither rolling, which takes `own`, nor the store has."""
     store, names = accepted.store, accepted.names
     return (
         f"neither rolling nor {store} has an option {name!r}{meant(name, {*own, *names})}; "
@@ -302,5 +302,5 @@ def unknown(name: str, own: Iterable[str], accepted: Accepted) -> str:
 
 
 def listed(names: Iterable[str]) -> str:
-    """Names as a list for people."""
+    """Return names as a list for people."""
     return ", ".join(sorted(names)) or "none"

@@ -90,7 +90,7 @@ class Binding(Current):
         self.snapshot = loaded
 
     async def header(self) -> Header:
-        """The newest header; a plain file is adopted.
+        """Return the newest header; a plain file is adopted.
 
         Raises
         ------
@@ -107,7 +107,7 @@ class Binding(Current):
         return header
 
     def holding(self, header: Header) -> Binding:
-        """The binding of a handle that holds the epoch of this header."""
+        """Return the binding of a handle that holds the epoch of this header."""
         snapshot = self.known if self.known.header is header else Segment(self.path, header)
         return Binding(self.core, snapshot, header.epoch)
 
@@ -125,7 +125,7 @@ class Binding(Current):
             await self.look()
 
     async def read(self, start: int, end: int, verify: bool = False) -> bytes:
-        """All bytes ``[start, end)``, in segment offsets.
+        """Return all bytes ``[start, end)``, in segment offsets.
 
         A chunk that was read from end to end, by a call or by several of this handle, is verified.
 

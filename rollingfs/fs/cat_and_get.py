@@ -88,7 +88,7 @@ async def cat_ranges(
     verify: bool = False,
     **kwargs: Any,
 ) -> list[bytes | Exception]:
-    """Ranges of a file or several, all read at once; each is sliced and verified as by `cat_file`.
+    """Return ranges of a file or several, all read at once; each is sliced and verified as by `cat_file`.
 
     Parameters
     ----------
@@ -184,7 +184,7 @@ def _new_file(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
 async def pieces(
     core: Core, path: str, *, verify: bool, piece_bytes: int = PIECE_BYTES, fresh: bool = False
 ) -> tuple[Segment, AsyncIterator[bytes]]:
-    """A new snapshot of a file, taken with its first bytes, and all its bytes in pieces.
+    """Return a new snapshot of a file, taken with its first bytes, and all its bytes in pieces.
 
     Parameters
     ----------
@@ -210,7 +210,7 @@ async def pieces(
 async def _pieces(
     core: Core, view: Segment, data: bytes, checks: PieceChecks, verify: bool, piece_bytes: int
 ) -> AsyncIterator[bytes]:
-    """`data`, the first bytes of a snapshot, and all others; a plain file is held, if it can be."""
+    """Yield `data`, the first bytes of a snapshot, and all others; a plain file is held, if it can be."""
     fetcher, held, end = core.client.fetcher, None, view.start + len(data)
     with contextlib.suppress(FileNotFoundError, ConflictError):  # the next read will say why
         held = fetcher.hold(view)

@@ -48,7 +48,7 @@ class CommitsByClose(io.IOBase):
         )
 
     def seekable(self) -> bool:
-        """Whether `seek` works: no. A text wrapper gets yes, and then asks for the position.
+        """Return False: `seek` does not work. A text wrapper gets True, and then asks for the position.
 
         So a byte order mark is written at offset 0, and only there, as by Python's own `open`.
         """
@@ -57,7 +57,7 @@ class CommitsByClose(io.IOBase):
         return is_constructor or io.TextIOWrapper.__name__ in frame.f_code.co_names
 
     def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
-        """The position, for ``seek(0, os.SEEK_END)``; else refuse.
+        """Return the position, for ``seek(0, os.SEEK_END)``; else refuse.
 
         Raises
         ------
@@ -128,7 +128,7 @@ def _at_exit() -> None:
 
 
 def is_unwinding(file: CommitsByClose) -> bool:
-    """Whether ``with fsspec.open(…)`` closes a file because of an exception, which it does not hand on."""
+    """Return whether ``with fsspec.open(…)`` closes a file because of an exception, which it does not hand on."""
     frame: FrameType | None = sys._getframe(1)
     for _ in range(FRAMES_SEARCHED_MAX):
         if frame is None:
@@ -156,7 +156,7 @@ def tell_lost(path: str, lost: int, *, at_exit: bool) -> None:
 
 
 def _handlers() -> Iterator[logging.Handler]:
-    """The handlers that get the log of this library."""
+    """Return the handlers that get the log of this library."""
     found: logging.Logger | None = logger
     while found is not None:
         yield from found.handlers
@@ -164,7 +164,7 @@ def _handlers() -> Iterator[logging.Handler]:
 
 
 def _is_heard(handler: logging.Handler, at_exit: bool) -> bool:
-    """Whether a reader sees the handler's lines; at exit, a file that is itself not closed has no reader."""
+    """Return whether a reader sees the handler's lines; at exit, a file that is itself not closed has no reader."""
     if isinstance(handler, logging.NullHandler) or handler.level > logging.WARNING:
         return False
     stream = getattr(handler, "stream", None)
@@ -176,7 +176,7 @@ def _is_heard(handler: logging.Handler, at_exit: bool) -> bool:
 
 @functools.cache
 def joins(codec: Callable[..., Any]) -> bool:
-    """Whether a codec of fsspec reads two of its streams, in sequence, as one stream. An archive does not."""
+    """Return whether a codec of fsspec reads two of its streams, in sequence, as one stream. An archive does not."""
     joined = b""
     for part in (b"a", b"b"):
         packed = io.BytesIO()
@@ -223,7 +223,7 @@ class CompressedFile(CommitsByClose, io.BufferedIOBase):
         return True
 
     def tell(self) -> int:
-        """The bytes that this file took, before compression, and the bytes that were there before, as they are."""
+        """Return the bytes that this file took, before compression, and the bytes that were there before."""
         return self._start + self._taken
 
     def commit(self) -> None:
@@ -268,7 +268,7 @@ class CompressedFile(CommitsByClose, io.BufferedIOBase):
         self._file.hold(is_held)
 
     def stop(self) -> None:
-        """From now on only count written bytes: this file dies, and its codec may be dead already."""
+        """Only count written bytes from now on: this file dies, and its codec may be dead already."""
         self._is_dying = True
 
     def forget(self) -> None:

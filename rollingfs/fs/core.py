@@ -89,14 +89,14 @@ _SCHEME = rf"{SCHEME}(\+?[a-z0-9]+)?(://|::)"
 
 
 def without_scheme(path: str | os.PathLike[str]) -> str:
-    """A path without ``rolling://`` or ``rolling::`` (or an alias) before it."""
+    """Return a path without ``rolling://`` or ``rolling::`` (or an alias) before it."""
     text: str = stringify_path(path)
     match = re.match(_SCHEME, text)
     return text[match.end() :] if match else text
 
 
 def strip(backend: Backend, path: Any) -> Any:
-    """The backend's own path of a URL or path, or of each in a list."""
+    """Return the backend's own path of a URL or path, or of each in a list."""
     if isinstance(path, str) and not path.startswith(SCHEME):
         return backend.strip(path)
     if isinstance(path, list):
@@ -189,7 +189,7 @@ class Core:
         return await self.bridge.arun(coroutine)
 
     def to_write(self, path: str) -> str:
-        """The backend's path of a segment, before a change.
+        """Return the backend's path of a segment, before a change.
 
         Raises
         ------
@@ -206,7 +206,7 @@ class Core:
 
 
 def core(fs: AbstractFileSystem) -> Core:
-    """The base of a program on top of a filesystem.
+    """Return the base of a program on top of a filesystem.
 
     Raises
     ------

@@ -267,14 +267,14 @@ class RollingFileSystem(AsyncFileSystem, ChainedFileSystem, metaclass=Configured
 
     @classmethod
     def _strip_protocol(cls, path: Any) -> Any:
-        """The path in a URL, before the target is known; each instance knows better (`core.strip`)."""
+        """Return the path in a URL, before the target is known; each instance knows better (`core.strip`)."""
         if isinstance(path, list):
             return [cls._strip_protocol(one) for one in path]
         return cls._strip_default(without_scheme(path))
 
     @classmethod
     def _strip_default(cls, path: str) -> str:
-        """The path of a URL without its scheme, as the target of this class of filesystems writes the path."""
+        """Return the path of a URL without its scheme, as the target of this class of filesystems writes the path."""
         return path.rstrip("/") or path[:1]
 
     async def close(self) -> None:
@@ -294,7 +294,7 @@ class RollingFileSystem(AsyncFileSystem, ChainedFileSystem, metaclass=Configured
         await self.close()
 
     def unstrip_protocol(self, name: str) -> str:
-        """The full URL of a path: ``rolling://bucket/x``."""
+        """Return the full URL of a path: ``rolling://bucket/x``."""
         scheme = self.protocol if isinstance(self.protocol, str) else self.protocol[0]
         return f"{scheme}://{self._strip(name)}"
 
@@ -401,7 +401,7 @@ class RollingFileSystem(AsyncFileSystem, ChainedFileSystem, metaclass=Configured
         return opening.open_file(self._core, path, mode, block_size=block_size, **options)
 
     def stream(self, path: str, on_error: str = REPORT) -> Stream:
-        """A handle on the segments directly in a folder, to cut, trim and bound them together; it sends no request yet.
+        """Return a handle on the segments directly in a folder, to cut, trim and bound them together; it asks nothing.
 
         Parameters
         ----------

@@ -153,7 +153,7 @@ class Follower:
         await self._run()
 
     async def _run(self) -> None:
-        """`run`, on the caller's event loop; to cancel it is to stop it, and waits for the blocks under way."""
+        """Run as `run` does, on the caller's event loop; a cancel stops it, and waits for the blocks under way."""
         self._prepare()
         try:
             while not self._stopped.is_set() and (self._busy or self._queue or self._folders):

@@ -86,7 +86,7 @@ def both(  # type: ignore[misc]  # an overload takes options of any name
     place = parameters.index(data) + (path is not None) if takes is not None else -1
 
     def begin(face: Any, function: Verb[Any], args: Any, kwargs: Any) -> tuple[Any, Coroutine[Any, Any, Any]]:
-        """The verb's first argument and the coroutine; only wrong arguments fail here, and are the method's."""
+        """Return the verb's first argument and the coroutine; only wrong arguments fail here, and are the method's."""
         first = getattr(face, of)
         if path is not None and args:
             first, args = first(args[0]), args[1:]
@@ -126,7 +126,7 @@ def both(  # type: ignore[misc]  # an overload takes options of any name
 
 
 def _known(verb: Verb[Any], passes: tuple[Verb[Any], ...]) -> frozenset[str] | None:
-    """The options that a verb with ``**kwargs`` takes; None of another verb, for which Python looks at the names."""
+    """Return the options that a verb with ``**kwargs`` takes; None of a verb whose names Python checks."""
     found = [one for each in (verb, *passes) for one in inspect.signature(each).parameters.values()]
     if not any(one.kind is one.VAR_KEYWORD for one in found):
         return None
@@ -134,7 +134,7 @@ def _known(verb: Verb[Any], passes: tuple[Verb[Any], ...]) -> frozenset[str] | N
 
 
 def _signature(verb: Verb[Any], path: str | None) -> inspect.Signature:
-    """The signature of a method where it is not the verb's: `self`, and a path, for the verb's first argument."""
+    """Return a method's signature if it is not the verb's: `self`, and a path for the verb's first argument."""
     signature = inspect.signature(verb)
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
     given = [] if path is None else [inspect.Parameter(path, kind, annotation="str")]
@@ -143,7 +143,7 @@ def _signature(verb: Verb[Any], path: str | None) -> inspect.Signature:
 
 
 def in_order(method: Verb[T], *order: str) -> Verb[T]:
-    """An awaited method that takes its arguments in another order."""
+    """Return an awaited method that takes its arguments in another order."""
 
     @functools.wraps(method)
     async def ordered(self: Any, /, *args: Any, **kwargs: Any) -> T:
@@ -223,7 +223,7 @@ def start_transaction(self: Any) -> Any:
 
 
 def outside(*methods: Callable[..., Any]) -> tuple[Any, ...]:
-    """These methods, which take place at once: within a transaction each of them refuses."""
+    """Return these methods, which take place at once: within a transaction each of them refuses."""
     return tuple(map(_outside, methods))
 
 
@@ -261,7 +261,7 @@ def _outside(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def waiting(forms: tuple[F, G], held: Callable[..., Any]) -> tuple[F, G]:
-    """The forms of a verb that writes: within a transaction `held` is called, and the awaited form refuses."""
+    """Return the forms of a verb that writes: within a transaction `held` is called, and the awaited form refuses."""
     now: Callable[..., Any]
     now, awaited = forms
 
@@ -292,7 +292,7 @@ def pipe(self: Any, path: str | Mapping[str, Any], value: Any = None, **kwargs: 
 
 
 def _meant(options: dict[str, Any]) -> dict[str, Any]:
-    """The options that `open` is to see, or to refuse."""
+    """Return the options that `open` is to see, or to refuse."""
     return {name: value for name, value in options.items() if name not in PASSED_OVER}
 
 

@@ -100,7 +100,7 @@ def open_file(
 
 
 async def segment(core: Core, path: str) -> SegmentHandle:
-    """A handle on a segment, which speaks segment offsets.
+    """Return a handle on a segment, which speaks segment offsets.
 
     Raises
     ------
@@ -116,7 +116,7 @@ async def segment(core: Core, path: str) -> SegmentHandle:
 
 
 def stream(core: Core, path: str, on_error: str) -> Stream:
-    """The segments directly in a folder; see `RollingFileSystem.stream`."""
+    """Return the segments directly in a folder; see `RollingFileSystem.stream`."""
     from rollingfs.fs.stream_handle import Stream  # a tenth of the modules: most users open no stream
 
     return Stream(core, core.strip(path), check_on_error(on_error))
@@ -180,7 +180,7 @@ class AsyncFile:
         return None if self._snapshot is None else self._snapshot.size
 
     def tell(self) -> int:
-        """The position: what was read or written so far."""
+        """Return the position: what was read or written so far."""
         return self.loc
 
     async def read(self, length: int | None = -1) -> bytes:

@@ -32,7 +32,7 @@ def is_one(paths: Paths) -> TypeIs[Path]:
 
 
 def as_list(paths: Paths) -> list[str]:
-    """A path or several, as a list."""
+    """Return a path or several, as a list."""
     several: Sequence[Path] = [paths] if is_one(paths) else paths
     return [stringify_path(path) for path in several]
 
@@ -48,7 +48,7 @@ def is_alone(paths: Paths) -> bool:
 
 
 def without_folders(named: Paths, recursive: bool, maxdepth: int | None) -> bool:
-    """Whether a transfer leaves out the folders that a name or pattern stands for, by the rules of fsspec."""
+    """Return whether a transfer leaves out the folders that a name or pattern stands for, by the rules of fsspec."""
     return is_alone(named) and (not recursive or maxdepth is not None)
 
 
@@ -91,7 +91,7 @@ def targets(sources: list[str], named: Paths, target: str | list[str], *, is_fol
 
 
 def local_sources(paths: Paths, recursive: bool, maxdepth: int | None) -> tuple[list[str], bool]:
-    """The local files and folders that names and patterns stand for, and whether `paths` is a name.
+    """Return the local files and folders that names and patterns stand for, and whether `paths` is a name.
 
     Raises
     ------
@@ -165,12 +165,12 @@ async def _expanded(
 
 
 def listed(core: Core, paths: Paths) -> list[str]:
-    """A path or several, as the backend names them."""
+    """Return a path or several, as the backend names them."""
     return [core.strip(path) for path in as_list(paths)]
 
 
 async def chosen(core: Core, paths: Paths) -> list[str]:
-    """The paths that names and patterns stand for; a name is not looked up."""
+    """Return the paths that names and patterns stand for; a name is not looked up."""
     return await expand_path(core, paths) if is_pattern(paths) else listed(core, paths)
 
 
@@ -210,7 +210,7 @@ async def _names(core: Core, paths: Sequence[str]) -> list[str]:
 
 
 async def glob(core: Core, path: str, maxdepth: int | None = None, **kwargs: Any) -> list[str] | Matches:
-    """Names that match a pattern of fsspec; of the files, only the headers of matching names are read.
+    """Return names that match a pattern of fsspec; of the files, only the headers of matching names are read.
 
     Parameters
     ----------

@@ -65,17 +65,17 @@ def _placed(infos: Iterable[Info]) -> list[Info]:
 
 
 async def exists(core: Core, path: str, **kwargs: Any) -> bool:
-    """Whether there is a segment, a plain file or a folder of this name now."""
+    """Return whether there is a segment, a plain file or a folder of this name now."""
     return await listing.is_there(core.client, core.strip(path))
 
 
 async def isfile(core: Core, path: str) -> bool:
-    """Whether there is a segment or a plain file of this name."""
+    """Return whether there is a segment or a plain file of this name."""
     return await _type(core, path) == "file"
 
 
 async def isdir(core: Core, path: str) -> bool:
-    """Whether there is a folder of this name (and no file)."""
+    """Return whether there is a folder of this name (and no file)."""
     return await _type(core, path) == "directory"
 
 
@@ -124,7 +124,7 @@ async def find(
     wanted: Wanted | None = None,
     **kwargs: Any,
 ) -> dict[str, Info] | list[str]:
-    """Everything below a path, as of the call: segments and plain files, and folders on request.
+    """Return everything below a path, as of the call: segments and plain files, and folders on request.
 
     Parameters
     ----------
@@ -155,7 +155,7 @@ async def find(
 
 
 async def streams(core: Core, path: str) -> list[str]:
-    """The folders at or below a path that have the memory of a stream: a retention, cuts or subscribers; sorted.
+    """Return the folders at or below a path that have the memory of a stream: a retention, cuts or subscribers; sorted.
 
     It lists every folder, and reads the header of each memory.
 
@@ -183,7 +183,7 @@ async def du(
     on_error: str = REPORT,
     **kwargs: Any,
 ) -> int | dict[str, int]:
-    """The number of retained bytes below a path: their sum, or by name.
+    """Return the number of retained bytes below a path: their sum, or by name.
 
     Parameters
     ----------
@@ -208,7 +208,7 @@ async def states(
     after_bytes: int | str | None = None,
     after_age: float | str | None = None,
 ) -> list[SegmentState]:
-    """The state of each segment and plain file at or below a path, as of the call, sorted by path.
+    """Return the state of each segment and plain file at or below a path, as of the call, sorted by path.
 
     It lists every folder, and reads the headers that have changed since this filesystem saw them. Segments that
     cannot be read is reported in its place.
@@ -235,7 +235,7 @@ async def states(
 
 
 async def get_policy(core: Core, path: str) -> Policies:
-    """The policies of a segment or of a folder: the resolved policy, and each level's.
+    """Return the policies of a segment or of a folder: the resolved policy, and each level's.
 
     Raises
     ------
@@ -249,12 +249,12 @@ async def get_policy(core: Core, path: str) -> Policies:
 
 
 async def created(core: Core, path: str) -> datetime:
-    """When a file was created."""
+    """Return when a file was created."""
     return await _date(core, path, "created")
 
 
 async def modified(core: Core, path: str) -> datetime:
-    """When a file was last changed."""
+    """Return when a file was last changed."""
     return await _date(core, path, "mtime")
 
 
@@ -266,7 +266,7 @@ async def _date(core: Core, path: str, key: str) -> datetime:
 
 
 async def ukey(core: Core, path: str) -> str:
-    """A text that changes whenever the content of the file may have changed."""
+    """Return a text that changes whenever the content of the file may have changed."""
     path = core.strip(path)
     view = await core.client.headers.view(path)
     if view.header is not None:
@@ -278,7 +278,7 @@ async def ukey(core: Core, path: str) -> str:
 
 
 async def checksum(core: Core, path: str) -> int:
-    """A number that changes whenever the content of the file may have changed."""
+    """Return a number that changes whenever the content of the file may have changed."""
     return int((await ukey(core, path))[:32], 16)
 
 

@@ -100,7 +100,7 @@ class ReadBuffer:
         return True
 
     def count_chunks(self) -> int:
-        """The number of the snapshot's chunks; it is exact, as in `info` of the path."""
+        """Return the number of the snapshot's chunks; it is exact, as in `info` of the path."""
         header = self.snapshot.header
         assert header is not None
         return self._bridge.run(self._fetcher.pages.count(self.snapshot.path, header))
@@ -141,7 +141,7 @@ class ReadBuffer:
             self._fetched(span(self.snapshot)[0], answer)
 
     def first(self, read: Callable[[], bytes]) -> bytes:
-        """Read; if the first read of all finds that a cached header is out of date, by a new snapshot."""
+        """Read; if the very first read finds that a cached header is out of date, read by a new snapshot."""
         try:
             data = read()
         except OUTDATED:
@@ -161,23 +161,23 @@ class ReadBuffer:
     # -- bytes, by segment offsets -------------------------------------------------------------------------
 
     def fetch(self, snapshot: Segment, start: int, end: int) -> Coroutine[Any, Any, bytes]:
-        """The bytes ``[start, end)``, past the buffer; many threads at once may."""
+        """Return the bytes ``[start, end)``, past the buffer; many threads at once may."""
         return self._fetcher.read(snapshot, start, end, limit=self._limit, **self._options())
 
     def _options(self) -> dict[str, Any]:
         return {"checks": None if self._verify else self._checks, "verify": self._verify}
 
     def held(self, offset: int) -> int:
-        """The number of bytes from an offset on that the buffer holds."""
+        """Return the number of bytes from an offset on that the buffer holds."""
         return len(self._data) - (offset - self._start) if 0 <= offset - self._start < len(self._data) else 0
 
     def held_line(self, offset: int) -> bytes:
-        """The line that begins at an offset, its end included; None if its end is not in the buffer."""
+        """Return the line that begins at an offset, its end included; None if its end is not in the buffer."""
         first = offset - self._start
         return self._data[first : self._data.find(b"\n", first) + 1] if 0 <= first < len(self._data) else b""
 
     def read(self, start: int, end: int) -> bytes:
-        """The bytes ``[start, end)``."""
+        """Return the bytes ``[start, end)``."""
         parts = []
         while start < end:
             self._load(start, end)
@@ -188,7 +188,7 @@ class ReadBuffer:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def line(self, start: int, end: int) -> bytes:
-        """The bytes from `start` to the end of the line, that included, or to `end`."""
+        """Return the bytes from `start` to the end of the line, that included, or to `end`."""
         parts = []
         while start < end:
             self._load(start, min(start + LINE_BYTES, end))
@@ -221,7 +221,7 @@ class ReadBuffer:
         self._fetched(start, self._bridge.run(self.fetch(self.snapshot, start, end)) if tail is None else tail)
 
     def _taken(self, ahead: Ahead, start: int, end: int) -> tuple[int, bytes] | None:
-        """The bytes that were fetched ahead."""
+        """Return the bytes that were fetched ahead."""
         try:
             return ahead.take(start, end)
         except Exception as error:
@@ -266,7 +266,7 @@ _was_used = False
 
 
 def lent(data: bytes, file: object) -> memoryview:
-    """The data of a file, for Arrow, which may give both back late."""
+    """Return the data of a file, for Arrow, which may give both back late."""
     global _was_used
     _was_used = True
     view = memoryview(data)

@@ -131,7 +131,7 @@ class ReadFile(io.BufferedIOBase):
         return info_of(view, self._buffer.count_chunks() if view.header and view.header.cut_pages else None)
 
     def info(self) -> dict[str, Any]:
-        """The `info` of the path as it was when the file was opened."""
+        """Return the `info` of the path as it was when the file was opened."""
         return self.details
 
     @property
@@ -207,7 +207,7 @@ class ReadFile(io.BufferedIOBase):
             return self._read(-1 if size is None else int(size))
 
     def _read(self, size: int) -> bytes:
-        """`read` from `loc`."""
+        """Read from `loc` as `read` does."""
         if size == 0:
             return b""
         if self._buffer.is_unsure:
@@ -241,7 +241,7 @@ class ReadFile(io.BufferedIOBase):
             return self._read(LINE_BYTES if size < 0 else size)
 
     def read_buffer(self, size: int | None = -1) -> memoryview:
-        """`read`, as pyarrow calls it for objects that it need not copy."""
+        """Read as pyarrow does for objects that it need not copy."""
         return lent(self.read(size), self)
 
     def readline(self, size: int | None = -1, /) -> bytes:
@@ -310,7 +310,7 @@ class ReadFile(io.BufferedIOBase):
         return 0 if self.absolute else self._buffer.snapshot.start
 
     def _span(self, size: int, snapshot: Segment | None = None) -> tuple[int, int]:
-        """The next `size` bytes (-1: all) of a snapshot, by default the file's own, as segment offsets."""
+        """Return the next `size` bytes (-1: all) of a snapshot, by default the file's own, as segment offsets."""
         snapshot = snapshot or self._buffer.snapshot
         start = self.loc + (0 if self.absolute else snapshot.start)
         end = snapshot.length if size < 0 else min(start + size, snapshot.length)
@@ -323,7 +323,7 @@ class ReadFile(io.BufferedIOBase):
                 self._buffer.settle(partial(self._span, size) if size else None)
 
     def _held(self) -> threading.RLock:
-        """The lock of an open file; a forked child gets a new lock, and drops the parent's requests."""
+        """Return the lock of an open file; a forked child gets a new lock, and drops the parent's requests."""
         if self._process != os.getpid():
             self._process = os.getpid()
             self._lock = threading.RLock()
@@ -333,7 +333,7 @@ class ReadFile(io.BufferedIOBase):
         return self._lock
 
     def _from_cache(self, start: int, end: int) -> bytes:
-        """The bytes between two segment offsets, by fsspec's cache, or past a cache that would make them up.
+        """Return the bytes between two segment offsets, by fsspec's cache, or past a cache that would make them up.
 
         Raises
         ------
@@ -359,7 +359,7 @@ class ReadFile(io.BufferedIOBase):
         return data
 
     def _fetch_range(self, start: int, end: int) -> bytes:
-        """The bytes between two positions, past the buffer; any thread may call it."""
+        """Return the bytes between two positions, past the buffer; any thread may call it."""
         snapshot = self._buffer.snapshot
         base = 0 if self.absolute else snapshot.start
         first, last = min(start + base, snapshot.length), min(end + base, snapshot.length)
@@ -367,7 +367,7 @@ class ReadFile(io.BufferedIOBase):
 
 
 def _owner() -> int:
-    """The owner of the calling thread's position: 0 for all Python threads together, else the native thread."""
+    """Return the owner of the calling thread's position: 0 for all Python threads together, else the native thread."""
     thread = threading.current_thread()
     return threading.get_ident() if isinstance(thread, threading._DummyThread) else 0
 

@@ -24,7 +24,7 @@ from rollingfs.segment.segment import Segment, modified_ms
 
 
 def _of_snapshot(name: str) -> Any:
-    """A property of a handle that is the same property of its snapshot, with its docstring."""
+    """Return a property of a handle that is the same property of its snapshot, with its docstring."""
     found = getattr(Segment, name).fget
 
     @functools.wraps(found)
@@ -151,7 +151,7 @@ class SegmentHandle:
         poll_s_min: float = POLL_S_MIN,
         poll_s_max: float = POLL_S_MAX,
     ) -> Tail:
-        """Its bytes as they come, to iterate over by `for` or `async for`; see `Tail`.
+        """Return its bytes as they come, to iterate over by `for` or `async for`; see `Tail`.
 
         Parameters
         ----------
@@ -182,7 +182,7 @@ def _bound(binding: Binding) -> SegmentHandle:
 
 
 def _unpickled(fs: AbstractFileSystem, snapshot: Segment, held: int | None) -> SegmentHandle:
-    """The same handle in another process: the same snapshot and, if it holds the segment, the same epoch."""
+    """Return the same handle in another process: the same snapshot and, if it holds the segment, the same epoch."""
     return SegmentHandle(core(fs), snapshot, held)
 
 

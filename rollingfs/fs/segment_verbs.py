@@ -109,7 +109,7 @@ def _how_to_create(at: Binding, error: FileNotFoundError) -> FileNotFoundError:
 
 
 async def taken(intake: Intake, data: Data) -> Intake:
-    """An intake, once it has uploaded data that is too large for memory."""
+    """Return an intake, once it has uploaded data that is too large for memory."""
     await intake.take(data)
     await intake.flush()
     return intake

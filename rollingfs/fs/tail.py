@@ -205,7 +205,7 @@ class Tail(Iterator[bytes], AsyncIterator[bytes]):
         return self._end is not None and spot is not None and spot.offset == self._end
 
     async def _placed(self, snapshot: Segment) -> Spot:
-        """The spot of the next byte, in a snapshot that has it; sets where to stop, once that is known."""
+        """Return the spot of the next byte, in a snapshot that has it; sets where to stop, once that is known."""
         spot = self.spot or Spot(snapshot.start)
         self._has_looked = True
         if not self._has_begun:
@@ -248,5 +248,5 @@ class FollowFile(io.RawIOBase):
 
 
 def open_follow(core: Core, path: str) -> io.BufferedReader:
-    """A file that grows with the segment, from the first retained byte to the seal."""
+    """Return a file that grows with the segment, from the first retained byte to the seal."""
     return io.BufferedReader(FollowFile(Tail(core, path)))

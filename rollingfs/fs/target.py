@@ -40,7 +40,7 @@ def open_target(
     loop: Any,
     max_concurrency: int | None,
 ) -> Backend:
-    """The backend for the target that the caller names: by protocol and options, by filesystem, or by backend.
+    """Return the backend for the target that the caller names: by protocol and options, by filesystem, or by backend.
 
     Raises
     ------
@@ -79,7 +79,7 @@ def open_target(
 
 
 def _hadoop(options: Mapping[str, Any]) -> AbstractFileSystem:
-    """HDFS through pyarrow.
+    """Return HDFS through pyarrow.
 
     Raises
     ------
@@ -101,7 +101,7 @@ OF_URLS = frozenset({"host", "password", "port", "user", "username"})
 
 
 def options_of_url(protocol: str, url: str) -> dict[str, Any]:
-    """The options of a store that a URL names: the host of ``hdfs://name:8020/x``, an account of Azure."""
+    """Return the options of a store that a URL names: the host of ``hdfs://name:8020/x``, an account of Azure."""
     if (module := clouds.direct(protocol)) is not None:
         of_url: dict[str, Any] = module.options_of_url(url)
         return of_url
@@ -112,7 +112,7 @@ def options_of_url(protocol: str, url: str) -> dict[str, Any]:
 def adapt(
     fs: AbstractFileSystem, *, sync: bool = True, single_writer: bool = False, max_concurrency: int | None = None
 ) -> Backend:
-    """The adapter for a filesystem; the filesystem is not altered.
+    """Return the adapter for a filesystem; the filesystem is not altered.
 
     Raises
     ------
@@ -356,7 +356,7 @@ def open_export_target(
 
 
 def _is_chain(target: str) -> bool:
-    """Whether several filesystems are meant: a name may have "::" too, and fsspec would look for it on the disk."""
+    """Return whether several filesystems are meant: a name may contain '::' too, which fsspec looks for on a disk."""
     first, _, rest = target.partition("::")
     return bool(rest) and (first in fsspec.available_protocols() or "://" in rest.rpartition("::")[2])
 

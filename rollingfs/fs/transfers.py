@@ -191,7 +191,7 @@ async def _pairs(
     is_from_local: bool = False,
     is_to_local: bool = False,
 ) -> list[Pair]:
-    """The files that the caller names, each with its target; either may be on the local disk."""
+    """Return the files that the caller names, each with its target; either may be on the local disk."""
     if isinstance(named, list) and isinstance(target, list):
         return list(zip(as_list(named), as_list(target), strict=False))
     target = stringify_path(target) if is_one(target) else as_list(target)

@@ -328,7 +328,7 @@ async def _check(at: Binding, offload: Any) -> None:
 
 
 async def look_at(client: At, path: str) -> Segment | None:
-    """The segment or plain file at a path; None for a folder, whose policy a policy of this path would be.
+    """Return the segment or plain file at a path; None for a folder, whose policy a policy of this path would be.
 
     Raises
     ------
@@ -344,7 +344,7 @@ async def look_at(client: At, path: str) -> Segment | None:
 
 
 async def policies_at(client: At, path: str, header: Header | None) -> Policies:
-    """The policies of a segment, or of a folder without a header, and where each field comes from."""
+    """Return the policies of a segment, or of a folder without a header, and where each field comes from."""
     from rollingfs.stream.ledger import Ledgers, policies_of, resolved
 
     folder = path if header is None else names.parent(path)

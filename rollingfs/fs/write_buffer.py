@@ -71,7 +71,7 @@ NEVER = CommitOn()
 
 
 def parse_commit_on(given: CommitOnGiven) -> CommitOn:
-    """The value that a user of `open` gives.
+    """Return the value that a user of `open` gives.
 
     Parameters
     ----------
@@ -259,7 +259,7 @@ class WriteBuffer(Spillable):
                 self.lock.release()
 
     async def _spill_alone(self) -> bool:
-        """`spill_if_idle`, by a caller that has the lock."""
+        """Spill as `spill_if_idle` does, for a caller that has the lock."""
         intake = self.intake
         if self.uses or self.is_broken or intake is None or not self.held_bytes:
             return False

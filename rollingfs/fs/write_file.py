@@ -277,7 +277,7 @@ class WriteFile(CommitsByClose):
             super().close()
 
     def _release_committed(self) -> None:
-        """`_release`, after the commit: its errors add that the written bytes are committed."""
+        """Release after the commit: errors of `_release` add that the written bytes are committed."""
         try:
             with if_interrupted(self.path, "committed"):
                 self._release()

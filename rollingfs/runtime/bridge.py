@@ -143,7 +143,7 @@ class Bridge:
             raise RuntimeError(_IS_OVER)
 
     def after_fork(self, *, once: bool = False) -> None:
-        """In a child process, forget what belongs to the parent; the first call there does it too."""
+        """Forget, in a child process, what belongs to the parent; the first call there does it too."""
         with self._fork_locks.setdefault(os.getpid(), threading.Lock()):
             if not once or self._process != os.getpid():
                 self._on_fork()

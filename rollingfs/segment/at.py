@@ -107,7 +107,7 @@ class At(Store):
         return At(*parts, commits, fetcher, contents, inherited, budget, offload_policy)
 
     def after_fork(self) -> None:
-        """In a child process: another writer, no connection and no lock of the parent's."""
+        """Become another writer in a child process, without a connection or lock of the parent's."""
         super().after_fork()
         self.budget.after_fork()
 

@@ -203,12 +203,12 @@ def _date(at_ms: int) -> datetime:
 
 
 def modified_ms(info: FileInfo) -> int:
-    """A file's date as headers write it: milliseconds since 1970."""
+    """Return a file's date as headers write it: milliseconds since 1970."""
     return round(info.modified * 1000)
 
 
 def shadow(plain: FileInfo | None) -> Adopted | None:
-    """The line by which a header hides this plain file, and no other."""
+    """Return the line by which a header hides this plain file, and no other."""
     return Adopted(plain.token or "", modified_ms(plain)) if plain is not None else None
 
 

@@ -101,7 +101,7 @@ class Limited:
             raise HTTPException(413, text, CLOSE)
 
     def _patient(self, receive: Receive) -> Receive:
-        """Receives a body, as long as it is not too large, its client not too slow, and the server does not stop."""
+        """Receive a body, if it is not too large, its client not too slow, and the server does not stop."""
         stall_s = self.limits.stall_s
         got, waited_s, is_whole = 0, 0.0, False
 

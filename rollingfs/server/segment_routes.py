@@ -156,7 +156,7 @@ async def read(
 
 
 def _span(view: Segment, start: int | None, end: int | None, asked: str | None) -> tuple[int, int, int]:
-    """Segment offsets of what is asked for, and the status.
+    """Return segment offsets of what is asked for, and the status.
 
     Raises
     ------

@@ -82,7 +82,7 @@ def answer(value: Any = None, status: int = 200, headers: Mapping[str, str] | No
 
 
 async def handle(store: ServedStore, watches: Watches, request: Request) -> Response:
-    """Any operation."""
+    """Answer an operation."""
     call = Hdfs(request, store, watches)
     found = OPS.get((request.method, call.op))
     if found is None:

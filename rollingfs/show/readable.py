@@ -19,7 +19,7 @@ def size_text(size: float) -> str:
 
 
 def count_text(count: int, noun: str) -> str:
-    """``1 file``, ``2 files``."""
+    """Return a count with its noun: ``1 file``, ``2 files``."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 

@@ -170,7 +170,7 @@ class StreamCut(Mapping[str, int]):
 
 
 def _by_path(values: dict[str, T]) -> dict[str, T]:
-    """In the order of the paths, which most are in."""
+    """Order by path, as most are already."""
     paths = sorted(values)
     return values if paths == list(values) else {path: values[path] for path in paths}
 

@@ -46,7 +46,7 @@ to move. The ledger is its folder's, resolved, if it was just read."""
 
 
 def fixed(asked: Asked) -> Ask:
-    """The same for all segments."""
+    """Return an `Ask` that answers the same for all segments."""
 
     async def ask(path: str, own: OffloadPolicy | None, ledger: Ledger | None) -> Asked | None:
         return asked
@@ -247,7 +247,7 @@ class Followed:
         raise transitions.missing(self.path)
 
     async def _found(self, header: Header, before: Hot | None) -> Hot:
-        """The hot bytes, up to the first full block; what was in a tier once is not looked at again."""
+        """Return the hot bytes, up to the first full block; what was in a tier once is not looked at again."""
         self._own, damage = header.offload, self._damage
         self._asked = asked = await self._ask(self.path, self._own, None)
         if asked is None:  # no chunk is looked at, so the next look begins at the first one

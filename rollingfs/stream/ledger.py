@@ -73,7 +73,7 @@ class Ledgers:
         return (await self._load(path, self.client.headers.by_token(path, token)))[0]
 
     async def resolved(self, folder: str) -> Ledger:
-        """The ledger of a stream, with the policies that count there: each field of the nearest folder that has it."""
+        """Return the ledger of a stream, with the policies that count: each field of the nearest folder with it."""
         return (await self.load(folder)).under(await self.above(folder))
 
     async def above(self, folder: str) -> Ledger:
@@ -115,7 +115,7 @@ class Ledgers:
         return found
 
     async def _load(self, path: str, known: Segment | None = None) -> tuple[Ledger, str | None]:
-        """A ledger, and the incarnation of its segment (None: there is no ledger yet)."""
+        """Return a ledger, and the incarnation of its segment (None: there is no ledger yet)."""
         for _ in range(LOOKS_MAX):
             loaded, known = known or await self.client.headers.load(path), None
             if not loaded.live or loaded.header is None:
@@ -213,7 +213,7 @@ def resolved(levels: Sequence[tuple[str, Ledger]]) -> Ledger:
 
 
 def _rolling(header: Header, path: str) -> Fields:
-    """A folder's fields of the rolling policy."""
+    """Return a folder's fields of the rolling policy."""
     text = header.attrs.get(ROLLING_ATTR)
     try:
         return {} if text is None else parse_rolling(text)

@@ -52,7 +52,7 @@ class Listed:
         return {name: view for name, view in self.views.items() if isinstance(view, Segment)}
 
     def without_files(self) -> Listed:
-        """The same without plain files."""
+        """Return the same without plain files."""
         plain = {name for name, view in self.snapshots.items() if view.header is None}
         return replace(self, views={name: view for name, view in self.views.items() if name not in plain})
 
@@ -92,7 +92,7 @@ class Members:
         """The segments that the last listing showed."""
 
     def name_of(self, path: str) -> str:
-        """A segment's name within the stream.
+        """Return a segment's name within the stream.
 
         Raises
         ------
@@ -105,15 +105,15 @@ class Members:
         return name
 
     def path_of(self, name: str) -> str:
-        """The inverse of `name_of`."""
+        """Return the inverse of `name_of`."""
         return self._prefix + name
 
     def is_reported(self, error: OSError) -> bool:
-        """Whether to go on without the segment that this error is about."""
+        """Return whether to go on without the segment that this error is about."""
         return self.on_error == REPORT and is_of_entry(error)
 
     async def find(self, *, with_rows: bool = True) -> Listed:
-        """The segments as a listing shows them now.
+        """Return the segments as a listing shows them now.
 
         Parameters
         ----------
@@ -136,7 +136,7 @@ class Members:
 
     @collected_later()
     def _listed(self, scan: Scan) -> Listed:
-        """The segments of a listing, by name."""
+        """Return the segments of a listing, by name."""
         views: dict[str, View] = {self.name_of(path): view for path, view in scan.listed.items()}
         views |= {row.name: row for row in scan.rows.values()}
         errors = {self.name_of(path): error for path, error in scan.errors.items()}
@@ -149,7 +149,7 @@ class Members:
         return Listed(views, errors, scan.is_by_rows, scan.listed_s)
 
     async def find_once(self, named: Iterable[str] = (), *, settles: bool = False) -> Listed:
-        """The segments as they are now, each with its incarnation. No byte is in two, also while others move segments.
+        """Return the present segments, each with its incarnation. No byte is in two, also while others move segments.
 
         Each plain file is looked at, because a listing may have no token of it, or another than the look.
 
@@ -255,7 +255,7 @@ class Members:
         return now, max([now, *(_written_s(view) for view in found.views.values())])
 
     async def look(self, path: str) -> Segment | OSError:
-        """A segment as it is now, or why it cannot be read.
+        """Return a segment as it is now, or why it cannot be read.
 
         Raises
         ------
@@ -281,12 +281,12 @@ class Members:
             logger.warning("%s: the segment %s is left out, because it cannot be read: %s", self.path, name, error)
 
     def reasons(self, unreadable: Mapping[str, OSError]) -> dict[str, str]:
-        """Why segments cannot be read, by path."""
+        """Return why segments cannot be read, by path."""
         return {self.path_of(name): str(error) for name, error in unreadable.items()}
 
 
 def _sources(found: Listed) -> list[tuple[str, Header]]:
-    """The segments that are being moved."""
+    """Return the segments that are being moved."""
     return [(name, view.header) for name, view in found.snapshots.items() if view.header and view.header.merge]
 
 
@@ -307,7 +307,7 @@ def _written_s(view: View) -> float:
 async def take_cut(
     members: Members, views: Mapping[str, View], at: float | None, align: bytes | None, now: float
 ) -> tuple[StreamCut, dict[str, OSError]]:
-    """A cut of segments, by name, and the unreadable segments that it leaves out.
+    """Return a cut of segments, by name, and the unreadable segments that it leaves out.
 
     Parameters
     ----------
@@ -354,7 +354,7 @@ async def _offset(members: Members, view: View, at: float | None, align: bytes |
 
 
 async def _same(members: Members, path: str, seen: View) -> Segment:
-    """The header, as it is now, of a segment that was seen."""
+    """Return the header, as it is now, of a segment that was seen."""
     view = await members.client.headers.view(path, fresh=True)
     if view.incarnations != seen.incarnations:
         raise missing(path)
@@ -382,7 +382,7 @@ async def _aligned(members: Members, view: Segment, offset: int, delimiter: byte
 
 
 async def offset_at(client: At, view: Segment, at: float) -> int:
-    """The offset of a segment before which all bytes were written by a time (seconds since 1970)."""
+    """Return the offset of a segment before which all bytes were written by a time (seconds since 1970)."""
     if view.header is not None:
         return await _offset_in(client, view.path, view.header, round(at * 1000))
     assert view.plain is not None
@@ -391,7 +391,7 @@ async def offset_at(client: At, view: Segment, at: float) -> int:
 
 
 async def _offset_in(client: At, path: str, header: Header, at_ms: int) -> int:
-    """The end of the leading chunks that were all written by then.
+    """Return the end of the leading chunks that were all written by then.
 
     A chunk has the time of its newest byte. So the first newer chunk may begin with older bytes, which stay.
     The inline tail counts as older if its last byte is, or if no commit came since.

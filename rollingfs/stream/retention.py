@@ -343,7 +343,7 @@ def prune(cuts: Iterable[StreamCut], extents: Holdings, gone: Gone | None = None
 
 
 def _thinned(cuts: Sequence[StreamCut]) -> list[StreamCut]:
-    """Cuts within the limits: the cut that leaves the smallest gap for its age is dropped.
+    """Return cuts within the limits: the cut that leaves the smallest gap for its age is dropped.
 
     So gaps grow with age, and the excess is about the same part of each policy by time.
     """

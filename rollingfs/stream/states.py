@@ -59,7 +59,7 @@ class Outlook:
         return self.joins - self.joins_to + self.moves - self.moves_to
 
     def plus(self, other: Outlook) -> Outlook:
-        """Both together."""
+        """Return both together."""
         sizes = tuple(map(sum, zip(self.sizes, other.sizes, strict=True)))
         return Outlook(sizes, *map(sum, zip(astuple(self)[1:], astuple(other)[1:], strict=True)))
 
@@ -94,12 +94,12 @@ class Outlook:
 
 
 def size_class(size: float) -> int:
-    """The class in `SIZES` of a chunk."""
+    """Return the class in `SIZES` of a chunk."""
     return next(index for index, (limit, _) in enumerate(SIZES) if limit is None or size < limit)
 
 
 def _count(entry: Entry) -> int:
-    """Its chunks. A page that begins within its file lists more chunks than it uses, perhaps more than it has bytes."""
+    """Return its chunks. A page that begins within its file lists more chunks than it uses, or than it has bytes."""
     return 1 if isinstance(entry, Chunk) else min(entry.count, entry.length)
 
 
@@ -115,7 +115,7 @@ def _chunks(entry: Entry, header: Header) -> Iterator[Chunk]:
 
 
 def _after(chunks: Sequence[Chunk], moved: Sequence[Run]) -> list[Chunk]:
-    """The chunks once the runs have moved: upkeep joins after it has moved."""
+    """Return the chunks once the runs have moved: upkeep joins after it has moved."""
     gone = {chunk.start for run, _ in moved for chunk in run}
     blocks = []
     for run, tier in moved:
@@ -172,7 +172,7 @@ class SegmentState:
 
     @staticmethod
     def of(path: str, header: Header, chunks: Sequence[Chunk], count: int, chosen: Chosen, now_ms: int) -> SegmentState:
-        """The state of a segment.
+        """Return the state of a segment.
 
         Parameters
         ----------
@@ -211,7 +211,7 @@ class SegmentState:
 
 
 def _retained(chunk: Chunk, header: Header) -> int:
-    """The bytes of a chunk that have not been truncated away."""
+    """Return the bytes of a chunk that have not been truncated away."""
     return chunk.end - max(chunk.start, header.start)
 
 

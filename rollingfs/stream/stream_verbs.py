@@ -33,7 +33,7 @@ Policy = TypeVar("Policy", RetentionPolicy, OffloadPolicy)
 
 
 async def segments(members: Members) -> list[str]:
-    """The paths of the stream's segments, sorted.
+    """Return the paths of the stream's segments, sorted.
 
     Raises
     ------
@@ -69,7 +69,7 @@ async def infos(members: Members, paths: Iterable[str] | None = None) -> dict[st
 
 
 async def size(members: Members) -> int:
-    """Bytes that the stream holds."""
+    """Return bytes that the stream holds."""
     found = await members.find_once()
     members.warn(found.unreadable)
     return sum(view.size for view in found.views.values())
@@ -165,7 +165,7 @@ def _check_cut(members: Members, cut: Any) -> None:
 
 
 async def cuts(members: Members) -> list[StreamCut]:
-    """The cuts that retention has kept, oldest first."""
+    """Return the cuts that retention has kept, oldest first."""
     ledger = await members.ledgers.load(members.path)
     return [cut.renamed(members.path_of) for cut in ledger.cuts]
 
@@ -324,7 +324,7 @@ def _check_subscriber(members: Members, subscriber: Any) -> None:
 
 
 async def subscribers(members: Members) -> dict[str, StreamCut]:
-    """The cut that each subscriber has published, by name."""
+    """Return the cut that each subscriber has published, by name."""
     ledger = await members.ledgers.load(members.path)
     return {name: cut.renamed(members.path_of) for name, (cut, _) in sorted(ledger.subscribers.items())}
 

@@ -87,7 +87,7 @@ def expect(path: str, token: str, flags: int = 0) -> os.stat_result:
 
 
 def expect_header(path: str, token: str, is_local: bool) -> os.stat_result:
-    """`expect`, for a locked header that is to be replaced or deleted; a symbolic link is refused."""
+    """Check like `expect`, for a locked header that is to be replaced or deleted; a symbolic link is refused."""
     if not (is_local or is_known(path)):
         raise shared_errors.changed(path, token, "another")
     return expect(path, token, system.NO_FOLLOW)

@@ -55,7 +55,7 @@ def look_up(path: str) -> None:
 
 
 def set_date(descriptor: int, date_ns: int) -> None:
-    """Date an open file."""
+    """Set the date of an open file."""
     os.utime(descriptor, ns=(date_ns, date_ns))
 
 

@@ -238,7 +238,7 @@ class _Wait:
         self._bell: Bell | None = None
 
     def watch(self) -> None:
-        """From now on, a release of the lock ends a pause."""
+        """Let a release of the lock end a pause from now on."""
         self._bell = self._bell or take_bell()
         if self._bell is not None:
             self._bell.hang(self._path)

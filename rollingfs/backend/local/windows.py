@@ -271,7 +271,7 @@ def _basic(handle: int) -> _Basic:
 
 
 def set_date(descriptor: int, date_ns: int) -> None:
-    """Date an open file by the handle that wrote it: else closing that handle dates the file again."""
+    """Set the date of an open file by the handle that wrote it: else closing that handle dates the file again."""
     date = date_ns // 100 + _TICKS_TO_1970
     new = _Basic(made=0, read=date, written=date, changed=0, attributes=0)
     if not _sets(msvcrt.get_osfhandle(descriptor), _BASIC, new, str(descriptor)):

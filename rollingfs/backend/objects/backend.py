@@ -75,7 +75,7 @@ class ObjectBackend(Backend):
 
     @abc.abstractmethod
     async def bucket_name(self, bucket: str) -> str:
-        """Endpoint and bucket, alike in every process, without a secret."""
+        """Return endpoint and bucket, alike in every process, without a secret."""
 
     def split(self, path: str) -> tuple[str, str]:
         """Return the bucket and the key of a path."""
@@ -83,7 +83,7 @@ class ObjectBackend(Backend):
         return name, key
 
     def check_key(self, key: str) -> str:
-        """Why no file of this store can have this name; "" if it can."""
+        """Return why no file of this store can have this name; "" if it can."""
         return ""
 
     # -- reading -------------------------------------------------------------------------------------------
@@ -297,7 +297,7 @@ class ObjectBackend(Backend):
     # -- removing and folders ------------------------------------------------------------------------------
 
     async def delete(self, paths: Sequence[str]) -> None:
-        """As few DELETEs as the store takes."""
+        """Delete files by as few DELETEs as the store takes."""
         by_bucket: dict[str, list[str]] = {}
         for path in paths:
             name, key = self.split(path)

@@ -218,7 +218,7 @@ class ObstoreObjects:
         return self.repeating(0.0)
 
     def repeating(self, patience_s: float) -> Store:
-        """For large bodies that may be sent again for so long."""
+        """Return a client for large bodies that may be sent again for so long."""
         return self.make({"timeout": timedelta(seconds=SEND_S_MAX) + self.read_timeout}, patience_s)
 
     async def ask(self, request: Callable[[], Awaitable[T]]) -> T:
@@ -232,7 +232,7 @@ class ObstoreObjects:
             raise self._said(error) from None
 
     async def get(self, key: str, span: Span = None, *, if_token: str = "", unless_token: str = "") -> Answer | None:
-        """As `Bucket.get`."""
+        """Read an object as `Bucket.get` does."""
         self._check(key)
         try:
             async with self.places.taken():
@@ -260,7 +260,7 @@ class ObstoreObjects:
         return Answer(memoryview(data), token, meta["last_modified"].timestamp())
 
     async def put(self, key: str, data: Sequence[Buffer], over: Condition = None, metadata: Metadata = None) -> str:
-        """As `Bucket.put`."""
+        """Write an object as `Bucket.put` does."""
         self._check(key)
         store = self.quick if is_quick(data) else self.patient
         hashed = None

@@ -60,7 +60,7 @@ _is_over = False
 
 
 def keep_from_children(thing: object) -> None:
-    """Never collect a thing in a child, which would close sockets or an epoll that the parent still uses."""
+    """Keep a thing from collection in a child, which would close sockets or an epoll that the parent uses."""
     _used.add(thing)
 
 

@@ -140,7 +140,7 @@ async def retrying(request: Callable[[], Awaitable[T]], *, unanswered: bool = Tr
 
 
 async def answer_of(verb: str, path: str, request: Callable[..., Awaitable[T]], *args: Any, **more: Any) -> T:
-    """`retrying`, with `errors_of`."""
+    """Await an answer as `retrying` does, with `errors_of`."""
     with errors_of(verb, path):
         return await retrying(partial(request, *args, **more))
 

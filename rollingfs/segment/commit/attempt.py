@@ -202,7 +202,7 @@ class Attempt:
         return verdict
 
     def content(self, wanted: Header) -> bytes:
-        """The file to replace the header by."""
+        """Return the file to replace the header by."""
         try:
             return format_header(wanted)
         except ValueError as error:
@@ -258,7 +258,7 @@ class Attempt:
         return Committed(base, Segment(self.path, self.wanted, token, room=RECORDS_MAX))
 
     def left_s(self) -> float:
-        """The seconds that are left for the commit."""
+        """Return the seconds that are left for the commit."""
         if self.began.age_s(self.store.clock) > AGE_S_MAX:
             return 0.0
         return self.deadline_s - time.monotonic()
@@ -270,7 +270,7 @@ class Attempt:
         return share_s if is_first else min(self.left_s(), share_s)
 
     async def load(self) -> Segment:
-        """The header to begin with, read within the time that is left."""
+        """Return the header to begin with, read within the time that is left."""
         try:
             load = self.store.headers.load(self.path)
             return await self.store.runtime.limit(load, max(self.left_s(), LAST_LOOK_S))
@@ -282,7 +282,7 @@ class Attempt:
     # -- what it is based on -----------------------------------------------------------------------------
 
     def believed(self, seen: Segment, given: Segment | None) -> Segment | None:
-        """The header as last seen, or given, unless that was long ago, or many writers commit here.
+        """Return the header as last seen, or given, unless that was long ago, or many writers commit here.
 
         An attempt on an old header of many writers would fail anyway, and its commit line could be evicted. Then the
         client could not see that it failed. A segment that was collected and made again is such a case, too.
@@ -302,7 +302,7 @@ class Attempt:
         return None if is_old or is_crowded(seen.header) else seen
 
     async def in_turn(self, base: Segment) -> Segment:
-        """The header to base an attempt on, once it is this writer's turn."""
+        """Return the header to base an attempt on, once it is this writer's turn."""
         turns, sleep = self.turns, self.store.runtime.sleep
         if not self.count:
             turns.begin()
@@ -360,7 +360,7 @@ Step = Callable[[Segment, Attempt], Awaitable[Header | None]]
 
 
 def acknowledged(attempt: Attempt, base: Header | None, made: Header) -> Acknowledged:
-    """The operation of an attempt that has replaced `base`, as the client remembers it."""
+    """Return the operation of an attempt that has replaced `base`, as the client remembers it."""
     return Acknowledged.of(base, made, attempt.writer, attempt.number, time.monotonic())
 
 
@@ -393,7 +393,7 @@ def check_time(attempt: Attempt, *, is_void: bool, cause: Exception | None = Non
 
 
 def unknown(path: str, why: str) -> AppendOutcomeUnknown:
-    """The error for a commit with an unknown outcome."""
+    """Return the error for a commit with an unknown outcome."""
     return AppendOutcomeUnknown(
         f"{path}: whether the commit took place is unknown ({why}); read the segment before repeating it"
     )

@@ -55,7 +55,7 @@ class Stored:
         return names.in_tier(self.tier, self.path) if self.tier else self.path
 
     def chunk(self, segment: str, start: int) -> Chunk:
-        """The entry in the header of `segment` that uses the whole file."""
+        """Return the entry in the header of `segment` that uses the whole file."""
         chunk = Chunk(start, self.size, names.relate(segment, self.path), self.crc32c, self.at_ms)
         if not self.tier:
             return chunk
@@ -100,7 +100,7 @@ async def _write(store: Store, segment: str, data: Buffer, name: str, label: Lab
 
 
 async def young(store: Store, stored: Stored, store_now: float | None) -> Stored:
-    """The chunk itself, or, if it is older than D, a new copy of it: the age rule.
+    """Return the chunk itself, or, if it is older than D, a new copy of it: the age rule.
 
     Parameters
     ----------
@@ -124,7 +124,7 @@ async def young(store: Store, stored: Stored, store_now: float | None) -> Stored
 
 
 async def _again(store: Store, stored: Stored, store_now: float | None) -> Stored:
-    """A copy that was read back: its source goes, and so may the files that it has verified."""
+    """Return a copy that was read back: its source goes, and so may the files that it has verified."""
     began = Moment.now(store.clock)
     folder, name = posixpath.split(stored.path)
     renewed = replace(stored, path=f"{folder}/{names.renewed(name)}", began=began, stored_at=store_now)
@@ -240,7 +240,7 @@ class Uploads:
             await self.store.backend.delete([one.file for one in unnamed])
 
     async def discard(self) -> None:
-        """`delete`; a failure is only logged, because the caller must hear the outcome of the commit."""
+        """Delete files; a failure is only logged, because the caller must hear the outcome of the commit."""
         try:
             await self.delete()
         except OSError as error:
@@ -321,7 +321,7 @@ class NewFiles(Uploads):
         return page
 
     async def young(self, stored: Stored, store_now: float | None = None) -> Stored:
-        """A chunk that the commit was given, or the copy that it has made because the chunk was too old."""
+        """Return a chunk that the commit was given, or the copy that it has made because the chunk was too old."""
         known = self._renewed.get(stored, stored)
         renewed = await young(self.store, known, store_now)
         if renewed is not known:
@@ -331,7 +331,7 @@ class NewFiles(Uploads):
         return renewed
 
     def entry(self, stored: Stored, start: int) -> Chunk:
-        """The entry that uses a whole file."""
+        """Return the entry that uses a whole file."""
         chunk = stored.chunk(self.path, start)
         self.kinds[chunk.file] = stored.kinds
         return chunk

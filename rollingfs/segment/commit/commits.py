@@ -68,7 +68,7 @@ class Commits:
         self.merges = Merges(store, self.commit)
 
     def deadline_s(self) -> float:
-        """When an operation that begins now gives up, by the monotonic clock."""
+        """Return when an operation that begins now gives up, by the monotonic clock."""
         return time.monotonic() + self.timeout_s
 
     async def commit(
@@ -307,7 +307,7 @@ class Commits:
         return attempt.record is not None
 
     async def _finished(self, base: Segment, wanted: Header, attempt: Attempt) -> Header:
-        """A step's header with all that every commit adds: entries folded where it must be, then stamped."""
+        """Return a step's header with all that every commit adds: entries folded where it must be, then stamped."""
         now_ms, room = self.store.now_ms(), transitions.STAMP_BYTES_MAX
         is_grown = base.header is None or wanted.entries is not base.header.entries
         is_short = not (is_grown and placement.plan_fold(wanted.entries)) and is_surely_short(wanted, room)
@@ -352,7 +352,7 @@ class Commits:
                 return done
 
     def _shown(self, attempt: Attempt) -> Committed:
-        """The result of a commit that a look has shown."""
+        """Return the result of a commit that a look has shown."""
         done = attempt.result()
         if attempt.may_lose and done.header is not None:
             mine = acknowledged(attempt, done.base, done.header)

@@ -75,12 +75,12 @@ class Headers:
         self.after_fork()
 
     def seen(self, segment: str) -> Segment | None:
-        """The header that was last seen, however long ago: good enough as the base of a conditional write."""
+        """Return the header that was last seen, however long ago: good enough as the base of a conditional write."""
         entry = self._entries.get(segment)
         return None if entry is None or entry.at_s == FORGOTTEN else entry.loaded
 
     def recent(self, segment: str, within_s: float | None = None) -> Segment | None:
-        """The header, if it was seen within the cache time, or within the time given."""
+        """Return the header, if it was seen within the cache time, or within the time given."""
         within_s = self.cache_s if within_s is None else within_s
         with self._lock:
             entry = self._entries.get(segment)
@@ -90,7 +90,7 @@ class Headers:
             return entry.loaded
 
     def by_token(self, segment: str, token: str | None) -> Segment | None:
-        """The header that was seen, if a listing shows that it is still there; it counts as seen now."""
+        """Return the header that was seen, if a listing shows that it is still there; it counts as seen now."""
         return self.by_tokens({segment: token}).get(segment)
 
     def by_tokens(self, tokens: Mapping[str, str | None]) -> dict[str, Segment]:
@@ -170,7 +170,7 @@ class Headers:
                 entry.at_s = FORGOTTEN if shown is Trace.LOST else entry.at_s
 
     def _checked(self, segment: str, entry: _Entry, found: Header | None, began: int) -> Acknowledged | None:
-        """The last commit of this client, if the header that was found has it, or may be older than it."""
+        """Return the last commit of this client, if the header that was found has it, or may be older than it."""
         mine, seen = entry.mine, entry.loaded.header
         if mine is None or found is None or seen is None or began < entry.own:
             return mine
@@ -276,12 +276,12 @@ class Headers:
         return (None if fresh else self.recent(segment)) or await self.load(segment)
 
     async def newer(self, segment: str, token: str) -> Segment | None:
-        """The header as it is now; None if it still has `token`, for a caller who watches more than the cache holds."""
+        """Return the present header; None if it has `token`, for a caller who watches more than the cache holds."""
         loaded = await self.load(segment, token)
         return None if loaded.token == token else loaded
 
     async def load_newer(self, segment: str, token: str | None) -> Segment:
-        """`load` after the header with `token` has named a missing file, which a mount may remember for a while."""
+        """Load again after the header with `token` has named a missing file, which a mount may remember for a while."""
         path, newer = names.header_path(segment), partial(self.newer, segment, token or "")
         if token is None or not self.backend.may_tear(path):
             return await self.load(segment)
@@ -302,7 +302,7 @@ class Headers:
         return await read_fitting(self.backend, self.runtime, path, parsed, blob)
 
     def listed(self, segment: str, token: str, data: bytes, began: int) -> Segment:
-        """The header that a listing has read.
+        """Return the header that a listing has read.
 
         Raises
         ------
@@ -333,7 +333,7 @@ class Headers:
             await self.backend.flush(names.header_path(segment))
 
     async def load_durable(self, segment: str) -> Segment:
-        """`load`, for a caller that concludes from it that something is done: a loss of power will not undo it.
+        """Load for a caller that concludes that something is done: a loss of power will not undo it.
 
         A header is missing only after it has been missing for a while (`look_for`), and that is made durable, too.
         """

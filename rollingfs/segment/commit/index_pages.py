@@ -54,7 +54,7 @@ def lost_page(segment: str, file: str | None) -> CorruptHeaderError:
 
 
 def names_page(segment: str, header: Header | None, path: str | None) -> bool:
-    """Whether a header has an entry for the index page of this path."""
+    """Return whether a header has an entry for the index page of this path."""
     pages = [one.file for one in header.entries if isinstance(one, Page)] if header is not None else []
     return any(names.resolve(segment, file) == path for file in pages)
 
@@ -116,7 +116,7 @@ class Pages:
         self.after_fork()
 
     async def chunks(self, segment: str, page: Page) -> tuple[Chunk, ...]:
-        """A page's chunks as loose chunks of the header of `segment`.
+        """Return a page's chunks as loose chunks of the header of `segment`.
 
         Raises
         ------
@@ -128,7 +128,7 @@ class Pages:
         return placement.unfold(page, await self.raw(names.resolve(segment, page.file), page), segment)
 
     async def raw(self, path: str, page: Page | None = None) -> ListedChunks:
-        """A page's chunks as its file lists them; checked against the header's line where that is given."""
+        """Return a page's chunks as its file lists them; checked against the header's line where that is given."""
         with self._lock:
             found = self._cache.get(path)
             if found is not None:
@@ -162,7 +162,7 @@ class Pages:
         self._lock = threading.RLock()
 
     async def unfold(self, segment: str, entries: Sequence[Entry]) -> list[Chunk]:
-        """All chunks of some entries, pages read several at a time."""
+        """Return all chunks of some entries, pages read several at a time."""
 
         async def one(entry: Entry) -> Sequence[Chunk]:
             return [entry] if isinstance(entry, Chunk) else await self.chunks(segment, entry)
@@ -180,7 +180,7 @@ class Pages:
         return tuple(found)
 
     async def count(self, segment: str, header: Header) -> int:
-        """The number of a segment's chunks; pages that begin before the retained bytes are read for it."""
+        """Return the number of a segment's chunks; pages that begin before the retained bytes are read for it."""
         cut = header.cut_pages
         if not cut:
             return header.chunk_count
@@ -191,7 +191,7 @@ class Pages:
         return header.chunk_count - sum(page.count for page in cut) + used
 
     async def folders(self, segment: str, entries: Sequence[Entry]) -> set[str]:
-        """The chunk folders that entries of a segment name, those inside index pages included."""
+        """Return the chunk folders that entries of a segment name, those inside index pages included."""
         found = {names.parent(names.resolve(segment, entry.file)) for entry in entries}
         for entry in entries:
             if isinstance(entry, Page) and (entry.foreign or not is_own(entry.file)):
@@ -199,13 +199,13 @@ class Pages:
         return found
 
     async def hints(self, segment: str, entries: Sequence[Entry], target: str | None = None) -> list[str]:
-        """The foreign chunk folders that entries of a segment name, as drop hints of it (or of `target`)."""
+        """Return the foreign chunk folders that entries of a segment name, as drop hints of it (or of `target`)."""
         holder = target or segment
         folders = await self.folders(segment, entries) - {names.chunks_folder(holder)}
         return sorted(names.relative(names.parent(holder), folder) + "/" for folder in folders)
 
     async def referred(self, path: str, header: Header, folder: str) -> frozenset[str]:
-        """The paths in a folder that the header of the segment at `path` refers to.
+        """Return the paths in a folder that the header of the segment at `path` refers to.
 
         Among them are files that it has dropped, but keeps for a while for readers with older snapshots.
 

@@ -97,7 +97,7 @@ class Merges:
             await self.reset(path, merge.txn)
 
     async def _is_evident(self, source: str, target: str, header: Header) -> bool:
-        """Whether the target's folder shows that a mover moves the source there: by the mark itself, or by a pin."""
+        """Return whether the target's folder shows, by the mark or a pin, that a mover moves the source there."""
         if names.parent(source) == names.parent(target):
             return True
         assert header.merge is not None
@@ -173,7 +173,7 @@ class Merges:
         return header
 
     async def settled(self, path: str) -> Segment:
-        """A header whose own merge is over, once those are settled that it has marks of."""
+        """Return a header whose own merge is over, once those are settled that it has marks of."""
         loaded = await self.store.headers.load(path)
         while loaded.header is not None and loaded.header.phase is Phase.MERGING:
             await self.resolve(path, loaded.header)
@@ -290,7 +290,7 @@ class LostAnswers:
         return verdict, current
 
     def _may_be_gone(self, cause: Exception) -> bool:
-        """Whether the request may have made a segment that a later rename or delete would leave no trace of."""
+        """Return whether the request may have made a segment that a later rename or delete would leave no trace of."""
         is_definite = isinstance(cause, _DEFINITE) or _is_refusal(cause)
         return self._attempt.store.backend.capability.removes_whole and not is_definite
 
@@ -305,7 +305,7 @@ class LostAnswers:
         return min(pause_s, max(attempt.left_s(), 0))
 
     async def _look(self, cause: Exception) -> Segment:
-        """The header as it is now; looked for until the deadline, because only the header has the outcome."""
+        """Return the header as it is now; looked for until the deadline, because only the header has the outcome."""
         attempt, store = self._attempt, self._attempt.store
         for count in itertools.count(1):
             if attempt.left_s() <= 0 and count > 1:
@@ -338,7 +338,7 @@ class LostAnswers:
 
 
 def _is_refusal(error: Exception) -> bool:
-    """Whether the store refuses the request itself, rather than that another writer was first."""
+    """Return whether the store refuses the request itself, rather than that another writer was first."""
     if isinstance(error, ConflictError | FileExistsError):
         return False
     return isinstance(error, PermissionError) or (isinstance(error, OSError) and error.errno in _REFUSED)

@@ -88,7 +88,7 @@ async def finish_drops(store: Store, path: str, header: Header) -> None:
 
 
 async def due_files(store: Store, path: str, header: Header) -> tuple[list[Drop], list[str]]:
-    """The drop lines of a committed header that are due and not done, and the files that they name: `dropped_files`.
+    """Return the drop lines of a committed header that are due and not done, and their files: `dropped_files`.
 
     A page stays as long as a source that is not buried yet may name it, too.
     """
@@ -126,7 +126,7 @@ async def delete_dropped(backend: Backend, what: str, files: Sequence[str]) -> N
 
 
 async def try_drops(store: Store, path: str, header: Header) -> None:
-    """`finish_drops`, whose error is only logged: the caller must hear of the commit, and the drop lines stay."""
+    """Finish drops, and only log an error: the caller must hear of the commit, and the drop lines stay."""
     try:
         with if_interrupted(path, "committed"):
             await finish_drops(store, path, header)
@@ -135,7 +135,7 @@ async def try_drops(store: Store, path: str, header: Header) -> None:
 
 
 async def dropped_files(pages: Pages, path: str, due: Sequence[Drop]) -> list[str]:
-    """The files that drop lines name which are due: chunks, then index pages."""
+    """Return the files that due drop lines name: chunks, then index pages."""
     of_pages = [drop for drop in due if drop.is_page]
     lists = await pages.runtime.gather([partial(_listed, pages, path, drop) for drop in of_pages], PAGE_READS_MAX)
     listed = dict(zip(of_pages, lists, strict=True))
@@ -152,7 +152,7 @@ async def _listed(pages: Pages, path: str, drop: Drop) -> Sequence[Chunk] | List
 
 
 async def mapped_files(pages: Pages, path: str, header: Header) -> list[str]:
-    """The files of a segment's map that go with the segment: own chunks that were not staged, then own pages."""
+    """Return the files of a segment's map that go with the segment: own chunks that were not staged, then own pages."""
     chunks = await pages.unfold(path, header.entries)
     files = [names.locate(path, chunk.file, chunk.tier) for chunk in chunks if is_deletable(chunk.file)]
     check_tiers(pages.backend, files)
@@ -255,7 +255,7 @@ async def take_whole(store: Store, seen: Mapping[str, Segment], targets: Mapping
 async def take_all(
     store: Store, what: str, seen: Mapping[str, Segment], targets: Mapping[str, str] | None = None
 ) -> set[str]:
-    """`take_whole` for the segments of the tree `what`, made durable."""
+    """Take whole segments of the tree `what` as `take_whole` does, durably."""
     taken = set(seen)  # after an error nobody knows which
     try:
         with if_interrupted(what, "unknown"):

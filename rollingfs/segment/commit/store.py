@@ -40,7 +40,7 @@ class Store:
     clock: Clock
 
     def now_ms(self) -> int:
-        """The wall clock, milliseconds since 1970."""
+        """Return the wall clock, milliseconds since 1970."""
         return round(self.clock() * 1000)
 
     async def now_s(self, path: str) -> float:

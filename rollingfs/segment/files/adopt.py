@@ -45,7 +45,7 @@ def _is_meant(path: str, plain: FileInfo, incarnation: str | None) -> bool:
 
 
 def new_header(at: At, base: Header | None, policy: RollingPolicy, plain: FileInfo | None = None) -> Header:
-    """The header of a new incarnation, over the present header."""
+    """Return the header of a new incarnation, over the present header."""
     return transitions.create(base, str(uuid.uuid4()), policy, at.now_ms(), shadow(plain))
 
 

@@ -19,7 +19,7 @@ Check = Callable[[Header | None, FileInfo | None], None]
 
 
 def addition(at: At, path: str, guard: Guard = NO_GUARD, *, create: bool = False) -> Intake:
-    """An intake for data to be appended; before it uploads, it refuses data that could not be committed now."""
+    """Return an intake for data to be appended; before it uploads, it refuses data that could not be committed now."""
 
     def check(header: Header | None, plain: FileInfo | None) -> None:
         if header is not None:
@@ -33,7 +33,7 @@ def addition(at: At, path: str, guard: Guard = NO_GUARD, *, create: bool = False
 
 
 def replacement(at: At, path: str, guard: Guard = NO_GUARD, *, create_only: bool = False) -> Intake:
-    """An intake for data that replaces the content; it refuses as `addition` does."""
+    """Return an intake for data that replaces the content; it refuses as `addition` does."""
 
     def check(header: Header | None, plain: FileInfo | None) -> None:
         if create_only and (header is not None or plain is not None):

@@ -230,7 +230,7 @@ async def _write_pin(at: At, source: Source, incarnation: str, folder: str) -> N
 
 
 async def frozen_headers(at: At, target: Segment, marked: Marked) -> Sequence[Header]:
-    """The sources' headers, for a commit that replaces this header of the target; all must still be marked.
+    """Return the sources' headers, for a commit that replaces this header of the target; all must still be marked.
 
     They are read again, unless the header was known before the first mark was sent: whoever undoes a mark first
     replaces the header of the target, and the commit will fail.

@@ -191,7 +191,7 @@ def gather(
 
 
 def _later(segment: str, files: Mapping[str, ChunkFile]) -> dict[str, list[FileRange]]:
-    """The pieces that metadata of later files place: each names the last piece of its incarnation when it was begun."""
+    """Return the pieces that metadata of later files place: each names the last piece when it was begun."""
     found: dict[str, list[FileRange]] = {}
     for later in files.values():
         label = later.label or Label()
@@ -216,12 +216,12 @@ def _by_itself(file: ChunkFile, left: list[Left]) -> list[FileRange]:
 
 
 def _written_at(path: str) -> int | None:
-    """The offset in the name of a chunk."""
+    """Return the offset in the name of a chunk."""
     return names.offset_of(path.rpartition("/")[2])
 
 
 def _base(page: str, chunks: Sequence[Chunk]) -> int | None:
-    """The offset of a page, by its name; None if a chunk has a later one, because none is committed before its own."""
+    """Return the offset of a page, by its name; None if a chunk is later, because its page is committed after it."""
     base = names.index_start(page)
     expected = [
         (_written_at(chunk.file) or 0) - chunk.start
@@ -353,7 +353,7 @@ def _of_incarnations(pieces: Sequence[FileRange], wanted: Collection[str], left:
 
 
 def _only(here: Sequence[FileRange], at: Mapping[int, Sequence[FileRange]]) -> tuple[FileRange, list[FileRange]]:
-    """The piece that goes on, and the pieces with the same bytes.
+    """Return the piece that goes on, and the pieces with the same bytes.
 
     Raises
     ------
@@ -379,7 +379,7 @@ def _only(here: Sequence[FileRange], at: Mapping[int, Sequence[FileRange]]) -> t
 
 
 def _tiled(whole: FileRange, at: Mapping[int, Sequence[FileRange]]) -> list[FileRange] | None:
-    """The pieces within a longer piece, if by each way through them they have exactly its bytes; else None."""
+    """Return the pieces within a longer piece, if by each way through them they have exactly its bytes; else None."""
     if not whole.is_whole:
         return None
     checksums: dict[int, int] = {whole.start: 0}

@@ -334,7 +334,7 @@ def _file(path: str, chunk: Chunk) -> str:
 
 
 def fold(pieces: Sequence[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
-    """The lengths and checksums of pieces, neighbours together so that an entry has room; () of a single piece."""
+    """Return the lengths and checksums of pieces, with neighbours joined to fit an entry; () of a single piece."""
     least = -(-sum(length for length, _ in pieces) // PIECES_MAX)
     found: list[tuple[int, int]] = []
     for piece in pieces:

@@ -48,7 +48,7 @@ Window = tuple[Header, Sequence[Chunk], bool]
 
 
 async def young_line(at: At, path: str, header: Header, tier: str) -> Tier:
-    """The line of a tier in the header of a segment; it is committed if it is missing, old, or of an older release.
+    """Return the line of a tier in a segment's header; commit a line that is missing, old, or of an older release.
 
     Raises
     ------
@@ -90,7 +90,7 @@ async def young_line(at: At, path: str, header: Header, tier: str) -> Tier:
 
 
 async def _found(at: At, path: str, header: Header, tier: str) -> tuple[str, str]:
-    """The id of a tier that is there, and the path by which it keeps the segment's files."""
+    """Return the id of a tier that is there, and the path by which it keeps the segment's files."""
     backend, line = at.backend, header.tier(tier)
     if line is None:
         if await find_mark(backend, at.runtime, tier) is None:
@@ -150,7 +150,7 @@ def failing(path: str, tier: str, source: str = "") -> Iterator[None]:
 
 
 async def window(at: At, path: str, segment: str, position: int, bytes_max: int, known: Header | None = None) -> Window:
-    """A header of an incarnation, and the chunks from `position` on.
+    """Return a header of an incarnation, and the chunks from `position` on.
 
     Parameters
     ----------
@@ -176,7 +176,7 @@ async def window(at: At, path: str, segment: str, position: int, bytes_max: int,
 
 
 async def live(at: At, path: str, segment: str | None) -> Header:
-    """The header as it is now, if the segment exists and is of this incarnation."""
+    """Return the header as it is now, if the segment exists and is of this incarnation."""
     return transitions.live((await at.headers.load(path)).header, path, segment)
 
 
@@ -201,7 +201,7 @@ async def window_of(at: At, path: str, header: Header, position: int, bytes_max:
 
 
 async def is_there(at: At, path: str, segment: str, run: Sequence[Chunk]) -> bool:
-    """Whether a segment still names the files of a run; raises what `read_map` does."""
+    """Return whether a segment still names the files of a run; raises what `read_map` does."""
 
     async def read(loaded: Segment) -> bool:
         header = loaded.header
@@ -327,7 +327,7 @@ async def _drops(
 
 
 def _neighbours(chunks: Iterable[Chunk]) -> list[tuple[Chunk, ...]]:
-    """Runs of chunks without gaps, each as long as an index page may be."""
+    """Return runs of chunks without gaps, each as long as an index page may be."""
     runs: list[list[Chunk]] = []
     for chunk in chunks:
         if runs and runs[-1][-1].end == chunk.start and len(runs[-1]) < LARGE_PAGE_CHUNKS:
@@ -338,7 +338,7 @@ def _neighbours(chunks: Iterable[Chunk]) -> list[tuple[Chunk, ...]]:
 
 
 def _is_same(found: Sequence[Chunk], run: Sequence[Chunk], *, is_first: bool) -> bool:
-    """Whether these are the chunks of a run, whose head may have been truncated before the run was planned."""
+    """Return whether these are the chunks of a run, whose head may have been truncated before the run was planned."""
     if len(found) != len(run) or not found or not found[0].start <= run[0].start < found[0].end:
         return False
     head = found[0] if not is_first else placement.clip(found[0], run[0].start, found[0].end)

@@ -67,7 +67,7 @@ def may_join(header: Header) -> bool:
 
 
 def size_of(chunks: Sequence[Chunk]) -> int:
-    """Bytes of the segment that some chunks hold."""
+    """Return the bytes of the segment that some chunks hold."""
     return sum(chunk.length for chunk in chunks)
 
 
@@ -172,7 +172,7 @@ class Chosen:
     start: int = 0
 
     def has(self, chunk: Chunk, header: Header, now_ms: int) -> bool:
-        """Whether a chunk of a segment is chosen."""
+        """Return whether a chunk of a segment is chosen."""
         if chunk.end <= self.start or (self.upto is not None and chunk.end > self.upto):
             return False
         if self.after_bytes is None and self.after_age_s is None:
@@ -182,7 +182,7 @@ class Chosen:
 
     @staticmethod
     def parse(upto: int | None, after_bytes: int | str | None, after_age: float | str | None) -> Chosen:
-        """The same from numbers, or from text like ``"64MiB"`` and ``"7d"``."""
+        """Return the same from numbers, or from text like ``"64MiB"`` and ``"7d"``."""
         return Chosen(
             upto,
             None if after_bytes is None else parse_bytes(after_bytes),

@@ -50,7 +50,7 @@ _OURS = re.compile(
 
 
 def is_old(now: float, since: float, grace_s: float) -> bool:
-    """Whether something of the time `since` is as old as the grace, by the clock of the store (seconds since 1970).
+    """Return whether a time `since` is as old as the grace, by the clock of the store (seconds since 1970).
 
     A date ahead of that clock counts as young. S3 gives its time (the `Date` of an answer) in whole seconds, so a file
     that was just written may have such a date.
@@ -113,7 +113,7 @@ def collected(folder: str, found: Garbage) -> Collected:
 
 
 def report(files: Iterable[FileInfo], reason: str) -> Collected:
-    """Files that all go for the same reason, as the result of a collection."""
+    """Return files that all go for the same reason, as the result of a collection."""
     sizes = {info.path: info.size for info in files}
     return Collected(tuple(sizes), sum(sizes.values()), reasons=dict.fromkeys(sizes, reason))
 
@@ -140,7 +140,7 @@ class Referrer:
         return self.segment is not None and not self.files
 
     def has_kept(self, pin: Pin) -> bool:
-        """Whether the source of a pin is unchanged, so that the transaction did not take place and never will."""
+        """Return whether the source of a pin is unchanged: the transaction did not take place and never will."""
         return self.segment == pin.incarnation and pin.txn not in (self.txn, self.merged)
 
 
@@ -190,7 +190,7 @@ class Survey:
         return {replace(found, files=frozenset()) if found.path == self.segment else found for found in self.referrers}
 
     def discharged(self) -> list[FileInfo]:
-        """Pins whose transaction is over and whose target has no reference here, or needs no pin: the own segment.
+        """Return pins whose transaction is over and whose target has no reference here, or is the own segment.
 
         Another target that is absent discharges no pin, unless the source shows that the transaction was undone: the
         target's tree may have been moved, and may come back.
@@ -209,12 +209,12 @@ class Survey:
         return {referrer.path: referrer for referrer in self.referrers}
 
     def loose(self) -> list[FileInfo]:
-        """Files that no header refers to, however young, and pins that are discharged."""
+        """Return files that no header refers to, however young, and pins that are discharged."""
         blocked, named = self.blocked_until(), self.named
         return [info for info in self.files if info.path not in named and info.modified > blocked] + self.discharged()
 
     def blocked_until(self) -> float:
-        """The date (seconds since 1970) up to which files may be named by a pinned target that cannot be found."""
+        """Return the date (seconds since 1970) up to which a pinned target that cannot be found may name files."""
         known = self.known
         lost = [(info, pin) for info, pin in self.pins if known[pin.target].segment is None]
         return max((info.modified for info, pin in lost if not known[pin.source].has_kept(pin)), default=-1.0)
@@ -273,7 +273,7 @@ async def pending_uploads(at: At, folder: str) -> tuple[PendingUpload, ...]:
 
 
 async def dropped_infos(at: At, path: str, header: Header, now_ms: int) -> list[FileInfo]:
-    """The files in a segment's own folder that its drop lines name, except the files that stay for readers."""
+    """Return the files in a segment's own folder that its drop lines name, except the files that stay for readers."""
     paths = set(await dropped_files(at.pages, path, [drop for drop in header.drops if is_due(drop, now_ms)]))
     aliases = sorted({names.split_tier(file)[0] for file in paths})
     listed = await list_folder(at.backend, names.chunks_folder(path), aliases)
@@ -345,7 +345,7 @@ async def _in_tiers(
 
 
 def _is_of(path: str, tier: Tier) -> bool:
-    """Whether a file has the key of the segment's tier; another hot store may have the same root by mistake."""
+    """Return whether a file has the key of the segment's tier; another hot store may have the same root by mistake."""
     return names.key_of(path.rpartition("/")[2]) == tier.key
 
 

@@ -102,7 +102,7 @@ class Sorted:
         return Sorted(headers, tuple(files), tuple(folders), is_removed, is_kept, read, tuple(links), tuple(chunked))
 
     def only(self, wanted: Callable[[str], object]) -> Sorted:
-        """Without the segments and plain files of names that are not wanted; a folder's rows stay."""
+        """Drop the segments and plain files of names that are not wanted; a folder's rows stay."""
         headers = {path: token for path, token in self.headers.items() if names.is_listing(path) or wanted(path)}
         return replace(self, headers=headers, files=tuple(file for file in self.files if wanted(file.path)))
 

@@ -127,7 +127,7 @@ async def _collect(
 
 
 async def _settled_map(at: At, path: str, dry_run: bool) -> tuple[Header | None, set[str], list[Collected]]:
-    """The header without pending merges and drops, the folders of its chunks, and the deleted files."""
+    """Return the header without pending merges and drops, the folders of its chunks, and the deleted files."""
     results: list[Collected] = []
     for count in range(1, LOOKS_MAX + 1):
         header, dropped = await settle(at, path, dry_run=dry_run)
@@ -216,7 +216,7 @@ async def _uploads_alone(
 
 
 async def _to_drop(at: At, survey: Survey) -> list[FileInfo]:
-    """The files that a collection deletes first, however young: files that drop lines of the own header name."""
+    """Return the files that a collection deletes first, however young: files that drop lines of the own header name."""
     header = survey.own.header
     if header is None or header.phase is Phase.MERGING:
         return []
@@ -288,7 +288,7 @@ async def _clear_hints(at: At, path: str, header: Header, hints: dict[str, Drop]
 
 
 async def _is_waiting(at: At, path: str, folder: str) -> bool:
-    """Whether a foreign folder still has a pin that names this segment, or files that a tombstone keeps."""
+    """Return whether a foreign folder still has a pin that names this segment, or files that a tombstone keeps."""
     try:
         survey = await survey_folder(at, folder)
     except FileNotFoundError:

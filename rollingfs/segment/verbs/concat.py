@@ -144,7 +144,7 @@ async def _concat(
     sealed: bool,
     joins: Joins,
 ) -> tuple[int, str]:
-    """One commit; returns where the sources begin, and the incarnation of the target."""
+    """Join by one commit; return where the sources begin, and the incarnation of the target."""
     offset, is_bound = -1, guard.segment is not None or guard.epoch is not None
     fresh = str(uuid.uuid4()) if create and not is_bound else None
 
@@ -185,14 +185,14 @@ async def _concat(
 
 
 async def _made(at: At, target: str, base: Segment, incarnation: str) -> Header:
-    """The empty header of a target that is missing."""
+    """Return the empty header of a target that is missing."""
     if await at.contents.room(target, base) is not None:
         raise MarkLostError(f"{target} is a plain file now: it is to be adopted first")
     return transitions.create(base.header, incarnation, await at.inherited.policy(target), at.now_ms())
 
 
 async def _target(at: At, target: str, guard: Guard, fresh: str | None) -> str:
-    """The incarnation of a target as last seen, if that allows a concat; otherwise a fresh header decides.
+    """Return the incarnation of a target as last seen, if that allows a concat; otherwise a fresh header decides.
 
     Parameters
     ----------
@@ -278,7 +278,7 @@ async def _hinted(at: At, header: Header, target: str, sources: Sequence[Segment
 
 
 def _batches(target: str, sources: Sequence[str]) -> list[list[str]]:
-    """Sources in groups whose marks fit a header."""
+    """Return sources in groups whose marks fit a header."""
     batches: list[list[str]] = [[]]
     size = 0
     for path in sources:

@@ -213,7 +213,7 @@ async def _commit_once(at: At, run: _Run) -> tuple[Header, Header] | None:
 
 
 async def _parts(at: At, run: _Run, header: Header) -> list[Chunk]:
-    """The retained chunks that are used in part, in the whole map."""
+    """Return the retained chunks that are used in part, in the whole map."""
     found: list[Chunk] = []
     for entry in header.entries:
         found += drops.parts([entry], header.start) if isinstance(entry, Chunk) else []
@@ -358,7 +358,7 @@ async def _leftovers(at: At, path: str, folders: Iterable[str], held: Set[str]) 
 
 
 async def _plain_of(at: At, segment: str) -> list[Remains]:
-    """The plain file from which a former segment was adopted, which another segment has taken in or renamed."""
+    """Return the plain file from which a former segment was adopted, which another segment has taken in or renamed."""
     with contextlib.suppress(CorruptHeaderError, FileNotFoundError):
         header = (await at.headers.load(segment)).header
         info = await at.backend.stat(segment)

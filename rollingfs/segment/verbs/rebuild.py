@@ -219,7 +219,7 @@ async def _plan(
 
 
 async def _look(at: At, path: str) -> tuple[list[FileInfo], dict[str, str]]:
-    """The files of the folder, also in tiers; and the files that other segments refer to, each with its segment.
+    """Return the files of the folder, also in tiers; and the files that other segments refer to, each with its segment.
 
     If a pin came or went during the look, another segment is being moved, and has a name that was not looked at.
     """
@@ -239,7 +239,7 @@ async def _look(at: At, path: str) -> tuple[list[FileInfo], dict[str, str]]:
 
 
 async def _of_others(at: At, path: str, folder: str, pins: Iterable[str]) -> dict[str, str]:
-    """The files of a folder that other segments refer to, which pins name; each with its segment."""
+    """Return the files of a folder that other segments refer to, which pins name; each with its segment."""
     found: dict[str, str] = {}
     for file in pins:
         pin = parse_pin((await at.backend.read(file)).data, folder, file)

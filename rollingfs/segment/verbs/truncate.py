@@ -217,7 +217,7 @@ async def truncate(at: At, path: str, offset: int, guard: Guard = NO_GUARD) -> i
 
 
 async def cut_head(at: At, path: str, offset: int, guard: Guard = NO_GUARD) -> Committed:
-    """`truncate`, which returns the headers before and after.
+    """Truncate, and return the headers before and after.
 
     Raises
     ------

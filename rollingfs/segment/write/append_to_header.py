@@ -22,7 +22,7 @@ UPLOADS_MAX = 8
 
 
 async def as_items(data: Sequence[bytes | Stored], files: NewFiles) -> list[Item]:
-    """Bytes as they are; stored chunks as entries, written again if the age rule asks for it."""
+    """Return bytes as they are; stored chunks as entries, written again if the age rule asks for it."""
     items: list[Item] = []
     store_now = None
     for item in data:

@@ -35,7 +35,7 @@ PATIENCE_S = 30.0
 
 
 def check_write_memory(given: int | str) -> int:
-    """The bound that a user asks for, in bytes.
+    """Return the bound that a user asks for, in bytes.
 
     Raises
     ------
@@ -126,7 +126,7 @@ class Budget:
         self._lock = threading.RLock()
 
     def share(self) -> Share:
-        """The share of another writer."""
+        """Return the share of another writer."""
         return Share(self)
 
     def add(self, file: Spillable) -> None:

@@ -140,7 +140,7 @@ class Group(Change):
         return outcomes
 
     def failed(self, error: BaseException) -> Mapping[Append, Outcome]:
-        """The outcomes of a commit that did not take place or whose outcome is unknown.
+        """Return the outcomes of a commit that did not take place or whose outcome is unknown.
 
         No refusal counts: it rests on what was not committed, or on a header that was not made durable since.
         """
@@ -179,7 +179,7 @@ class Group(Change):
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     async def step(self, base: Segment, attempt: Attempt) -> Header | None:
-        """The header with all appends of the group that it allows; it refuses the others if it is fresh."""
+        """Return the header with all appends of the group that it allows; it refuses the others if it is fresh."""
         header = base.header
         items: list[Item] = []
         self._refused, offset = {}, header.length if header else 0

@@ -230,7 +230,7 @@ class Intake:
 
 
 def as_bytes(data: Any) -> memoryview | None:
-    """A flat view of anything bytes-like (arrays of numbers too); None for anything else.
+    """Return a flat view of anything bytes-like (arrays of numbers too); None for anything else.
 
     Raises
     ------

@@ -270,7 +270,7 @@ def meant(fs: RollingFileSystem, options: Options) -> Callable[[str], bool]:
 
 
 def meaning(path: str, *, shown: bool = False) -> Callable[[str], bool]:
-    """Tells whether a segment is meant by a path: is there or below, or is matched by a pattern, or below a match.
+    """Return whether a path means a segment: it is there or below, or matches as a pattern, or is below a match.
 
     Parameters
     ----------

@@ -280,7 +280,7 @@ class S3Backend(ClonedBackend):
 
 
 def _obstore() -> str:
-    """Obstore's part of the user agent; without an import of obstore, see `obstore_process`."""
+    """Return obstore's part of the user agent; without an import of obstore, see `obstore_process`."""
     try:
         return f" obstore/{importlib.metadata.version('obstore')}"
     except importlib.metadata.PackageNotFoundError:

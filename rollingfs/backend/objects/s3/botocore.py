@@ -96,7 +96,7 @@ class BotocoreObjects:
         self._bucket = bucket
 
     async def get(self, key: str, span: Span = None, *, if_token: str = "", unless_token: str = "") -> Answer | None:
-        """As `Bucket.get`."""
+        """Read an object as `Bucket.get` does."""
         arguments = {"IfMatch": if_token, "IfNoneMatch": unless_token}
         if span is not None:
             arguments["Range"] = f"bytes={span[0]}-{span[1] - 1}"
@@ -117,7 +117,7 @@ class BotocoreObjects:
         return Answer(data, token_of(token) if span is None else token or "", modified)
 
     async def put(self, key: str, data: Sequence[Buffer], over: Condition = None, metadata: Metadata = None) -> str:
-        """As `Bucket.put`."""
+        """Write an object as `Bucket.put` does."""
         more: dict[str, Any] = {"Metadata": dict(metadata)} if metadata else {}
         if isinstance(over, str):
             more["IfMatch"] = over
@@ -133,7 +133,7 @@ def found_of(entry: Mapping[str, Any], path: str) -> FileInfo:
 
 
 def decoded(keys: Sequence[str]) -> list[str]:
-    """Keys that a listing has encoded as for a URL, all at once: one by one takes five times as long."""
+    """Return keys that a listing has encoded as for a URL, all at once: one by one takes five times as long."""
     found = unquote_plus("\n".join(keys)).split("\n")
     return found if len(found) == len(keys) else [unquote_plus(key) for key in keys]
 
@@ -226,7 +226,7 @@ class _BodyOnce:
             yield view[start : start + SEND_BYTES]
 
     def seek(self, offset: int) -> int:
-        """For botocore, which rewinds when S3 names another region, and then makes a new request."""
+        """Rewind for botocore, if S3 names another region and botocore makes a new request."""
         return self._source.seek(offset)
 
 

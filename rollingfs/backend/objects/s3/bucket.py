@@ -222,7 +222,7 @@ class S3Bucket(Bucket):
         return self.way
 
     async def _other_way(self, way: Any, error: Exception) -> Any:
-        """Another way for a request that was refused because of its way, and so took no effect; else raise the error.
+        """Return another way for a request that was refused for its way, without effect; else raise the error.
 
         obstore cannot do some requests. The way is wrong for all of them if the bucket is in another region, or if
         obstore does not trust the store's certificate.

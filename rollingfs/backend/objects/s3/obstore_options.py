@@ -125,7 +125,7 @@ class Settings:
 
 
 def connection_of(fs: S3FileSystem, endpoint_url: str) -> tuple[bool | str, Mapping[str, str], str]:
-    """Certificates and proxies of `Settings`, from where botocore takes them and when it does, in its order."""
+    """Return certificates and proxies of `Settings`, from where botocore takes them and when it does, in its order."""
     verify: bool | str | None = fs.client_kwargs.get("verify")
     if verify is None:
         verify = fs.session.get_config_variable("ca_bundle") if fs.session else os.environ.get(CA_VARIABLE)

@@ -155,7 +155,7 @@ def normalized(data: bytes, end: int) -> memoryview:
 
 
 def _first_break(data: bytes, is_last: bool) -> int:
-    """Size of the first line with its end; 0 if it has no end, or if its end may go on after the data."""
+    """Return the size of the first line with its end; 0 if it has no end, or if its end may go on after the data."""
     feed, back = data.find(FEED), data.find(RETURN)
     if back < 0 or 0 <= feed < back:
         return feed + 1
@@ -165,7 +165,7 @@ def _first_break(data: bytes, is_last: bool) -> int:
 
 
 def _last_break(data: bytes) -> int:
-    """Size of all whole lines. A return at the end of the data does not count: its line feed may come next."""
+    """Return the size of all whole lines. A return at the end does not count: its line feed may come next."""
     feed = data.rfind(FEED)
     return max(feed, data.rfind(RETURN, feed + 1, len(data) - 1)) + 1
 

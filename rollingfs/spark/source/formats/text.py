@@ -60,7 +60,7 @@ class Text(Format):
         return extent.end if is_last else extent.start
 
     def pieces(self, opened: SegmentReader, one: Range, schema: pa.Schema, codec: str | None) -> Iterator[Block]:
-        """Blocks of lines that begin in a range."""
+        """Yield blocks of lines that begin in a range."""
         size = lines.BLOCK_BYTES if is_remote(opened.fs) else lines.LOCAL_BLOCK_BYTES
         if codec is not None:
             return lines.decompressed_blocks(opened.file(), codec, size)
@@ -122,7 +122,7 @@ class Json(Text):
                 )
 
     def check_write(self, schema: pa.Schema) -> None:
-        """Refused: Spark writes JSON."""
+        """Refuse to write: Spark writes JSON."""
         raise ValueError(
             "rows are written as JSON by Spark, and as text to the segment: rollingfs.spark.to_json(rows).write"
             ".format('rolling'), without option format; nothing was written"

@@ -26,7 +26,7 @@ class Parquet(Format):
         return pq.read_schema(opened.file())
 
     def cut(self, opened: SegmentReader, extent: Extent, size_max: int, codec: str | None) -> Iterable[Range]:
-        """Equal ranges."""
+        """Return equal ranges."""
         return segments.split(extent, size_max)
 
     def pieces(self, opened: SegmentReader, one: Range, schema: pa.Schema, codec: str | None) -> Iterator[Located]:

@@ -103,7 +103,7 @@ HELD_BYTES_MAX = 32 * 1024 * 1024
 
 
 def task_bytes_max(partition: int, task_bytes: int, batch_bytes: int) -> int:
-    """Maximum bytes that the message of a task may carry.
+    """Return the maximum bytes that the message of a task may carry.
 
     A task does not know the number of tasks, but its own number is a minimum. So the first tasks, which
     share half of `batch_bytes`, may send most. From there on it falls with the square of the number, so that any number

@@ -339,7 +339,7 @@ def limited(
 
 
 def _runs(fs: RollingFileSystem, views: Mapping[str, Segment], backlogs: Mapping[str, Extent]) -> dict[str, list[Run]]:
-    """When what waits was committed, by path."""
+    """Return when what waits was committed, by path."""
     client = core(fs).client
     calls = [partial(runs_of, client, views[one.path], one.start, one.end) for one in backlogs.values()]
     found = core(fs).run(client.runtime.gather(calls, client.backend.capability.requests_max))
