@@ -175,4 +175,7 @@ class Via:
         place = None if self._socket is None else aiohttp.UnixConnector(self._socket, force_close=True)
         sent: dict[str, Any] = {"data": data, "headers": headers, "timeout": limits, "allow_redirects": False}
         async with aiohttp.request("POST", url, connector=place, **sent) as answer:
-            return answer.status, await answer.json(content_type=None)
+            found = await answer.json(content_type=None)
+            if not isinstance(found, dict) or not found.keys() & {"offset", "changed"}:
+                raise ValueError(f"{answer.status} without the words of a server of rollingfs, as of a proxy")
+            return answer.status, found

@@ -97,6 +97,9 @@ class Relay:
                     answer = b"".join(iter(lambda sock=onward: sock.recv(1 << 16), b""))
                 if plan == "answer lost":
                     return
+                if isinstance(plan, bytes):
+                    head = b"HTTP/1.1 %d x\r\ncontent-length: %d\r\n\r\n"
+                    answer = head % (200 if plan == b"{}" else 502, len(plan)) + plan
                 client.sendall(answer.replace(b"connection: close\r\n", b""))
                 if plan == "then end":
                     break
@@ -128,6 +131,15 @@ def test_a_lost_request_or_answer_is_sent_again(seaweed, bucket, path, relay, pl
     assert [fs.append(path, b"%d" % number) for number in range(4)] == [0, 1, 2, 3]
     assert (fs.cat_file(path), relay.requests) == (b"0123", 7)
     assert len(fs.segment(path).attrs[WRITERS].split()) == 2, "one writer"
+
+
+@pytest.mark.parametrize("said", [b"", b"null", b"[1]", b"<html>", b"{}"])
+def test_a_proxys_answer_says_nothing(seaweed, bucket, path, relay, said):
+    fs = opened(seaweed, f"{relay.url}/{bucket}/logs")
+    fs.create(path)
+    relay.plans = [said]
+    assert fs.append(path, b"once") == 0
+    assert (fs.cat_file(path), relay.requests) == (b"once", 2)
 
 
 def test_threads_share_commits_with_writers_of_their_own(seaweed, bucket, path, server):
