@@ -180,7 +180,7 @@ class Capability:
     """The optional abilities and the limits of a store.
 
     An adapter declares them as an attribute of its class; an instance that differs has a changed copy.
-    The defaults are those of the poorest store that can be written.
+    The defaults suit the poorest store that can be written.
 
     Attributes
     ----------

@@ -274,7 +274,7 @@ async def _at_once(backend: Backend, writes: Sequence[Racer]) -> Sequence[Any]:
 
 
 async def _until_decided(backend: Backend, writes: Sequence[Racer], wait_s: float, *others: Racer) -> Sequence[Any]:
-    """Send all requests at once. After `wait_s`, end those that a result does not need: `CancelledError`."""
+    """Send all requests at once. After `wait_s`, end requests that a result does not need: `CancelledError`."""
     if not backend.is_async:
         return await _at_once(backend, [*writes, *others])
     tasks = [asyncio.ensure_future(request()) for request in (*writes, *others)]

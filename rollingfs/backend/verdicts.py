@@ -145,7 +145,7 @@ class Verdicts:
         return with_product(name, self._backend.product(path))
 
     def condemn(self, path: str, why: str) -> None:
-        """Let no further commit to the store of `path` begin: in this process, and in those that read the file."""
+        """Let no further commit to the store of `path` begin: in this process, and in processes that read the file."""
         root = self._backend.root(path)
         self._of_root[root] = why
         key = self._keys.get(root)

@@ -199,7 +199,7 @@ def joined(ranges: Iterable[Range]) -> tuple[Range, ...]:
 
 
 def is_same_schema(first: bytes, other: bytes) -> bool:
-    """Return whether rows of two streams are those of one, by the messages of their schemas.
+    """Return whether rows of two streams can be rows of one, by the messages of their schemas.
 
     Arrow decides if the bytes differ, as where two programs wrote them; without pyarrow they count as different.
     """

@@ -1,4 +1,4 @@
-"""The commit lines of a header: those that stay in its successor, and what they prove of lost commits. Pure.
+"""The commit lines of a header: which stay in its successor, and what they prove of lost commits. Pure.
 
 A writer recognises its operation by its line, whoever committed it. Rules P5.4, P5.5, P14.14 to P14.19 of the
 protocol.

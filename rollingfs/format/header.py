@@ -68,7 +68,7 @@ ATTRS_BYTES_MAX = 4096
 COMMITS_MAX = 64
 """Commit lines of this number of last versions stay; older lines go if there are more lines than this."""
 CARRIED_LINES_MAX = 256
-"""Maximum lines with an offset, of an older release, among those of the last `COMMITS_MAX` versions."""
+"""Maximum lines with an offset, of an older release, among the lines of the last `COMMITS_MAX` versions."""
 MARKS_MAX = 128
 MARKS_BYTES_MAX = 32 * 1024
 """The limit for the text of `Merged` and `Aborted` lines. A header without any may take the lines of a single

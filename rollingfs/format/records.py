@@ -1,6 +1,6 @@
 """Records: appends that a disk has put after the inline tail of a header file, in place. Pure.
 
-A header file is text, inline tail, records. Its header is that of text and tail with the records folded in, in order.
+A header file is text, inline tail, records. Its header is the text and tail's, with the records folded in, in order.
 The first record that is not whole ends the file: the bytes after it are the rest of a write that was never
 acknowledged. Rules P3.1 to P3.5 of the protocol.
 """
@@ -36,7 +36,7 @@ _INLINE = re.compile(rb"\nInline [0-9]{1,19} ([0-9]{1,7}) ")
 WRITER_BYTES_MAX = 128
 """Maximum bytes of a writer's id in a record, as its line writes it."""
 _TAIL = {"tail": b"", "tail_at_ms": 0, "tail_until_ms": None}
-"""Fields of a header that a record changes, in addition to those of every commit."""
+"""Fields of a header that a record changes, in addition to the fields that every commit changes."""
 _CRC = re.compile("[0-9a-f]{8}")
 _CRC_BYTES = 8
 _READ_STEP_BYTES = 2048

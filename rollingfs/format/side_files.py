@@ -1,4 +1,4 @@
-"""The files beside a header: index pages, pins, labels of chunks, and the most bytes that a file has by its name. Pure.
+"""The files next to a header: index pages, pins, labels of chunks, and the maximum bytes of a file by its name. Pure.
 
 An index page is an immutable list of chunks for which the header has no room. A pin in a chunk folder stands for
 references of other segments: a concat or rename writes the pin before it gives the folder's chunks to another segment,

@@ -33,7 +33,7 @@ logger = logging.getLogger("rollingfs")
 
 MEMORY_BYTES_DEFAULT = 256 * 1024 * 1024
 LOOKS_AT_ONCE_MAX = 8
-"""Threads beside those that move blocks."""
+"""Threads in addition to the threads that move blocks."""
 BUSY_MAX = 64
 """Maximum segments that are looked at or moved, or wait for that; the others are only planned."""
 

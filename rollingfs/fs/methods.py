@@ -1,6 +1,6 @@
 """Methods of the faces, made of verbs: `both` makes a blocking and an awaited form of a coroutine.
 
-Within a transaction, those that write a file wait for its end (`waiting`), or refuse (`outside`).
+Within a transaction, verbs that write a file wait for its end (`waiting`), or refuse (`outside`).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """`At`: the store that verbs work at, made once for each filesystem, and the rolling policy of new segments there.
 
-Each field of a new segment's policy is that of the nearest folder that has it, else this client's. A folder's fields
+Each field of a new segment's policy comes from the nearest folder that has it, else from this client. A folder's fields
 are in the header of its memory (`ROLLING_ATTR`), so a look is a read of a header, which is most often missing.
 """
 

@@ -174,7 +174,7 @@ class Grown(Segment):
 
     __slots__ = ("__dict__", "_since", "length", "tail_bytes", "text", "tip", "turn", "version")
     _since: tuple[Header, tuple[Record | bytes, ...]]
-    """A header, and the records behind it: one value, because threads may ask for the header, and append."""
+    """A header, and the records after it: one value, because threads may ask for the header, and append."""
 
     def __init__(self, base: Segment, more: Record | bytes, tip: Tip, token: str | None = None) -> None:
         assert base.text is not None

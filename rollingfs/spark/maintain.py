@@ -185,7 +185,7 @@ def maintain(
     urls, storage_options
         Segments, folders (all segments below them) and patterns, all on a single backend; options of that backend.
     operations, dry_run
-        The order is that of docs/spark.md: first operations of whole streams, then `OPERATIONS`. A dry run only
+        The order is in docs/spark.md: first operations of whole streams, then `OPERATIONS`. A dry run only
         reports.
     keep, align
         For ``truncate``: the number of newest bytes (``"10GiB"``) that a segment keeps; the delimiter after which it is

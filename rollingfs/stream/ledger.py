@@ -51,7 +51,7 @@ class Ledgers:
     def __init__(self, client: At) -> None:
         self.client = client
         self.by_folder: dict[str, Ledger] = {}
-        """The resolved ledgers of the folders of a tree; without those that cannot be read."""
+        """The resolved ledgers of the folders of a tree; without ledgers that cannot be read."""
         self.errors: dict[str, OSError] = {}
         """The errors of the other folders."""
         self._tree: Tree | None = None

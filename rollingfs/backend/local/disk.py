@@ -196,7 +196,7 @@ def token_of(descriptor: int, status: os.stat_result) -> str:
 def make_token(status: os.stat_result, content: Buffer) -> str:
     """Return the token that distinguishes a write of a file from every other write.
 
-    The inode differs from that of the replaced file, which existed until then. `replace` makes the date strictly later
+    The inode differs from the replaced file's, which existed until then. `replace` makes the date strictly later
     than the date of the replaced file, so a reused inode gives no equal token either. The first bytes of a header hold
     incarnation and version, which never repeat.
     """

@@ -54,7 +54,7 @@ unlock = partial(posix.unlock_by, _OFD_SETLK, lock_request)
 
 
 def is_local(path: str) -> bool:
-    """Return whether this kernel alone reads and writes the files of a disk."""
+    """Return whether only this kernel reads and writes the files of a disk."""
     answer = posix.statfs(path)  # the flags are at 64, the kind of the filesystem at 72
     (flags,) = struct.unpack_from("I", answer, 64)
     return bool(flags & _MNT_LOCAL) and answer[72:88].partition(b"\0")[0] in _LOCAL
@@ -76,4 +76,4 @@ def path_of(descriptor: int) -> str:
 
 
 def notifier() -> None:
-    """Return None: no call of macOS tells of a closed file."""
+    """Return None: no call of macOS reports a closed file."""

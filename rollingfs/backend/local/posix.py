@@ -151,7 +151,7 @@ unlock = partial(unlock_by, _OFD_SETLK, lock_request)
 
 
 def is_local(path: str) -> bool:
-    """Return whether this kernel alone reads and writes the files of a disk."""
+    """Return whether only this kernel reads and writes the files of a disk."""
     (kind,) = struct.unpack_from("l", statfs(path))
     return kind & 0xFFFFFFFF in _LOCAL
 

@@ -26,13 +26,13 @@ Flags of `open_file`
 `GONE`
     Errors of `os.lstat` for a name that is gone, or about to go.
 `is_local`, `number_of_disk`
-    Whether this kernel alone reads and writes the files of a disk; 0 for a disk that shares its number.
+    Whether only this kernel reads and writes the files of a disk; 0 for a disk that shares its number.
 `true_name`
     The name that the disk has for a path that is there, or "" where only a listing shows it.
 `path_of`, `DESCRIPTORS`
     The path of an open file by now; the folder that lists the open files of this process.
 `notifier`
-    The library that tells of closed files, or None.
+    The library that reports closed files, or None.
 """
 
 import sys

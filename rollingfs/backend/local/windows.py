@@ -142,7 +142,7 @@ def mkdir(path: str, mode: int = 0o777) -> None:
 
 
 def refresh(_path: str) -> None:
-    """Leave the name alone: each open asks the server."""
+    """Do not change the name: each open asks the server."""
 
 
 look_up = refresh
@@ -308,7 +308,7 @@ def unlock(descriptor: int) -> None:
 
 
 def is_local(path: str) -> bool:
-    """Return whether this kernel alone reads and writes the files of a disk."""
+    """Return whether only this kernel reads and writes the files of a disk."""
     root, kind = ctypes.create_unicode_buffer(1 << 15), ctypes.create_unicode_buffer(64)
     return (
         bool(_kernel.GetVolumePathNameW(_TEXT(path), root, len(root)))
@@ -324,4 +324,4 @@ def number_of_disk(device: int) -> int:
 
 
 def notifier() -> None:
-    """Return None: no call of Windows tells of a closed file."""
+    """Return None: no call of Windows reports a closed file."""

@@ -63,7 +63,7 @@ class Cloud:
 
     @property
     def module(self) -> ModuleType:
-        """The module of its opener; `ImportError` says what to install."""
+        """The module of its opener; `ImportError` names what to install."""
         try:
             return importlib.import_module(f"rollingfs.backend.objects.{self.opener.rpartition('.')[0]}")
         except ModuleNotFoundError as error:
@@ -155,7 +155,7 @@ def open_filesystem(fs: AbstractFileSystem, max_concurrency: int | None = None) 
 
 
 def require_client(protocol: str) -> None:
-    """Refuse a store if its client is missing, and say what to install.
+    """Refuse a store if its client is missing, and name what to install.
 
     Raises
     ------

@@ -4,7 +4,7 @@ A forked child drops the connections of its parent, and does not use obstore.
 
 Obstore must have let go of all Python objects before the end. Threads of obstore hand results to event loops. A thread
 that does so while the interpreter is taken down aborts the process (SIGABRT); this happened in a quarter of programs
-that ended with their request. So the end of a process waits for the futures of all requests, and cancels those that
+that ended with their request. So the end of a process waits for the futures of all requests, and cancels requests that
 take too long. A collected future is a future that obstore has let go of. After that, no call of obstore is allowed
 (`check_usable`).
 

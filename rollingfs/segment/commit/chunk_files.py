@@ -1,6 +1,6 @@
 """Chunk files: written under names that are never used again; written again if too old to be committed.
 
-`Uploads` and `NewFiles` are those of a change, and know which of them their writer may still delete.
+`Uploads` and `NewFiles` belong to a change, and know which of them their writer may still delete.
 """
 
 from __future__ import annotations

@@ -314,7 +314,7 @@ class Headers:
         return loaded
 
     def parsed(self, segment: str, token: str | None, data: bytes) -> Segment:
-        """Return a header that was read, without a note of it; the errors are those of `listed`.
+        """Return a header that was read, without a note of it; raise the errors of `listed`.
 
         The backend learns by which path tiers keep the files of a segment that this client reaches by another.
         """

@@ -94,7 +94,7 @@ def plan(
     sealed
         Whether the segment will not grow; then all chunks that fit are joined.
     by_itself
-        Whether upkeep joins them. It joins small chunks of one store, if there are many, and those that do not fill
+        Whether upkeep joins them. It joins small chunks of one store, if there are many, and chunks that do not fill
         `max_bytes` yet only to a chunk that stays small, and that has a higher layer than all its parts have. So a byte
         is rewritten at most ceil(log8(max_bytes / size of its first chunk)) + 1 times: once for each layer that its
         chunk has above itself, and once after the seal. Otherwise a user asks, and all is joined now.

@@ -54,7 +54,7 @@ def has_prefix(names: Sequence[str], parts: Sequence[Part]) -> bool:
 
 
 def leads(names: Sequence[str], parts: Sequence[Part]) -> bool:
-    """Return whether a path of some names may hold a match, or lies below a match."""
+    """Return whether a path of some names may hold a match, or is below a match."""
     return all(map(matches, parts, names))
 
 

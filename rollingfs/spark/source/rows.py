@@ -224,7 +224,7 @@ def added_to(schema: Any) -> Any:
 CommitTimes = tuple[Sequence[int], Sequence[int]]
 """Ends of chunks, by segment offset, ascending; their commit times in milliseconds, and the time of all later bytes.
 
-The time of a chunk is that of its newest byte, the time of the tail that of the last commit.
+A chunk has the time of its newest byte, the tail the time of the last commit.
 """
 
 

@@ -178,7 +178,7 @@ def plain_settings(fs: Any, environment: Mapping[str, str]) -> Settings | None:
 def obstore_options(
     bucket: str, fs: Any, settings: Settings, environment: Mapping[str, str], region: str | None = None
 ) -> tuple[dict[str, Any], dict[str, Any], dict[str, str]]:
-    """Return the options of obstore for a bucket, those of its client, and the attributes of each new object.
+    """Return the options of obstore for a bucket and for its client, and the attributes of each new object.
 
     Parameters
     ----------
