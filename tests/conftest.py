@@ -24,7 +24,7 @@ from tests.support.certificates import make_certificate
 from tests.support.clouds import azurite_server, fake_google_server, new_container
 from tests.support.examples import examples
 from tests.support.seaweed import seaweed_server
-from tests.support.servers import believe, minio_server, moto_server, new_bucket, require_module
+from tests.support.servers import believe, minio_server, moto_server, new_bucket, require_module, shared
 
 # a deadline would be a timing assertion: it fails on a machine that is busy
 settings.register_profile(
@@ -188,11 +188,13 @@ def models_read_once(session_patch: pytest.MonkeyPatch) -> None:
 
 
 def served(server: Callable[[], contextlib.AbstractContextManager[dict[str, Any]]]) -> Any:
-    """A fixture: the options by which clients reach a server that all tests share."""
+    """A fixture: the options by which clients reach a server that the tests of all workers share."""
 
     @pytest.fixture(scope="session")
-    def options() -> Iterator[dict[str, Any]]:
-        with server() as options:
+    def options(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
+        folder = tmp_path_factory.getbasetemp()
+        run = folder.parent if hasattr(request.config, "workerinput") else folder
+        with shared(server, run / f"{request.fixturename}.json") as options:
             yield options
 
     return options
@@ -203,12 +205,14 @@ minio_of_region = served(functools.partial(minio_server, region="us-east-1"))
 """It takes requests to ``us-east-1`` only."""
 
 
+seaweed_shared = served(seaweed_server)
+
+
 @pytest.fixture(scope="session")
-def seaweed() -> Iterator[dict[str, Any]]:
+def seaweed(seaweed_shared: dict[str, Any]) -> dict[str, Any]:
     """Storage options of s3fs for a SeaweedFS server: the real store of the fast suite."""
-    with seaweed_server() as options:
-        believe(options["endpoint_url"], delete_if=True)  # tests of the probe, the contract and doctor find it out
-        yield options
+    believe(seaweed_shared["endpoint_url"], delete_if=True)  # tests of the probe, the contract and doctor find it out
+    return seaweed_shared
 
 
 @pytest.fixture(scope="session")

@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import importlib.util
+import json
 import os
 import shutil
 import socket
@@ -18,9 +19,12 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn, TextIO, TypeVar
 
 import pytest
+
+if sys.platform != "win32":
+    import fcntl
 
 T = TypeVar("T")
 
@@ -51,6 +55,8 @@ READY_S_MAX = 120
 """A Java server took 83 s to start at a load of 27."""
 READY_POLL_S = 0.05
 STARTS_MAX = 3
+WATCH = 'exec 3<&0; { read -r end <&3; kill -9 $$; } 2>/dev/null & exec "$@" 3<&-'
+"""A script: run a program until its standard input ends: until the process that started it ends, or is killed."""
 _running: dict[str, Callable[[], None]] = {}
 """What kills the server of a URL and starts it anew, on the same port and folder."""
 
@@ -214,7 +220,7 @@ def running(
     with tempfile.TemporaryFile() as log:
         for _ in range(STARTS_MAX):  # another process may take the free port first
             port = free_port()
-            process = subprocess.Popen(command(port), env=environment, stdout=log, stderr=log)
+            process = _start(command(port), env=environment, stdout=log, stderr=log)
             url = f"{'http' if trust is None else 'https'}://127.0.0.1:{port}"
             if _is_ready(process, url + ready_path, trust):
                 break
@@ -226,7 +232,7 @@ def running(
 
         def start_anew() -> None:
             _kill(servers[0])
-            servers[0] = subprocess.Popen(servers[0].args, env=environment, stdout=log, stderr=log)
+            servers[0] = _start(command(port), env=environment, stdout=log, stderr=log)
             _is_ready(servers[0], url + ready_path, trust)
 
         _running[url] = start_anew
@@ -235,6 +241,42 @@ def running(
         finally:
             del _running[url]
             _kill(servers[0])
+
+
+def _start(command: list[str], **options: Any) -> subprocess.Popen[bytes]:
+    """Start a program that ends with this process at the latest, also when this process is killed."""
+    watched = command if sys.platform == "win32" else ["sh", "-c", WATCH, "sh", *command]
+    return subprocess.Popen(watched, stdin=subprocess.PIPE, **options)
+
+
+@contextlib.contextmanager
+def shared(server: Callable[[], contextlib.AbstractContextManager[T]], place: Path) -> Iterator[T]:
+    """Give the server of all processes that name this place; the first of them runs it, until the others have left."""
+    if sys.platform == "win32":
+        with server() as options:
+            yield options
+        return
+    with open(place, "a+") as users:
+        while True:
+            fcntl.flock(users, fcntl.LOCK_SH)
+            if known := _read(users):
+                yield json.loads(known)
+                return
+            fcntl.flock(users, fcntl.LOCK_EX)
+            if not _read(users):
+                break
+        with server() as options:
+            json.dump(options, users)
+            users.flush()
+            fcntl.flock(users, fcntl.LOCK_SH)
+            yield options
+            fcntl.flock(users, fcntl.LOCK_EX)
+            users.truncate(0)
+
+
+def _read(file: TextIO) -> str:
+    file.seek(0)
+    return file.read()
 
 
 def restart(url: str) -> None:
@@ -279,6 +321,7 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
     """End a server, whose data is thrown away anyway; by itself SeaweedFS takes 15 s for that."""
     process.kill()
     process.wait()
+    process.stdin.close()
 
 
 def new_bucket(options: dict[str, Any]) -> str:
