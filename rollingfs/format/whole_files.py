@@ -28,7 +28,8 @@ SAMPLES = {"data": b"\0", "lines": b"\n", "open": b"\nx", "text": b"x"}
 
 Lines end in a line feed; open text has one before its end; other text has none.
 """
-_CONTROLS = frozenset(range(32)) - frozenset(b"\t\n\f\r\x1b") | {127}
+is_text = (frozenset(range(32)) - frozenset(b"\t\n\f\r\x1b") | {127}).isdisjoint
+"""Returns whether bytes are without control characters, in any encoding that has ASCII in it."""
 AVRO, AVRO_MARKER_BYTES = "Avro", 16
 """Each block of an Avro file ends with the marker that its header ends with."""
 ARROW_STREAM = "Arrow stream"
@@ -48,11 +49,6 @@ BLOCKED_BYTES = {BZIP2: 1024 * 1024, ZSTD: 160 * 1024}
 """Bytes that a compressed file may take before it gives the first byte: a block of 900,000 bytes; or of 128 KiB."""
 
 
-def is_text(data: bytes) -> bool:
-    """Return whether bytes are without control characters, in any encoding that has ASCII in it."""
-    return _CONTROLS.isdisjoint(data)
-
-
 def format_of(head: bytes, tail: bytes, inner: bytes | None = None) -> str | None:
     """Return the format of a file of which no part is such a file, or None.
 
@@ -68,11 +64,9 @@ def format_of(head: bytes, tail: bytes, inner: bytes | None = None) -> str | Non
         return found
     if tail[-4:-1] == ORC and (head.startswith(ORC) or tail[-5:-4] == bytes([len(ORC)])):
         return "ORC"
-    if _ends_a_zip(tail):
-        return "zip"
     if head[TAR_AT:].startswith(TAR) and tail == bytes(TAIL_BYTES):
         return "tar"
-    if _is_zlib(head):
+    if head.startswith(ZLIB) and _is_zlib(head):
         return "zlib"
     if inner[TAR_AT:].startswith(TAR):
         return "compressed tar"
@@ -165,9 +159,7 @@ def _marks(table: str) -> Sequence[tuple[str, Callable[..., object], bytes | int
 
 
 def _is_zlib(head: bytes) -> bool:
-    """Return whether bytes begin a zlib stream; a gzip file is another format, whose members join."""
-    if not head.startswith(ZLIB):
-        return False
+    """Return whether bytes go on as a zlib stream; a gzip file is another format, whose members join."""
     try:
         zlib.decompressobj().decompress(head, HEAD_BYTES)
     except zlib.error:
@@ -176,7 +168,10 @@ def _is_zlib(head: bytes) -> bool:
 
 
 def _ended(tail: bytes) -> str | None:
-    return None if is_text(tail) else _marked("end", tail)
+    """Return the format of which bytes are the end, or None: each such end has a control character."""
+    if is_text(tail):
+        return None
+    return _marked("end", tail) or ("zip" if _ends_a_zip(tail) else None)
 
 
 def _ends_a_zip(tail: bytes) -> bool:
@@ -260,10 +255,6 @@ class JoinPart:
     head: bytes
     tail: bytes
 
-    @property
-    def is_empty(self) -> bool:
-        return self.extent[0] == self.extent[1]
-
 
 def kinds_of(head: bytes, tail: bytes) -> Kinds:
     """Return the kinds of the first and the last bytes of a file; a head that is too short has no kind."""
@@ -271,7 +262,7 @@ def kinds_of(head: bytes, tail: bytes) -> Kinds:
     # neither may a format begin so, perhaps with a fitting end, nor end so, whatever it begins with
     if len(head) >= head_bytes(head) and not head.startswith(ORC) and unjoinable(head, bytes(TAIL_BYTES)) is None:
         head_kind = _kind(head, is_lines=LINE_FEED in head or head[:1] in OPENS)
-    if _ended(tail) is None and not _ends_a_zip(tail) and tail[-5:-1] != bytes([len(ORC)]) + ORC:
+    if _ended(tail) is None and tail[-5:-1] != bytes([len(ORC)]) + ORC:
         tail_kind = _kind(tail, is_lines=tail.endswith(LINE_FEED))
     return head_kind, tail_kind
 
@@ -311,7 +302,7 @@ def unended(parts: Sequence[JoinPart], *, adds_line_feeds: bool) -> list[str]:
     WholeFileError
         A reader of the result would not find what it finds in the parts.
     """
-    parts = [part for part in parts if not part.is_empty]
+    parts = [part for part in parts if part.extent[0] < part.extent[1]]
     if len(parts) < 2:  # the result is the one part
         return []
     for part in parts:

@@ -40,30 +40,22 @@ def _mark_in(content: bytes) -> Mark | None:
     return records.mark_of(lambda start, end: content[start:end], len(content))
 
 
-def token_of(path: str, descriptor: int, status: os.stat_result, known: str | None = None) -> str:
-    """Return the token of an open file; of a header, what is left of a torn record does not change it.
-
-    Parameters
-    ----------
-    known
-        A token that it may still have, which is then found without reading all records.
-    """
-    if not path.endswith(names.HEADER_SUFFIX):
-        return disk.token_of(descriptor, status)
-    read = partial(_read, descriptor)
-    mark = _still(descriptor, status, known) if known is not None else None
-    if mark is not None and mark.end == status.st_size:
-        return str(known)
-    if mark is not None:
-        mark = mark.followed(read(mark.end, status.st_size)) if mark.end < status.st_size else mark
-    else:
-        mark = records.mark_of(read, status.st_size)
+def token_of(path: str, descriptor: int, status: os.stat_result) -> str:
+    """Return the token of an open file; of a header, what is left of a torn record does not change it."""
+    is_header = path.endswith(names.HEADER_SUFFIX)
+    mark = records.mark_of(partial(_read, descriptor), status.st_size) if is_header else None
     return disk.token_of(descriptor, status) if mark is None else _token(status, mark)
 
 
 def has_token(path: str, descriptor: int, status: os.stat_result, token: str) -> bool:
     """Return whether an open file has `token`. A file that was put in its place has not, which takes no read."""
-    return token.startswith(f"{status.st_ino:x}-") and token_of(path, descriptor, status, token) == token
+    if not token.startswith(f"{status.st_ino:x}-"):
+        return False
+    mark = _still(descriptor, status, token) if path.endswith(names.HEADER_SUFFIX) else None
+    if mark is None:
+        return token_of(path, descriptor, status) == token
+    # without a read of the records before it
+    return mark.end == status.st_size or mark.followed(_read(descriptor, mark.end, status.st_size)) is mark
 
 
 def expect(path: str, token: str, flags: int = 0) -> os.stat_result:

@@ -282,14 +282,17 @@ async def remove_grave(store: Store, path: str, grave: Header) -> None:
 
 async def remove_header(store: Store, path: str, header: Header) -> bool:
     """Delete the header that a commit has just made, durably, if the store can do that in one step."""
-    seen, file = store.headers.seen(path), names.header_path(path)
+    seen = store.headers.seen(path)
     if not store.backend.capability.removes_whole or seen is None or not seen.token:
         return False
     if seen.header is not header and seen.header != header:
         return False
-    is_taken = bool(await _taken(store, {path: (file, seen.token)}, store.backend.remove_whole))
+    try:
+        (is_taken,) = await store.backend.remove_whole([(names.header_path(path), seen.token)])
+    finally:  # after an error nobody knows
+        store.headers.forget(path)
     if is_taken:
-        await store.backend.flush(file)
+        await store.backend.flush(path)  # no header is left to flush, only its folder
     return is_taken
 
 

@@ -81,9 +81,9 @@ class JoinLooks:
             They do not join.
         """
         await self._at.each([partial(self._known, path, path == target) for path in (target, *sources)])
-        known = list(self._parts)
-        if unknown := [path for path in sources if path not in known]:
-            await self._at.each([partial(self._seen, path) for path in unknown])
+        known = set(self._parts)
+        if unknown := {*sources} - known:
+            await self._at.each([partial(self._seen, path) for path in sorted(unknown)])
         try:
             self._unended([*self._parts.keys() & {target}, *sources])
         except WholeFileError:
@@ -110,7 +110,7 @@ class JoinLooks:
         return await self.again(views)
 
     def _unended(self, paths: Sequence[str]) -> list[str]:
-        parts = [self._parts[path] for path in paths]
+        parts = list(map(self._parts.__getitem__, paths))
         if parts != self._judged[0]:
             self._judged = parts, whole_files.unended(parts, adds_line_feeds=self._adds_line_feeds)
         return self._judged[1]
@@ -118,7 +118,8 @@ class JoinLooks:
     async def _known(self, path: str, is_target: bool) -> None:
         """Look at a segment as this client knows it. Others may append to a source that is open."""
         known = self._at.headers.seen(path)
-        if known is not None and known.live and known.header is not None and (is_target or known.header.sealed):
+        header = known.header if known is not None else None
+        if known is not None and header is not None and (not header.deleted if is_target else header.sealed):
             try:
                 await self._look([known])
             except OUTDATED:

@@ -86,6 +86,6 @@ async def roll(at: At, path: str, segment: str | None = None) -> int:
         found = transitions.check_incarnation(transitions.live(base.header, path), segment, path)
         if found.phase is Phase.MERGING:
             raise transitions.MergeFoundError(path, found)
-        return await grow(found, (), attempt.files, spill_all=True) if found.tail else None
+        return await grow(found, (), attempt, spill_all=True) if found.tail else None
 
     return (await at.commits.commit(path, step)).made.length

@@ -171,7 +171,7 @@ async def _concat(
         tiered = [(path, one.tiers) for path, one in zip(paths, frozen, strict=True) if one.tiers]
         for path, tiers in tiered:
             found = merging.with_tiers(found, moved_lines(at.backend, tiers, path, target))
-        grown = await grow(found, items, attempt.files, joint=True)
+        grown = await grow(found, items, attempt, joint=True)
         modified_ms = max([header.modified_ms for header in frozen], default=0)
         grown = merging.with_merged(grown, marks, modified_ms)
         grown = merging.with_waiting(grown, target, zip(paths, frozen, strict=True), at.now_ms())

@@ -66,7 +66,7 @@ async def replace_content(
             header = with_hints(header, hints, at.now_ms())
         items = await as_items(data, attempt.files)
         given = attrs(base.header.attrs if base.header else {}, 0) if callable(attrs) else attrs
-        return transitions.with_attrs(await grow(header, items, attempt.files), given, path)
+        return transitions.with_attrs(await grow(header, items, attempt), given, path)
 
     is_large = any(isinstance(item, Stored) for item in data)
     given = [uploads] if uploads else []

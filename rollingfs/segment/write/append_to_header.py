@@ -13,6 +13,7 @@ from rollingfs.format.drops import pages_to_truncate
 from rollingfs.format.header import Chunk, Edges, Entry, Header, changed
 from rollingfs.format.placement import Item
 from rollingfs.format.side_files import UNKNOWN_KINDS, Kinds, Last
+from rollingfs.segment.commit.attempt import Attempt
 from rollingfs.segment.commit.chunk_files import NewFiles, Stored, write_chunk, write_shared
 from rollingfs.segment.commit.removals import check_there
 from rollingfs.segment.commit.store import Store
@@ -36,19 +37,20 @@ async def as_items(data: Sequence[bytes | Stored], files: NewFiles) -> list[Item
 
 
 async def grow(
-    header: Header, items: Sequence[Item], files: NewFiles, *, joint: bool = False, spill_all: bool = False
+    header: Header, items: Sequence[Item], attempt: Attempt, *, joint: bool = False, spill_all: bool = False
 ) -> Header:
     """Append items to a header; write as chunks what does not stay inline, with `spill_all` all items.
 
     Several pieces that are shorter than a chunk share a file. They are between entries, as the tails of a concat's
     sources, or few bytes between staged chunks; each would cost a request. With `joint`, long pieces share a file, too.
     """
-    now_ms = files.store.now_ms()
+    now_ms = attempt.store.now_ms()
     policy = header.policy
     spill_all = spill_all or (policy.max_age is not None and is_aged(header, now_ms))
     placed, tail = placement.arrange(header.tail, items, policy, spill_all=spill_all)
     if not placed:
         return transitions.extend(header, (), tail, now_ms)
+    files = attempt.files
     spills = [item for item in placed if isinstance(item, bytes)]
     if len(spills) > 1 and (joint or sum(len(data) < policy.max_bytes for data in spills) > 1):
         written = iter(await _joint(spills, policy.max_bytes, files))

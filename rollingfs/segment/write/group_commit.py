@@ -203,7 +203,7 @@ class Group(Change):
             items += added
         if len(self._refused) == len(self.members) or header is None or not (items or header is not base.header):
             return None
-        return await grow(header, items, attempt.files)
+        return await grow(header, items, attempt)
 
 
 async def append_together(commits: Commits, path: str, append: Append) -> Written:
