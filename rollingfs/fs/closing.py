@@ -156,7 +156,7 @@ def tell_lost(path: str, lost: int, *, at_exit: bool) -> None:
 
 
 def _handlers() -> Iterator[logging.Handler]:
-    """Return the handlers that get the log of this library."""
+    """Yield the handlers that get the log of this library."""
     found: logging.Logger | None = logger
     while found is not None:
         yield from found.handlers

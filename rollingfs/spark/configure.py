@@ -245,7 +245,7 @@ def s3a_options(storage_options: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _flat(options: Mapping[str, Any], above: str = "") -> Iterable[tuple[str, Any]]:
-    """Return nested options by names with dots."""
+    """Yield nested options by names with dots."""
     for key, value in options.items():
         if isinstance(value, Mapping):
             yield from _flat(value, f"{above}{key}.")

@@ -98,7 +98,7 @@ at_fork(in_child=_after_fork_in_child)
 
 
 def _descriptors_of(path: str) -> Iterator[int]:
-    """Return the open descriptors of this process of the file at `path`.
+    """Yield the open descriptors of this process of the file at `path`.
 
     It is empty if the system does not list them.
     """

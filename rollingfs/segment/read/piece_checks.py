@@ -136,7 +136,7 @@ class PieceChecks:
 
 
 def _pieces(chunk: Chunk) -> Iterator[tuple[int, int, int]]:
-    """Return the extent and checksum of each piece of a chunk's file.
+    """Yield the extent and checksum of each piece of a chunk's file.
 
     Without pieces, there is a single extent for the file.
     """

@@ -152,7 +152,7 @@ def constant(text: str | None, field: Any, path: str) -> pa.Scalar:
 
 
 def by_values(ranges: Sequence[Range], bases: Sequence[str]) -> Iterator[tuple[Values, tuple[Range, ...]]]:
-    """Return neighbouring ranges with the same columns, together."""
+    """Yield neighbouring ranges with the same columns, together."""
     # by lists: equal dicts may have their columns in another order
     for columns, group in groupby(ranges, lambda one: list(values_of(one.extent.path, bases).items())):
         yield dict(columns), tuple(group)

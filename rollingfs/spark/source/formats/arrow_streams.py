@@ -199,7 +199,7 @@ class Arrow(Format):
         return found
 
     def pieces(self, opened: SegmentReader, one: Range, schema: pa.Schema, codec: str | None) -> Iterator[Located]:
-        """Return the record batches of a range."""
+        """Yield the record batches of a range."""
         extent = replace(one.extent, start=one.start, end=one.end)
 
         @cache
