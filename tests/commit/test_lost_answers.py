@@ -3,13 +3,14 @@
 Rules of the protocol: P5.6 to P5.17.
 """
 
+import errno
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import pytest
 
-from rollingfs import AppendInterrupted, AppendOutcomeUnknown, ConflictError
+from rollingfs import AppendInterrupted, AppendOutcomeUnknown, ConflictError, RollingPolicy
 from rollingfs.backend import shared_errors
 from rollingfs.format.header import COMMITS_MAX, GRACE_S
 from rollingfs.runtime.concurrency import drive
@@ -117,6 +118,31 @@ def test_an_idle_writer_knows_its_outcome_after_collection() -> None:
     drive(collect(other.client, "/a"))
     other.create("/a")
     assert idle.append("/a", b"new") == 0
+
+
+# -- a store that fails after a lost race --------------------------------------------------------------------------
+
+
+def test_full_store_names_segment_after_lost_race() -> None:
+    site = Site(Scripted(private_memory()), "", RollingPolicy(max_bytes=1000, inline_bytes=100))
+    site.create()
+    site.backend.plan("replace", "clicks$header", before=partial(site.by_another, "append", b"x" * 60))
+    site.backend.plan("write", instead=raises(OSError(errno.ENOSPC, "No space left on device")))
+    with pytest.raises(OSError, match="nothing was committed: No space left on device") as caught:
+        site.append(b"y" * 60, attrs={"key": "value"})
+    assert (caught.value.errno, caught.value.filename) == (errno.ENOSPC, site.path)
+    assert not site.backend.plans
+    assert site.content() == b"x" * 60
+
+
+def test_unknown_outcome_names_the_error_of_looks() -> None:
+    site = Site(Scripted(private_memory()), "", commit_timeout_s=0.1)
+    site.create()
+    site.backend.plan("replace", "clicks$header", after=fail)
+    broken = raises(OSError(errno.EIO, "Input/output error"))
+    site.backend.plan(("read", "read_if_changed"), "clicks$header", before=broken, times=None)
+    with pytest.raises(AppendOutcomeUnknown, match=r"could not be read in time: .*Input/output error"):
+        site.append(b"mine", attrs={"key": "value"})
 
 
 # -- a bucket that is gone ---------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import uuid
 import fsspec
 import pytest
 
-from rollingfs import RollingFileSystem, SegmentNotSealedError, SegmentSealedError, UnsafeBackendError
+from rollingfs import RollingFileSystem, RollingPolicy, SegmentNotSealedError, SegmentSealedError, UnsafeBackendError
 from rollingfs.backend.local import system
 from tests.support.cli import failed, options_of
 from tests.support.examples import slowly
@@ -168,6 +168,9 @@ def test_full_disk_names_the_segment_and_no_commit(full):
     fs = RollingFileSystem("file", header_cache_s=0, commit_timeout_s=2, skip_instance_cache=True)
     path = f"{root}/log"
     fs.pipe_file(path, b"12345")
+    fs.create(f"{root}/rolled", RollingPolicy(max_bytes=16384, inline_bytes=0))
+    for _ in range(3):
+        fs.append(f"{root}/rolled", b"x" * 5000)
     much = bytes(CHUNK_BYTES)
     for change in (
         lambda: fs.append(path, much),
@@ -191,6 +194,8 @@ def test_full_disk_names_the_segment_and_no_commit(full):
         assert fs.cat_file(path) == b"12345"
     with refused(OSError, f"{root}/new", "No space left on device"):
         fs.create(f"{root}/new")
+    with refused(OSError, f"{root}/rolled", "No space left on device"):
+        fs.segment(f"{root}/rolled").consolidate()
 
 
 S3_CHANGES = {

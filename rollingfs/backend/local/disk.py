@@ -8,7 +8,7 @@ import os
 import stat
 import time
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import TypeVar
 
@@ -260,10 +260,22 @@ def new_file(path: str, sync: bool, fill: Callable[[int], T], mode: int = NEW_FI
                 flush(descriptor)
         finally:
             os.close(descriptor)
-    except BaseException:
+    except BaseException as error:
         remove_if_there(path)
+        if isinstance(error, OSError):
+            error.filename = error.filename or path
         raise
     return found
+
+
+@contextlib.contextmanager
+def _naming(path: str) -> Iterator[None]:
+    """Name the file in errors of calls that only have its descriptor."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = error.filename or path
+        raise
 
 
 def link(path: str, target: str) -> None:
@@ -366,7 +378,8 @@ class LocalUpload(Upload):
                 system.set_mode(self._file.fileno(), mode)
 
     async def write(self, data: Buffer) -> None:
-        write_all(self._file.fileno(), [data])
+        with _naming(self._path):
+            write_all(self._file.fileno(), [data])
 
     async def copy(self, part: Part) -> None:
         """Append a range of a file, within the kernel where it can copy."""
@@ -376,7 +389,8 @@ class LocalUpload(Upload):
             if part.token is not None:
                 check_same_or_grown(part.path, source, part.token)
 
-        look(part.path, see, looks_max=1)  # a part of it may be copied
+        with _naming(self._path):
+            look(part.path, see, looks_max=1)  # a part of it may be copied
 
     async def finish(self) -> None:
         if self._over is None:
@@ -395,7 +409,8 @@ class LocalUpload(Upload):
 
     def _end(self) -> None:
         if self._sync:
-            flush(self._file.fileno())
+            with _naming(self._path):
+                flush(self._file.fileno())
         self._file.close()
         if self._sync:
             folders.flush_folder_of(self._growing)

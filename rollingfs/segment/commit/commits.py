@@ -179,7 +179,7 @@ class Commits:
         except UnflushedError as error:  # of what a look has shown: that of an own record is judged
             raise not_committed(error, change.path) from error
         except OSError as error:
-            if attempt.count or isinstance(error, TELLING):
+            if attempt.is_out or isinstance(error, TELLING):
                 raise
             raise not_committed(error, change.path) from error
         except Exception as error:  # noqa: BLE001 - no answer of the store, but out of memory or a bug: it is judged

@@ -306,7 +306,7 @@ class LostAnswers:
 
     async def _look(self, cause: Exception) -> Segment:
         """Return the header as it is now; looked for until the deadline, because only the header has the outcome."""
-        attempt, store = self._attempt, self._attempt.store
+        attempt, store, why = self._attempt, self._attempt.store, ""
         for count in itertools.count(1):
             if attempt.left_s() <= 0 and count > 1:
                 break
@@ -322,8 +322,9 @@ class LostAnswers:
                 if isinstance(error, RollingError):
                     raise unknown(attempt.path, f"its header cannot be read: {error}") from cause
                 logger.info("%s: cannot look at the header after %s: %s", attempt.path, cause, error)
+                why = f": {error}" if str(error) else ""
                 await store.runtime.sleep(min(backoff_s(count + 3), max(attempt.left_s(), 0)))
-        raise unknown(attempt.path, "the store did not answer in time") from cause
+        raise unknown(attempt.path, f"its header could not be read in time{why}") from cause
 
     def _check_refusals(self, cause: Exception) -> None:
         """Raise if another request is useless: the store refuses it for good, or no time is left."""

@@ -19,7 +19,7 @@ from itertools import islice
 from rollingfs.backend.contract import finished
 from rollingfs.backend.tier_marks import check_marks
 from rollingfs.backend.tiers import can_copy
-from rollingfs.errors import CorruptChunkError, RollingError, SegmentTruncatedError, StagedExpiredError
+from rollingfs.errors import CorruptChunkError, RollingError, SegmentTruncatedError, StagedExpiredError, partly
 from rollingfs.format import names
 from rollingfs.format.crc import combined, crc32c
 from rollingfs.format.header import PIECES_MAX, Chunk, Header, Tier
@@ -257,8 +257,9 @@ async def _written(
                 await at.fetcher.complete(view, checks)
     except (RollingError, FileNotFoundError):
         raise
-    except OSError:
+    except OSError as error:
         await _check_sizes(at, view.path, run)
+        partly(error, f"{view.path}: bytes {run[0].start} to {run[-1].end} are as before")
         raise
     stored = replace(stored, crc32c=crc)
     return replace(stored, pieces=fold(parts)) if stored.tier else stored
