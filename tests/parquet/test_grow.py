@@ -24,10 +24,10 @@ import pyarrow.parquet as pq
 from benchmarks.parquet_waste import wasted
 from rollingfs import RollingFileSystem, RollingPolicy
 from rollingfs.errors import AppendInterrupted, BadOffsetError, SegmentSealedError
-from rollingfs.format.parquet_footer import ended
-from rollingfs.format.thrift import BINARY, MalformedFooterError, decode, encode
 from rollingfs.fs.core import core
 from rollingfs.parquet import append, files, grow, rewrite
+from rollingfs.parquet.footer import ended
+from rollingfs.parquet.thrift import BINARY, MalformedFooterError, decode, encode
 from rollingfs.segment.read import ends
 from rollingfs.stream.ledger_codec import Ledger
 from rollingfs.stream.upkeep import Upkeep, Upkept, with_rewritten

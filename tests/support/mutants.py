@@ -20,13 +20,12 @@ from pathlib import Path
 from types import FrameType
 
 from rollingfs.errors import CorruptHeaderError, CorruptLedgerError
-from rollingfs.format import parquet_chunks, parquet_footer, records, tokens
+from rollingfs.format import records, tokens
 from rollingfs.format.arrow_stream import duration_units
 from rollingfs.format.codec import format_header, parse_file, parse_more
 from rollingfs.format.crc import crc32c
 from rollingfs.format.header import Chunk
 from rollingfs.format.listing_codec import Row, format_rows, parse_rows
-from rollingfs.format.parquet_footer import JoinedFile, MalformedFooterError, understood
 from rollingfs.format.policies import parse_rolling
 from rollingfs.format.side_files import (
     CHECKSUM,
@@ -40,6 +39,8 @@ from rollingfs.format.side_files import (
     parse_page,
     parse_pin,
 )
+from rollingfs.parquet import chunks as parquet_chunks, footer as parquet_footer
+from rollingfs.parquet.footer import JoinedFile, MalformedFooterError, understood
 from rollingfs.stream.cut import StreamCut
 from rollingfs.stream.ledger_codec import parse_ledger
 from tests.support.spark import parquet_file
