@@ -1,7 +1,7 @@
 """Commits of one client: what may happen while the slot of a segment is held, and who waits for it how long.
 
 Other modules of the package are tested elsewhere: `recovery` in `tests/segment/test_concat.py`, `chunk_files` in
-`tests/write/test_group_commit.py`, `index_pages` in `tests/system/test_scale.py`, `removals` in `tests/segment` and
+`tests/segment/write/test_group_commit.py`, `index_pages` in `tests/system/test_scale.py`, `removals` in `tests/segment` and
 `tests/system/test_hidden_plain_file.py`, `store` in `tests/backend/test_probe.py`.
 """
 
@@ -206,7 +206,7 @@ def test_no_header_names_a_collected_index_page(monkeypatch: pytest.MonkeyPatch)
 def test_a_commit_voids_asks_of_older_releases(site: Site) -> None:
     """So a client of that release asks again, or appends itself, and knows the offset of what was appended for it."""
     path = "/carried"
-    older = (Path(__file__).parents[1] / "fixtures/headers/v1/carried.header").read_bytes()
+    older = (Path(__file__).parents[2] / "fixtures/headers/v1/carried.header").read_bytes()
     drive(site.client.backend.create(names.header_path(path), older))
     drive(append(site.client, path, b"more"))
     header = bytes(drive(site.client.backend.read(names.header_path(path))).data)
