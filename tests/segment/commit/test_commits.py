@@ -1,8 +1,8 @@
 """Commits of one client: what may happen while the slot of a segment is held, and who waits for it how long.
 
 Other modules of the package are tested elsewhere: `recovery` in `tests/segment/test_concat.py`, `chunk_files` in
-`tests/segment/write/test_group_commit.py`, `index_pages` in `tests/system/test_scale.py`, `removals` in `tests/segment` and
-`tests/system/test_hidden_plain_file.py`, `store` in `tests/backend/test_probe.py`.
+`tests/segment/write/test_group_commit.py`, `index_pages` in `tests/system/test_scale.py`, `removals` in
+`tests/segment` and `tests/system/test_hidden_plain_file.py`, `store` in `tests/backend/test_probe.py`.
 """
 
 import contextlib
