@@ -32,6 +32,7 @@ from rollingfs.errors import (
     UnsafeBackendError as UnsafeBackendError,
     WholeFileError as WholeFileError,
 )
+from rollingfs.runtime import system as _system  # noqa: F401 - from now on, forks wait for imports
 
 if TYPE_CHECKING:
     from rollingfs.fs.core import Core as Core, core as core, observe as observe

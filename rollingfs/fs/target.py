@@ -10,6 +10,7 @@ from weakref import WeakKeyDictionary
 
 import fsspec
 from fsspec import AbstractFileSystem
+from fsspec.asyn import reset_lock
 from fsspec.config import apply_config
 from fsspec.core import url_to_fs
 from fsspec.implementations.local import LocalFileSystem
@@ -23,9 +24,12 @@ from rollingfs.backend.wrapper import BackendWrapper
 from rollingfs.fs.arguments import CHAIN_OPTIONS, accepted_by, listed, meant, unknown
 from rollingfs.policy import check_alias
 from rollingfs.runtime.bridge import Bridge
+from rollingfs.runtime.system import at_fork
 
 ANON = "anon"
 """pandas adds this option, for any store, after a read was refused: an error about it would hide the refusal."""
+
+at_fork(in_child=reset_lock)  # fsspec itself forgets its loop only (2026.9.0)
 
 
 def open_target(

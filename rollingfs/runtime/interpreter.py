@@ -18,12 +18,10 @@ import asyncio
 import atexit
 import contextlib
 import gc
-import importlib._bootstrap
 import os
 import signal
 import sys
 import threading
-import time
 import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
@@ -190,22 +188,4 @@ def collected_later() -> Iterator[None]:
                 gc.enable()
 
 
-# -- forks
-
-IMPORTS_S_MAX = 5.0
-"""Longest wait for other threads' imports before a fork; the fork follows in any case."""
-IMPORTS_POLL_S = 0.0005
-
-
-def _finish_imports() -> None:
-    """Wait while another thread imports a module of ours: a child would wait for ever for the lock of the import."""
-    locks: dict[str, Callable[[], Any]] = getattr(importlib._bootstrap, "_module_locks", {})
-    until_s, here = time.monotonic() + IMPORTS_S_MAX, threading.get_ident()
-    while time.monotonic() < until_s:
-        ours = [found() for name, found in locks.copy().items() if name.startswith("rollingfs")]
-        if all(getattr(lock, "owner", None) in (None, here) for lock in ours):
-            return
-        time.sleep(IMPORTS_POLL_S)
-
-
-at_fork(before=_finish_imports, in_child=_after_fork_in_child)
+at_fork(in_child=_after_fork_in_child)

@@ -5,16 +5,21 @@ No other module asks for the platform, for ``/proc``, or for an attribute of `os
 
 from __future__ import annotations
 
+import _imp
 import contextlib
 import errno
+import importlib._bootstrap
 import os
 import signal
 import socket
 import sys
+import threading
 import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
 from rollingfs.runtime.values import value_class
 
@@ -34,6 +39,42 @@ def at_fork(*, before: Hook | None = None, in_parent: Hook | None = None, in_chi
     if os.name == "posix":
         hooks = {"before": before, "after_in_parent": in_parent, "after_in_child": in_child}
         os.register_at_fork(**{name: hook for name, hook in hooks.items() if hook is not None})
+
+
+IMPORTS_S_MAX = 5.0
+"""Longest wait for other threads' imports before a fork; the fork follows in any case."""
+IMPORTS_POLL_S = 0.0005
+
+
+def _imports_for_us(name: str, frame: FrameType | None) -> bool:
+    """Return whether an import of a module is ours, or code of ours asked for it."""
+    is_outside = name.startswith("rollingfs")
+    is_inside = False
+    while frame is not None and not is_outside:
+        is_inside = is_inside or frame.f_globals is vars(importlib._bootstrap)
+        is_outside = is_inside and str(frame.f_globals.get("__name__")).startswith("rollingfs")
+        frame = frame.f_back
+    return is_outside
+
+
+def _finish_imports() -> None:
+    """Wait while another thread imports for rollingfs: a child would wait for ever for the lock of the import."""
+    locks: dict[str, Callable[[], Any]] = getattr(importlib._bootstrap, "_module_locks", {})
+    until_s, here = time.monotonic() + IMPORTS_S_MAX, threading.get_ident()
+    while time.monotonic() < until_s:
+        _imp.acquire_lock()  # the fork takes it, too: what holds it, a search for a module, ends before the look
+        try:
+            owners = {name: getattr(found(), "owner", None) for name, found in locks.copy().items()}
+        finally:
+            _imp.release_lock()
+        others = [(name, owner) for name, owner in owners.items() if owner not in (None, here)]
+        frames = sys._current_frames() if others else {}
+        if not any(_imports_for_us(name, frames.get(owner)) for name, owner in others):
+            return
+        time.sleep(IMPORTS_POLL_S)
+
+
+at_fork(before=_finish_imports, in_child=bool)
 
 
 def user() -> int | None:

@@ -396,25 +396,27 @@ def test_fork_waits_for_import_of_first_request(seaweed: dict[str, Any], seaweed
 FORK_WITHIN_IMPORT = """
 import os, sys, threading, types
 from importlib.machinery import ModuleSpec
-from rollingfs.backend.objects import obstore_process as forks
-forks.FORK_WAIT_S_MAX = 0.2
+from rollingfs.runtime import system
+system.IMPORTS_S_MAX = 0.2
 importing, held = threading.Event(), threading.Event()
 
 class Forking:
     def find_spec(self, name, path=None, target=None):
-        return ModuleSpec(name, self) if name == "forking" else None
+        return ModuleSpec(name, self) if name in ("forking", "rollingfs_other") else None
     def create_module(self, spec):
         return None
     def exec_module(self, module):
-        importing.set()
-        held.wait()
-        module.child = os.fork() or os._exit(0)
+        if module.__name__ == "rollingfs_other":
+            held.set()
+            importing.wait()
+            import forking
+        else:
+            importing.set()
+            held.wait()
+            module.child = os.fork() or os._exit(0)
 
 def other():
-    with forks.without_forks():
-        held.set()
-        importing.wait()
-        import forking
+    import rollingfs_other
 
 sys.meta_path.insert(0, Forking())
 thread = threading.Thread(target=other)

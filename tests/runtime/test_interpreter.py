@@ -169,6 +169,43 @@ def test_a_forked_child_collects_again():
         assert is_so_in_child(lambda: is_on_outside_alone() and gc.isenabled())
 
 
+FIRST_USES = """
+import faulthandler, os, signal, sys, threading, time
+sys.path.insert(0, sys.argv[1])
+import fsspec, rollingfs
+
+begun = threading.Event()
+
+class Slow:
+    def find_spec(self, name, path=None, target=None):
+        if name == sys.argv[2]:
+            begun.set()
+            time.sleep(0.3)
+
+sys.meta_path.insert(0, Slow())
+options = {"key": "a", "secret": "b", "endpoint_url": "http://127.0.0.1:9"}
+opened = lambda: fsspec.filesystem("rolling", target_protocol="s3", target_options=options)
+thread = threading.Thread(target=opened)
+thread.start()
+begun.wait()
+child = os.fork()
+if not child:
+    faulthandler.dump_traceback_later(60, exit=True)  # a child that waits for its parent's lock waits for ever
+    os._exit(0 if opened() is not None else 1)
+thread.join()
+print(os.waitpid(child, 0)[1])
+"""
+
+
+@needs_fork
+@pytest.mark.parametrize("module", ["rollingfs.fs.filesystem", "s3fs", "fsspec.asyn", "rollingfs.runtime.interpreter"])
+def test_a_fork_waits_for_imports_of_the_first_use(module: str) -> None:
+    require_module("s3fs")
+    command = [sys.executable, "-c", FIRST_USES, str(Path(__file__).parents[2]), module]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert (done.stdout, done.stderr) == ("0\n", "")
+
+
 @needs_fork
 def test_a_fork_waits_for_imports_of_other_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "rollingfs_slow.py").write_text("import time\ntime.sleep(0.2)\n")

@@ -21,13 +21,10 @@ import contextlib
 import errno
 import signal
 import sys
-import threading
 import time
 import weakref
 from collections.abc import Awaitable, Iterator
 from typing import Any, TypeVar
-
-from fsspec.asyn import reset_lock
 
 from rollingfs.backend.objects.request_errors import NotByObstoreError
 from rollingfs.runtime import interpreter
@@ -38,16 +35,10 @@ T = TypeVar("T")
 _THREADS = "tokio"
 """The names of obstore's threads begin so. Its first request starts them; an import and a store do not."""
 
-FORK_WAIT_S_MAX = 10.0
-"""A fork goes on after this time: the forking thread may itself be in an import that the other import waits for."""
 WAIT_S_MAX = 1.0
 """Wait of the process's end for requests under way, and again after it has cancelled them."""
 WAIT_STEP_S = 0.001
 
-_importing = threading.RLock()
-"""A thread that forks takes it."""
-_held = threading.local()
-"""Whether this thread, which forks, has taken it."""
 _is_begun = False
 """Whether a request through obstore was about to be sent; its threads have no names yet when they start."""
 _used: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -62,13 +53,6 @@ _is_over = False
 def keep_from_children(thing: object) -> None:
     """Keep a thing from collection in a child, which would close sockets or an epoll that the parent uses."""
     _used.add(thing)
-
-
-@contextlib.contextmanager
-def without_forks() -> Iterator[None]:
-    """Let no other thread fork during an import: a child would wait for ever for the thread that has begun it."""
-    with _importing:
-        yield
 
 
 def obstore_is_lost() -> bool:
@@ -89,30 +73,17 @@ def _has_threads() -> bool:
 
 def _before() -> None:
     global _loses_obstore
-    _held.now = _importing.acquire(timeout=FORK_WAIT_S_MAX)
     _used_while_forking.extend(_used)
     _loses_obstore = _is_begun or _has_threads()
 
 
-def _in_parent() -> None:
-    _used_while_forking.clear()
-    _release()
-
-
 def _in_child() -> None:
     global _obstore_is_lost
-    _used_by_parents.extend(_used_while_forking)
-    _obstore_is_lost = _obstore_is_lost or _loses_obstore
-    _release()
+    _used_by_parents.extend([*_used_while_forking, *_used])  # a fork that waited for this import called no `_before`
+    _obstore_is_lost = _obstore_is_lost or _loses_obstore or _is_begun
 
 
-def _release() -> None:
-    if _held.now:
-        _importing.release()
-
-
-at_fork(before=_before, in_parent=_in_parent, in_child=_in_child)
-at_fork(in_child=reset_lock)  # fsspec itself forgets its loop only (2026.9.0)
+at_fork(before=_before, in_parent=_used_while_forking.clear, in_child=_in_child)
 
 
 # -- the end ------------------------------------------------------------------------------------------------

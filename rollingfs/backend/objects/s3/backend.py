@@ -43,7 +43,7 @@ from s3fs import S3FileSystem
 from rollingfs.backend.objects.bucket import READS_MAX, Places, RecentBuckets
 from rollingfs.backend.objects.cloned import ClonedBackend, clone_of
 from rollingfs.backend.objects.clouds import options_of
-from rollingfs.backend.objects.obstore_process import obstore_is_lost, without_forks
+from rollingfs.backend.objects.obstore_process import obstore_is_lost
 from rollingfs.backend.objects.request_errors import LastingError, NotByObstoreError, Refusal
 from rollingfs.backend.objects.s3.botocore import (
     BotocoreObjects,
@@ -257,10 +257,9 @@ class S3Backend(ClonedBackend):
         if type(self.fs) is not s3fs.S3FileSystem:
             return f"{type(self.fs).__name__} may do more than s3fs.S3FileSystem"
         try:  # a process that opens a filesystem and sends nothing does not pay for this import
-            with without_forks():
-                from obstore.store import S3Store
+            from obstore.store import S3Store
 
-                from rollingfs.backend.objects.obstore_files import ObstoreObjects, store_of
+            from rollingfs.backend.objects.obstore_files import ObstoreObjects, store_of
         except ImportError:
             return "obstore is not installed (pip install 'rollingfs[s3]')"
         settings = await self._settings(bucket)

@@ -22,7 +22,6 @@ from botocore.httpsession import get_cert_path
 from botocore.utils import get_environ_proxies, is_valid_endpoint_url
 from s3fs import S3FileSystem
 
-from rollingfs.backend.objects.obstore_process import without_forks
 from rollingfs.backend.objects.request_errors import NotByObstoreError
 from rollingfs.backend.objects.s3.botocore import asked_config, errors_of_botocore
 from rollingfs.runtime.values import value_class
@@ -134,8 +133,7 @@ def connection_of(fs: S3FileSystem, endpoint_url: str) -> tuple[bool | str, Mapp
     proxies = fs.config_kwargs.get("proxies")
     if proxies is None:
         proxies = get_environ_proxies(endpoint_url)
-    with without_forks():  # certifi imports
-        return verify, proxies, get_cert_path(True)
+    return verify, proxies, get_cert_path(True)
 
 
 def settings_of(client: Any, verify: bool | str, proxies: Mapping[str, str], default_certificates: str) -> Settings:
