@@ -70,7 +70,6 @@ def left(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     ("free_bytes", "files", "kept_bytes", "kept_files"),
     [
         (1024 * MIB, 100_000, None, 0),  # roomy
-        (1024 * MIB, 0, None, 0),  # a filesystem that does not count inodes (Btrfs)
         (1024 * MIB, 1000, 512 * 1024, 8),  # few inodes
         (128 * MIB, 100_000, 512 * 1024, 8),
         (4 * MIB, 100_000, 64 * 1024, 8),
@@ -91,6 +90,14 @@ def test_segment_with_chunks_keeps_a_reserve_on_full_disks(tmp_path, left, free_
         status = found[0].stat()
         assert status.st_size == kept_bytes
         assert getattr(status, "st_blocks", kept_bytes // 512) * 512 == kept_bytes, "the disk has given it its blocks"
+
+
+@pytest.mark.skipif(not hasattr(os, "statvfs"), reason="a disk of POSIX")
+def test_disk_that_counts_no_inodes_has_a_reserve(tmp_path, monkeypatch):
+    counts = dict(f_bavail=16 * MIB // 4096, f_frsize=4096, f_files=0, f_favail=0)  # as Btrfs has it
+    monkeypatch.setattr(os, "statvfs", lambda _path: SimpleNamespace(**counts))
+    _fs(tmp_path / "cold", sync=False).pipe_file(f"{tmp_path}/a", b"x" * 300_000)
+    assert len(_reserves(tmp_path)) == folders.RESERVE_FILES
 
 
 def test_nobody_sees_reserve_and_it_goes_with_its_segment(tmp_path, left):

@@ -65,9 +65,9 @@ def arrived_s(_path: str, status: os.stat_result) -> float:
 
 
 def room(folder: str) -> tuple[int, int]:
-    """Return the free bytes of a disk, and its free inodes."""
+    """Return the free bytes of a disk, and its free inodes; on some, such as Btrfs, there is no end of inodes."""
     found = os.statvfs(folder)
-    return found.f_bavail * found.f_frsize, found.f_favail
+    return found.f_bavail * found.f_frsize, found.f_favail if found.f_files else 1 << 32
 
 
 def lock_by(setlk: int, request: Callable[[int], bytes], descriptor: int) -> bool:
