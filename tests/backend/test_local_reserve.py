@@ -94,7 +94,7 @@ def test_segment_with_chunks_keeps_a_reserve_on_full_disks(tmp_path, left, free_
 
 @pytest.mark.skipif(not hasattr(os, "statvfs"), reason="a disk of POSIX")
 def test_disk_that_counts_no_inodes_has_a_reserve(tmp_path, monkeypatch):
-    counts = dict(f_bavail=16 * MIB // 4096, f_frsize=4096, f_files=0, f_favail=0)  # as Btrfs has it
+    counts = {"f_bavail": 16 * MIB // 4096, "f_frsize": 4096, "f_files": 0, "f_favail": 0}  # as Btrfs has it
     monkeypatch.setattr(os, "statvfs", lambda _path: SimpleNamespace(**counts))
     _fs(tmp_path / "cold", sync=False).pipe_file(f"{tmp_path}/a", b"x" * 300_000)
     assert len(_reserves(tmp_path)) == folders.RESERVE_FILES

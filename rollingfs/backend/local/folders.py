@@ -246,8 +246,8 @@ def keep_reserve(header: str) -> None:
     folder = names.folder_of_header(header)
     try:
         free_bytes, free_files = system.room(folder)
-        is_low = free_bytes < FREE_BYTES_MIN or free_files < FREE_FILES_MIN
-        if not is_low or os.path.lexists(_file(folder, 0)) or not _has_chunks(folder):
+        is_roomy = free_bytes >= FREE_BYTES_MIN and free_files >= FREE_FILES_MIN
+        if is_roomy or os.path.lexists(_file(folder, 0)) or not _has_chunks(folder):
             return
         size = min(RESERVE_BYTES_MAX, free_bytes // FREE_SHARE) // BLOCK_BYTES * BLOCK_BYTES
         for number in range(min(RESERVE_FILES, free_files // FREE_SHARE) if size else 0):
