@@ -4,28 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import heapq
 import logging
 import math
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from fsspec import AbstractFileSystem
 
 from rollingfs.backend.tiers import check_tier
-from rollingfs.folders.collect_tree import Tree, tree_below
+from rollingfs.folders.collect_tree import tree_below
 from rollingfs.format import names
 from rollingfs.fs.core import core
 from rollingfs.policy import TIER_DEFAULT, OffloadPolicy, parse_bytes
 from rollingfs.segment.files.rewrite import REWRITE_BYTES_MAX
-from rollingfs.segment.files.rewrite_plan import Asked
 from rollingfs.stream.blocks import POLL_S_MAX, Move, OffloadStatus, Wait
 from rollingfs.stream.follow import Followed
-from rollingfs.stream.ledger import Ledgers, Policies
 from rollingfs.stream.ledger_codec import Ledger
 from rollingfs.stream.upkeep import OFFLOAD, Upkeep
 
@@ -111,21 +109,18 @@ class Follower:
         self._client, self._bridge = below.client, below.bridge
         self._given = OffloadPolicy(tier, None, None, deletion_lag, block_bytes, max_delay)
         """Options that count before all policies; with a tier, no policy counts."""
-        self._followed: dict[str, Followed] = {}
-        """The given segments, and all below the folders that may need a step."""
         self._folders = set(filter(below.client.contents.is_top, found))
-        for path in (one for one in found if one not in self._folders):
-            ask = partial(self._ask, True)
-            self._followed[path] = Followed(self._client, names.check_new_name(path), ask, is_named=True)
-        self._upkeep = Upkeep(self._client, (OFFLOAD,))
-        """Its rounds are the listings of the folders, and it remembers the segments that need no step."""
+        self._named = {names.check_new_name(path): None for path in found if path not in self._folders}
+        """The given segments; others were found below a folder."""
+        self._paths = dict(self._named)
+        """All segments, first those that were looked at longest ago."""
+        default, named = self._client.offload_policy, OffloadPolicy(TIER_DEFAULT)
+        named = named if default is None else default.over(named)
+        self._followed = {path: Followed(self._client, path, self._given, named) for path in self._paths}
+        """The given segments, and all below the folders that a policy counts for."""
         self._moves_max = max(1, memory_bytes // REWRITE_BYTES_MAX)
         self._on_change = on_change
-        self._queue: list[tuple[float, str]] = []
-        """When segments are due, by the monotonic clock; a heap. A segment's newest entry counts."""
-        self._list_s = -math.inf
-        """When the folders are listed next, by the monotonic clock."""
-        self._busy: dict[str, asyncio.Task[float]] = {}
+        self._busy: dict[str, asyncio.Task[None]] = {}
         self._stopped = threading.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
@@ -156,11 +151,14 @@ class Follower:
         """Run as `run` does, on the caller's event loop; a cancel stops it, and waits for the blocks under way."""
         self._prepare()
         try:
-            while not self._stopped.is_set() and (self._busy or self._queue or self._folders):
+            while not self._stopped.is_set():
                 self._wake.clear()
                 await self._list()
-                self._begin()
-                await self._sleep()
+                pause_s = self._begin()
+                if pause_s == math.inf and not self._busy:
+                    break
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._wake.wait(), None if pause_s == math.inf else pause_s)
         except BaseException:
             self._stopped.set()  # so that no further block begins
             raise
@@ -173,8 +171,10 @@ class Follower:
     def _prepare(self) -> None:
         self._loop, self._wake = asyncio.get_running_loop(), asyncio.Event()
         self._moves = asyncio.Semaphore(self._moves_max)
-        for path in [path for path, one in self._followed.items() if one.due_s == math.inf]:
-            self._plan(path, 0.0)
+        self._upkeep = Upkeep(self._client, (OFFLOAD,))
+        """Its rounds are the listings of the folders, and it remembers when each segment is due."""
+        self._list_s = -math.inf
+        """When the folders are listed next, by the monotonic clock."""
 
     def _raise(self) -> None:
         """Raise the error of a callback, or of the thread."""
@@ -228,104 +228,71 @@ class Follower:
         except OSError as error:
             logger.warning("not all folders can be listed now, so nothing new is followed: %s", error)
         else:
-            self._take(tree)
-        found = (one.poll_s_max for one in self._followed.values() if not one.is_named)
+            for path, reason in tree.unlisted.items():
+                logger.info("%s: not followed now, because it cannot be listed: %s", path, reason)
+            wanted = {*self._named, *(path for path in tree.segments if not names.is_hidden_segment(path))}
+            self._paths = {path: None for path in (*self._paths, *sorted(wanted)) if path in wanted}
+            self._followed = {path: one for path, one in self._followed.items() if path in wanted}
+        found = (one.poll_s_max for path, one in self._followed.items() if path not in self._named)
         self._list_s = time.monotonic() + min(found, default=POLL_S_MAX)
-
-    def _take(self, tree: Tree) -> None:
-        """Plan a look at each segment that is new, has another header, or whose folders have another policy."""
-        for path, error in tree.unlisted.items():
-            logger.info("%s: not followed now, because it cannot be listed: %s", path, error)
-        wanted = {path for path in tree.segments if not names.is_hidden_segment(path)}
-        self._followed = {path: one for path, one in self._followed.items() if path in wanted or one.is_named}
-        for path in sorted(wanted):
-            one = self._followed.get(path)
-            if (one is not None and one.is_named) or self._upkeep.rests(path, self._ledger(path)):
-                continue
-            if one is None:
-                one = self._followed[path] = Followed(self._client, path, partial(self._ask, False))
-            one.token = None
-            self._plan(path, 0.0)
 
     def _ledger(self, path: str) -> Ledger | None:
         return self._upkeep.ledgers.by_folder.get(names.parent(path))
 
-    def _plan(self, path: str, pause_s: float) -> None:
-        if (one := self._followed.get(path)) is not None:
-            one.due_s = time.monotonic() + pause_s
-        if one is not None and pause_s < math.inf:
-            heapq.heappush(self._queue, (one.due_s, path))
+    def _begin(self) -> float:
+        """Begin to look at segments that are due, some at a time; return the pause until a listing or another look."""
+        pause_s = max(0.0, self._list_s - time.monotonic()) if self._folders else math.inf
+        for path in [path for path in self._paths if path not in self._busy]:
+            if len(self._busy) >= BUSY_MAX:
+                break  # the end of any of them wakes us
+            if (left_s := self._upkeep.rest_s(path, self._ledger(path))) > 0:
+                pause_s = min(pause_s, left_s)
+                continue
+            self._paths[path] = self._paths.pop(path)
+            task = self._busy[path] = asyncio.ensure_future(self._follow(path))
+            task.add_done_callback(partial(self._done, path))
+        return pause_s
 
-    def _begin(self) -> None:
-        """Begin to look at the segments that are due, some at a time."""
-        while self._queue and len(self._busy) < BUSY_MAX and self._queue[0][0] <= time.monotonic():
-            at_s, path = heapq.heappop(self._queue)
-            one = self._followed.get(path)
-            if one is not None and one.due_s == at_s and path not in self._busy:
-                task = self._busy[path] = asyncio.ensure_future(self._follow(one))
-                task.add_done_callback(partial(self._done, path))
-
-    def _done(self, path: str, task: asyncio.Task[float]) -> None:
+    def _done(self, path: str, task: asyncio.Task[None]) -> None:
         del self._busy[path]
         error = asyncio.CancelledError() if task.cancelled() else task.exception()
-        if error is None:
-            self._plan(path, task.result())
-        else:
+        if error is not None:
             self._error = error
             self._stopped.set()
         self._wake.set()
 
-    async def _sleep(self) -> None:
-        """Wait until something is due, a task is done, or all ends."""
-        times = [self._queue[0][0]] if self._queue and len(self._busy) < BUSY_MAX else []
-        times += [self._list_s] if self._folders else []
-        if (self._busy or times) and not self._stopped.is_set():
-            pause_s = max(0.0, min(times) - time.monotonic()) if times else None
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._wake.wait(), pause_s)
-
     # -- one segment ---------------------------------------------------------------------------------------
 
-    async def _ask(self, is_named: bool, path: str, own: OffloadPolicy | None, ledger: Ledger | None) -> Asked | None:
-        """Return the tier and the times of a segment's blocks; without a policy, the default tier of a given one."""
-        if self._given.tier is not None:
-            return Asked.by(self._given)
-        default = self._client.offload_policy
-        if ledger is None and not is_named:
-            ledger = self._ledger(path)
-        if ledger is None:
-            ledger = await Ledgers(self._client).resolved(names.parent(path))
-        if is_named:
-            named = OffloadPolicy(TIER_DEFAULT)
-            default = named if default is None else default.over(named)
-        return Asked.by(self._given.over(Policies(None, own, ledger.offload, default).offload))
-
-    async def _follow(self, one: Followed) -> float:
-        """Look at a segment, move a block of it if that is due; returns the pause until the next look."""
-        listed, ledger = self._upkeep.tree.tokens.get(one.path), self._ledger(one.path)
+    async def _follow(self, path: str) -> None:
+        """Look at a segment, move a block of it if that is due, and note when it is due again."""
+        one = self._followed.get(path) or Followed(self._client, path, self._given, self._client.offload_policy)
+        is_named, listed, ledger = path in self._named, self._upkeep.tree.tokens.get(path), self._ledger(path)
         began_s = self._client.now_ms() / 1000
-        now: Wait | Move = await self._bridge.arun(one.look())
-        if one.is_missing and one.is_named and await self._bridge.arun(self._client.backend.is_folder(one.path)):
-            self._folders.add(one.path)  # its segments are followed then
-            del self._followed[one.path]
-            self._list_s = -math.inf
-            return math.inf
-        if isinstance(now, Move):
-            async with self._moves:
-                now = Wait(0.0) if self._stopped.is_set() else await self._bridge.arun(one.move(now))
+        now: Wait | Move = Wait(0.0)
+        self._followed[path] = one
+        try:
+            now = await self._bridge.arun(one.look(ledger))
+            if isinstance(now, Move):
+                async with self._moves:
+                    now = Wait(0.0) if self._stopped.is_set() else await self._bridge.arun(one.move(now))
+            elif one.tier is None and not is_named:
+                now = Wait(math.inf, is_over=True)
+        except Exception as error:  # noqa: BLE001 - one segment that fails must not end the others
+            now = one.failed(error, is_move=isinstance(now, Move))
+        if is_named and now.is_over and one.token is None:  # it is missing
+            if await self._bridge.arun(self._client.backend.is_folder(path)):
+                self._folders.add(path)  # its segments are followed then
+                self._list_s = -math.inf
+                del self._named[path], self._followed[path], self._paths[path]
+                return
+            now = replace(now, is_over=False)
         self._tell(one)
-        if one.is_named:
-            return math.inf if now.is_over else now.pause_s
-        has_no_policy = one.tier is None and one.status.last_error is None
-        is_over = now.is_over or one.is_missing or has_no_policy
-        token = one.token or (listed if is_over else None)  # a later listing may show the token of a new segment
-        if token is not None:
-            self._upkeep.let_rest(one.path, token, ledger, began_s)
-        if is_over:
-            self._followed.pop(one.path, None)
-            return math.inf
-        self._list_s = min(self._list_s, time.monotonic() + one.poll_s_max)
-        return now.pause_s
+        pause_s = math.inf if now.is_over else min(one.poll_s_max, now.pause_s) if is_named else now.pause_s
+        if not is_named and now.is_over:
+            self._followed.pop(path, None)
+        elif not is_named:
+            self._list_s = min(self._list_s, time.monotonic() + one.poll_s_max)
+        self._upkeep.let_rest(path, (listed, one.token), ledger, began_s, self._client.now_ms() / 1000 + pause_s)
 
     def _tell(self, one: Followed) -> None:
         status = one.status

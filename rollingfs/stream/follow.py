@@ -10,7 +10,7 @@ import logging
 import math
 import random
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import field, replace
 from functools import partial
 
@@ -30,7 +30,7 @@ from rollingfs.segment.verbs.change import roll
 from rollingfs.segment.verbs.offload import DamagedBlocksError, Offloaded, check_may_move, offload
 from rollingfs.stream import blocks
 from rollingfs.stream.blocks import DEFAULT, RETRY_S_MAX, SLOW_S, Hot, Move, OffloadStatus, Wait
-from rollingfs.stream.ledger import Ledgers, check_policy, check_retention, policies_of
+from rollingfs.stream.ledger import Ledgers, Policies, check_policy, check_retention, policies_of
 from rollingfs.stream.ledger_codec import Ledger
 from rollingfs.stream.members import Members
 
@@ -38,20 +38,6 @@ logger = logging.getLogger("rollingfs")
 
 OF_ONE_POLICY = (ValueError, *TIER_ERRORS)
 """Errors of a policy or of its tier: the policies of other segments may still be carried out."""
-
-
-Ask = Callable[[str, OffloadPolicy | None, Ledger | None], Awaitable[Asked | None]]
-"""Return the tier and the times of a segment's blocks, by its own policy and its folders'; None if no block is
-to move. The ledger is its folder's, resolved, if it was just read."""
-
-
-def fixed(asked: Asked) -> Ask:
-    """Return an `Ask` that answers the same for all segments."""
-
-    async def ask(path: str, own: OffloadPolicy | None, ledger: Ledger | None) -> Asked | None:
-        return asked
-
-    return ask
 
 
 @value_class
@@ -70,12 +56,14 @@ class _Damage:
 
 
 class Followed:
-    """A followed segment.
+    """A segment whose blocks move to a tier as it grows.
 
     Parameters
     ----------
-    ask
-        Asked at each new header.
+    given
+        The fields that count before all policies; with a tier, no policy counts.
+    default
+        The policy of the filesystem.
 
     Raises
     ------
@@ -83,17 +71,18 @@ class Followed:
         It is the memory of a stream.
     """
 
-    def __init__(self, client: At, path: str, ask: Ask, *, is_named: bool = False) -> None:
+    def __init__(self, client: At, path: str, given: OffloadPolicy, default: OffloadPolicy | None = None) -> None:
         check_may_move(path)
         self.path = path
-        self.is_named = is_named
-        """Whether the caller has named it; others were found below a folder."""
-        self.due_s = math.inf
-        """Time of the next look, by the monotonic clock: of the follower alone, as is `told`."""
         self.told: tuple[int, str | None] | None = None
-        """The progress and the error in the last report."""
-        self._client = client
-        self._ask = ask
+        """The progress and the error in the last report: of the follower alone."""
+        self.moved = Offloaded()
+        """All that was moved so far."""
+        self.token: str | None = None
+        """Of the header that `_hot` shows; None: it is read again."""
+        self._client, self._given, self._default = client, given, default
+        self._ledger: Ledger | None = None
+        """Of its folder, resolved; None: it is read at each new header."""
         self._asked: Asked | None = None
         self._own: OffloadPolicy | None = None
         self._damage: _Damage | None = None
@@ -102,13 +91,9 @@ class Followed:
         """The end of the newest block, and when it was assigned."""
         self._offloaded_s: float | None = None
         self._hot: Hot | None = None
-        self.token: str | None = None
-        """Of the header that `_hot` shows."""
         self._failures = 0
         self._retry_s = 0.0
         """When a move that failed is tried again, by the monotonic clock."""
-        self.is_missing = False
-        """Whether the last look found no segment."""
         self._error: str | None = None
         self._moving_s: float | None = None
         """When the move under way began, by the monotonic clock."""
@@ -142,114 +127,92 @@ class Followed:
         """Return the tier of its blocks at the last look."""
         return None if self._asked is None else self._asked.tier
 
-    async def look(self) -> Wait | Move:
-        """Poll the header by a conditional request, and return the next step. An error goes to the status.
+    @property
+    def poll_s_max(self) -> float:
+        """Return the longest pause between two polls."""
+        return blocks.poll_s_max(self._rule)
+
+    async def look(self, ledger: Ledger | None = None) -> Wait | Move:
+        """Poll the header by a conditional request, and return the next step.
 
         While a failed move waits to be tried again, this shows only how the segment grows.
+
+        Parameters
+        ----------
+        ledger
+            Of its folder, resolved; by default it is read at each new header.
         """
-        left_s = self._retry_s - time.monotonic()
-        try:
-            await self._look()
-        except Exception as error:  # noqa: BLE001 - one segment that fails must not end the others
-            if left_s > 0:  # the status keeps the error that waits
-                logger.debug("%s: %s", self.path, error)
-                return self._waits(left_s)
-            self.is_missing = isinstance(error, FileNotFoundError)
-            return self._waits(self._failed(error))
-        if left_s > 0:
-            return self._waits(left_s)
+        if ledger != self._ledger:
+            self._ledger, self.token = ledger, None
+        if self._damage is not None and time.monotonic() >= self._damage.retry_s:
+            self._damage = self.token = None
+        if self._hot is None or self._client.now_ms() >= self._hot.next_ms:
+            self.token = None  # the policy lets more chunks go by now, though the header may be the same
+        token = self.token
+        loaded = await self._client.headers.load(self.path, token)
+        if token is None or loaded.token != token:
+            await read_map(self._client.headers, self.path, self._take, loaded)
         assert self._hot is not None
-        if self._asked is None:
-            now: Wait | Move = Wait(math.inf)
-        else:
-            now = blocks.plan(self._hot, self._client.now_ms(), self._rule)
+        left_s = self._retry_s - time.monotonic()
+        if left_s > 0:
+            return Wait(left_s)
+        now = Wait(math.inf) if self._asked is None else blocks.plan(self._hot, self._client.now_ms(), self._rule)
         if isinstance(now, Move):
             return now
         self._succeeded()  # an error of a move is over, too: another follower has moved the block
         retry_s = math.inf if self._damage is None else self._damage.retry_s - time.monotonic()
-        return self._waits(min(now.pause_s, max(blocks.poll_s_min(self._rule), retry_s)), is_over=now.is_over)
-
-    def _waits(self, pause_s: float, *, is_over: bool = False) -> Wait:
-        """Wait no longer than until the next poll, if no listing shows a change of the header."""
-        return Wait(min(self.poll_s_max, pause_s) if self.is_named else pause_s, is_over)
-
-    @property
-    def poll_s_max(self) -> float:
-        """The longest pause between two polls."""
-        return blocks.poll_s_max(self._rule)
+        return replace(now, pause_s=min(now.pause_s, max(blocks.poll_s_min(self._rule), retry_s)))
 
     async def move(self, block: Move) -> Wait:
-        """Move a block. An error goes to the status; what was not committed is tried again after a pause."""
+        """Move a block, unless a policy forbids it by now; what was not committed moves by the next try."""
         self._moving_s = time.monotonic()
         assert self._hot is not None
         self._block = (self._hot.length if block.upto is None else block.upto), self._client.now_ms() / 1000
         try:
-            count = (await self._move(block)).chunks
+            did = await self._move(block)
         except DamagedBlocksError:
             return Wait(0.0)
-        except Exception as error:  # noqa: BLE001 - as above; the next look shows whether the segment is missing
-            pause_s = self._failed(error)
-            self._retry_s = time.monotonic() + pause_s
-            return self._waits(pause_s)
         finally:
             self._moving_s = None
         self._succeeded()
-        self._offloaded_s = self._client.now_ms() / 1000 if count else self._offloaded_s
-        return Wait(0.0 if count else blocks.poll_s_min(self._rule))
+        self._offloaded_s = self._client.now_ms() / 1000 if did.chunks else self._offloaded_s
+        self.moved = added(self.moved, did)
+        return Wait(0.0 if did.chunks else blocks.poll_s_min(self._rule))
 
     async def move_all(self) -> Offloaded:
         """Move all blocks that are full or old now; an error is raised, for a damaged chunk after all other blocks."""
-        result, did = Offloaded(), Offloaded(chunks=1)
-        damage: DamagedBlocksError | None = None
-        while did.chunks:
-            await self._look()
-            assert self._hot is not None
-            now = blocks.plan(self._hot, self._client.now_ms(), self._rule)
-            try:
-                did = await self._move(now) if isinstance(now, Move) else Offloaded()
-            except DamagedBlocksError as error:
-                damage = damage or error
-            else:
-                result = added(result, did)
-        if damage is not None:
-            raise damage
-        return result
+        while isinstance(block := await self.look(), Move):
+            if (await self.move(block)).pause_s:
+                break
+        if self._damage is not None:
+            raise DamagedBlocksError(self._damage.text)
+        return self.moved
 
-    async def _look(self) -> None:
-        if self._damage is not None and time.monotonic() >= self._damage.retry_s:
-            self._damage = self.token = None
-        hot = self._hot
-        if hot is not None and self._client.now_ms() >= hot.next_ms:
-            self.token = None  # the policy lets more chunks go by now, though the header may be the same
-        loaded: Segment | None
-        if hot is not None and self.token is not None:
-            loaded = await self._client.headers.newer(self.path, self.token)
-            if loaded is None:
-                return
-        else:
-            loaded = await self._client.headers.load(self.path)
-        await read_map(self._client.headers, self.path, partial(self._take, hot), loaded)
-
-    async def _take(self, before: Hot | None, loaded: Segment) -> None:
+    async def _take(self, loaded: Segment) -> None:
         """Take over a header that was read."""
-        self._hot, self.token = await self._found(await self._live(loaded), before), loaded.token
-
-    async def _live(self, loaded: Segment) -> Header:
-        header = loaded.header
-        if header is not None and not header.deleted:
-            return header
-        self._hot = self.token = None
-        if await self._client.headers.plain(loaded) is not None:
+        header, before = loaded.header, self._hot
+        if header is None or header.deleted:
+            self._hot = self.token = None
+            if await self._client.headers.plain(loaded) is None:
+                raise transitions.missing(self.path)
             raise ValueError(
                 f"{self.path}: it is a plain file, which another program may still write, so it is not followed; "
                 "nothing was moved. Offload it once, or append to it, to make it a segment"
             )
-        raise transitions.missing(self.path)
+        self._hot, self.token = await self._found(header, before), loaded.token
+
+    async def _ask(self, ledger: Ledger | None) -> Asked | None:
+        """Return the tier and the times of its blocks; None if no block is to move."""
+        if self._given.tier is not None:
+            return Asked.by(self._given)
+        if ledger is None:
+            ledger = await Ledgers(self._client).resolved(names.parent(self.path))
+        return Asked.by(self._given.over(Policies(None, self._own, ledger.offload, self._default).offload))
 
     async def _found(self, header: Header, before: Hot | None) -> Hot:
         """Return the hot bytes, up to the first full block; what was in a tier once is not looked at again."""
         self._own, damage = header.offload, self._damage
-        self._asked = asked = await self._ask(self.path, self._own, None)
+        self._asked = asked = await self._ask(self._ledger)
         if asked is None:  # no chunk is looked at, so the next look begins at the first one
             self._rule, self._damage = DEFAULT, None
             return replace(blocks.look(header, self._client.now_ms()), start=header.start)
@@ -273,7 +236,7 @@ class Followed:
         hot, path = self._hot, self.path
         assert hot is not None
         ledger = await Ledgers(self._client).resolved(names.parent(path))
-        asked = await self._ask(path, self._own, ledger)
+        asked = await self._ask(ledger)
         if asked != self._asked:  # a policy has changed since the look
             self._asked, self.token = asked, None if asked else self.token
         if asked is None:
@@ -290,7 +253,7 @@ class Followed:
             raise
         seen = self._client.headers.seen(path)  # the commit's own; the next poll finds it unchanged
         if seen is not None and seen.header is not None and seen.live and seen.header.segment == hot.segment:
-            await read_map(self._client.headers, path, partial(self._take, hot), seen)
+            await read_map(self._client.headers, path, self._take, seen)
         return did
 
     def _pass(self, hot: Hot, end: int, text: str) -> None:
@@ -303,18 +266,25 @@ class Followed:
     def _succeeded(self) -> None:
         if self._error is not None:
             logger.info("%s: offload goes on", self.path)
-        self._failures, self._retry_s, self._error, self.is_missing = 0, 0.0, None, False
+        self._failures, self._retry_s, self._error = 0, 0.0, None
 
-    def _failed(self, error: Exception) -> float:
-        """Note an error; return the pause until the next try."""
-        if isinstance(error, FileNotFoundError):
+    def failed(self, error: Exception, *, is_move: bool) -> Wait:
+        """Note an error of a look or a move for the status; return the pause, and whether no segment is there."""
+        left_s = self._retry_s - time.monotonic()
+        if left_s > 0:  # the status keeps the error that waits
+            logger.debug("%s: %s", self.path, error)
+            return Wait(left_s)
+        is_missing = isinstance(error, FileNotFoundError)
+        if is_missing:
             self.token = None  # deleted, or another incarnation: the next look shows it
         text = str(error) or repr(error)
         if self._error is None:
             is_told = isinstance(error, OSError | ValueError)
             logger.warning("%s is not offloaded now, and is tried again: %s", self.path, text, exc_info=not is_told)
+        pause_s = blocks.retry_s(self._failures, random.random())
         self._failures, self._error = self._failures + 1, text
-        return blocks.retry_s(self._failures - 1, random.random())
+        self._retry_s = time.monotonic() + pause_s if is_move else 0.0
+        return Wait(pause_s, is_over=is_missing and not is_move)
 
 
 # -- an offload by policies, once -------------------------------------------------------------------------------
@@ -344,12 +314,12 @@ async def offload_by_policy(client: At, path: str, header: Header, ledger: Ledge
         The policy contradicts the retention of the folder; no chunk was moved.
     """
     policies = policies_of(path, header, ledger, client.offload_policy)
-    asked = Asked.by(policies.offload)
-    if asked is None:
+    policy, asked = policies.offload, Asked.by(policies.offload)
+    if policy is None or asked is None:
         return None
     check_policy(path, policies, ledger, "nothing was moved")
     if asked.max_delay_s is not None:  # what fills no block yet waits, and the inline bytes move too
-        return await Followed(client, path, fixed(asked)).move_all()
+        return await Followed(client, path, policy).move_all()
     return await offload(client, path, asked, known=header)
 
 

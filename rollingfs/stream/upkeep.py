@@ -6,7 +6,6 @@ No failure stops the rest.
 from __future__ import annotations
 
 import logging
-import math
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import field, replace
@@ -96,9 +95,9 @@ class Upkeep:
         self.tree = tree_of({})
         """The last listing."""
         self._seen: dict[str, int] = {}
-        self._rests: dict[str, tuple[str, tuple[object, ...], float, float]] = {}
-        """Looks at segments that needed no step: the token of the header, the policies of the folders, when the look
-        began, and until when it counts, in seconds since 1970."""
+        self._rests: dict[str, tuple[tuple[str | None, ...], tuple[object, ...], float, float]] = {}
+        """Looks at segments: the tokens of the header, the policies of the folders, when the look began, and until when
+        it counts, in seconds since 1970."""
 
     async def folders(self, root: str) -> list[Folder]:
         """Return the folders with segments at or below a path, sorted, or only the folder of the segment at this path.
@@ -131,8 +130,9 @@ class Upkeep:
 
     async def take(self, tree: Tree) -> None:
         """Begin a round with a listing: read changed policies, forget segments that are gone."""
+        for path in self.tree.tokens.keys() - tree.tokens.keys():
+            self._rests.pop(path, None)
         self.tree = tree
-        self._rests = {path: rest for path, rest in self._rests.items() if path in tree.tokens}
         await self.ledgers.renew(tree)
 
     async def keep(self, folder: Folder) -> list[Upkept]:
@@ -165,7 +165,7 @@ class Upkeep:
         ledger
             The ledger of its folder, resolved; without it, only collection runs.
         """
-        if ledger is not None and self.rests(path, ledger):
+        if ledger is not None and self.rest_s(path, ledger):
             return Upkept(path)
         result, began_s = Upkept(path), self.client.now_ms() / 1000
         if ledger is not None and not names.is_hidden_segment(path) and {*self.steps} - {RETAIN, COLLECT}:
@@ -176,26 +176,27 @@ class Upkeep:
             await self._let_rest(path, ledger, began_s)
         return result
 
-    def rests(self, path: str, ledger: Ledger | None) -> bool:
-        """Return whether the last look found no step, and another is not due yet.
+    def rest_s(self, path: str, ledger: Ledger | None) -> float:
+        """Return the time for which the last look at a segment counts; 0 if a look is due.
 
         Parameters
         ----------
         ledger
             As of `segment`; None if it cannot be read now.
         """
-        rest = self._rests.get(path)
-        if rest is None:
-            return False
-        token, policies, since_s, until_s = rest
+        if (rest := self._rests.get(path)) is None:
+            return 0.0
+        tokens, policies, since_s, until_s = rest
         now_s = self.client.now_ms() / 1000
+        is_same = self.tree.tokens.get(path) in tokens and (ledger is None or policies == _policies(ledger))
         # before the look it is where a clock went back: then all that waits for a time would wait longer
-        is_same = token == self.tree.tokens.get(path) and (ledger is None or policies == _policies(ledger))
-        return is_same and since_s <= now_s < until_s
+        return max(0.0, until_s - now_s) if is_same and since_s <= now_s else 0.0
 
-    def let_rest(self, path: str, token: str, ledger: Ledger | None, since_s: float, until_s: float = math.inf) -> None:
-        """Note that a look that began at `since_s` has found no step to a header, by its token."""
-        self._rests[path] = token, () if ledger is None else _policies(ledger), since_s, until_s
+    def let_rest(
+        self, path: str, tokens: tuple[str | None, ...], ledger: Ledger | None, since_s: float, until_s: float
+    ) -> None:
+        """Note a look at a segment that began at `since_s`, and counts until a time or another listed token."""
+        self._rests[path] = tokens, () if ledger is None else _policies(ledger), since_s, until_s
 
     async def _let_rest(self, path: str, ledger: Ledger, began_s: float) -> None:
         """Note that a look has found no step. The next look does steps that become due during this look."""
@@ -214,7 +215,7 @@ class Upkeep:
         times = [began_s + LOOK_AGAIN_S, *_due_s(header, waits, chunks)]
         if header.deleted:
             times.append(header.modified_ms / 1000 + (GRACE_S if self.grace_s is None else self.grace_s))
-        self.let_rest(path, token, ledger, began_s, min(one for one in times if one > began_s - TIME_STEP_S))
+        self.let_rest(path, (token,), ledger, began_s, min(one for one in times if one > began_s - TIME_STEP_S))
 
     async def _attempt(self, verb: str, path: str, step: Callable[[], Awaitable[Upkept]]) -> Upkept:
         """Do a step to a stream or segment, unless the caller has stopped; an error is part of the result."""

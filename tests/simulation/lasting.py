@@ -21,7 +21,7 @@ from rollingfs.segment.files.rewrite_plan import Asked
 from rollingfs.segment.verbs.change import seal
 from rollingfs.segment.verbs.offload import check_may_move
 from rollingfs.stream.blocks import POLL_S_MAX, Move
-from rollingfs.stream.follow import Followed, fixed
+from rollingfs.stream.follow import Followed
 from rollingfs.stream.ledger import Ledgers, check_policy, policies_of
 from rollingfs.stream.upkeep import CONSOLIDATE, OFFLOAD, ROLL, Upkeep, Upkept, total
 from tests.simulation.history import TOKENS, Doing, Violation, running, token_at, tokens_of
@@ -71,7 +71,8 @@ class Following:
     async def follow(self) -> None:
         """Look at all that is due."""
         one = self.follower
-        one._prepare()
+        if one._loop is None:
+            one._prepare()
         await one._list()
         one._begin()
         tasks = list(one._busy.values())
@@ -156,14 +157,14 @@ async def _check_followed(world: World, client: At) -> None:
             continue
         ledger = await Ledgers(fresh).resolved(path.rpartition("/")[0])
         policies = policies_of(path, header, ledger, client.offload_policy)
-        asked = Asked.by(policies.offload)
-        if asked is None:
+        policy, asked = policies.offload, Asked.by(policies.offload)
+        if policy is None or asked is None:
             continue
         try:
             check_policy(path, policies, ledger, "")
         except ValueError:  # the retention forbids it
             continue
-        one = Followed(fresh, path, fixed(asked))
+        one = Followed(fresh, path, policy)
         now = await one.look()
         world.counts["looks at the work of a follower"] += 1
         if isinstance(now, Move):

@@ -15,11 +15,10 @@ from rollingfs.format.policies import PolicyChange
 from rollingfs.fs import transfers
 from rollingfs.policy import FOREVER, OffloadPolicy
 from rollingfs.segment.at import At
-from rollingfs.segment.files.rewrite_plan import Asked, Chosen
 from rollingfs.segment.verbs.rebuild import rebuild
 from rollingfs.stream.blocks import Move
 from rollingfs.stream.cut import StreamCut
-from rollingfs.stream.follow import Followed, fixed
+from rollingfs.stream.follow import Followed
 from rollingfs.stream.retention import RetentionPolicy
 from tests.simulation import checks, model, stream_checks
 from tests.simulation.draw import MOVED, TOKEN_FIRST, Draw, Op, core_of
@@ -221,10 +220,10 @@ class TreeVerbs(Draw):
 
     def follow(self) -> Op:
         """A look of a follower, and the block that is due."""
-        path, asked = self._long(), Asked("cold", Chosen(), self._lag_s(), 40, 0.0)
+        path, policy = self._long(), OffloadPolicy("cold", None, None, self._lag_s(), 40, 0.0)
 
         async def start(client: At) -> None:
-            follower = Followed(client, path, fixed(asked))
+            follower = Followed(client, path, policy)
             if isinstance(due := await follower.look(), Move):
                 await follower.move(due)
 

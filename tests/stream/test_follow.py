@@ -3,6 +3,7 @@
 `tests/segment/test_at_each_call.py` has crashes, faults and other clients at every call.
 """
 
+import math
 import re
 from dataclasses import replace
 from functools import partial
@@ -104,8 +105,7 @@ def test_lost_index_page_is_neither_missing_nor_changing_segment(monkeypatch):
     [page] = [file for file in store.files() if "/index-" in file]
     del store.fs.store[page]
     one = small.followed(client(store), moved, RULE)
-    step(one)
-    assert not one.is_missing
+    assert not step(one).is_over
     assert page in str(one.status.last_error)
     looks = client(store).client
     [state] = drive(states_below(Ledgers(looks), "/other", None, Chosen(upto=1)))
@@ -160,13 +160,12 @@ def test_idle_segments_chunks_move_when_the_policy_allows(world):
 
 def test_unchanged_header_costs_one_conditional_request_without_cache(world):
     one = followed(world)
-    one.is_named = True
     settle(one)
     step(one)
     world.client.headers.forget()
     world.backend.prepare()
     for _ in range(10):
-        assert step(one).pause_s == 25
+        assert (step(one).pause_s, one.poll_s_max) == (math.inf, 25)
     assert [verb for verb, _ in world.backend.trace] == ["read_if_changed"] * 10
     world.append(A, b"x")
     world.backend.prepare()
@@ -213,7 +212,7 @@ def test_the_lag_grows_while_the_tier_is_away():
         assert one.status.lag_bytes == lag_bytes + 4
         assert "the cold store is away" in str(one.status.last_error)
     store.fs.store.pop(names.header_path(A))
-    drive(one.look())
+    step(one)
     assert "the cold store is away" in str(one.status.last_error)
 
 

@@ -12,7 +12,8 @@ import pytest
 from rollingfs import Follower, OffloadPolicy, RollingFileSystem, RollingPolicy
 from rollingfs.fs import follower
 from rollingfs.runtime.concurrency import drive
-from rollingfs.stream.blocks import Move
+from rollingfs.stream.blocks import Move, Wait
+from rollingfs.stream.follow import Followed
 from tests.support.backends import LOOKS, Counting, Scripted, fail
 from tests.support.faults import TieredStore
 from tests.support.life import World
@@ -84,8 +85,9 @@ def poll(one: Follower) -> list[str]:
     """List once, and look at all that is due; returns it."""
 
     async def polled() -> list[str]:
+        if one._loop is None:
+            one._prepare()
         one._list_s = -math.inf
-        one._prepare()
         await one._list()
         one._begin()
         due = sorted(one._busy)
@@ -125,16 +127,19 @@ def test_poll_of_idle_segments_lists_each_folder_once():
 
 
 @pytest.mark.parametrize("is_named", [False, True])
-def test_planned_block_stays_once_the_folder_forbids_moves(is_named):
-    world = World(TieredStore(), RollingPolicy(100, inline_bytes=10))
+def test_planned_block_stays_once_the_folder_forbids_moves(is_named, monkeypatch):
+    world, move, planned = World(TieredStore(), RollingPolicy(100, inline_bytes=10)), Followed.move, list[Move]()
     world.create("/root/a", [DATA])
     drive(verbs(world).set_offload_policy(OffloadPolicy("cold", block_bytes=100)))
+
+    async def late(self: Followed, block: Move) -> Wait:
+        planned.append(block)
+        drive(verbs(world).set_offload_policy(OffloadPolicy("")))
+        return await move(self, block)
+
+    monkeypatch.setattr(Followed, "move", late)
     of_all = following(world, "/root/a" if is_named else "/")
-    drive(of_all._list())
-    [one] = of_all._followed.values()
-    now = drive(one.look())
-    assert isinstance(now, Move)
-    drive(verbs(world).set_offload_policy(OffloadPolicy("")))
-    drive(one.move(now))
-    assert not isinstance(drive(one.look()), Move)
+    assert poll(of_all) == ["/root/a"]
+    poll(of_all)
+    assert len(planned) == 1
     assert {chunk.tier for chunk in world.header("/root/a").entries} == {""}

@@ -2,21 +2,20 @@
 
 import inspect
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from rollingfs import RollingPolicy
+from rollingfs import OffloadPolicy, RollingPolicy
 from rollingfs.format import names, placement
 from rollingfs.runtime.concurrency import drive
 from rollingfs.segment.at import At
 from rollingfs.segment.files.rewrite_plan import Asked
 from rollingfs.stream import stream_verbs
 from rollingfs.stream.blocks import Move, OffloadStatus, Wait
-from rollingfs.stream.follow import Followed, fixed
+from rollingfs.stream.follow import Followed
 from rollingfs.stream.members import Members
 from rollingfs.stream.upkeep import Upkeep, Upkept
 from tests.support.faults import CLOCK, Faulty, Store, TieredStore
@@ -107,13 +106,19 @@ def is_whole(world: World, path: str = "/stream/a") -> bool:
 
 def followed(world: World, path: str, rule: Asked, lag_s: float = 0.0) -> Followed:
     """A segment that is followed."""
-    return Followed(world.client, path, fixed(replace(rule, lag_s=lag_s)))
+    chosen = rule.chosen
+    policy = OffloadPolicy(rule.tier, chosen.after_bytes, chosen.after_age_s, lag_s, rule.block_bytes, rule.max_delay_s)
+    return Followed(world.client, path, policy)
 
 
 def step(one: Followed) -> Wait:
     """What a follower does between two pauses."""
-    now = drive(one.look())
-    return drive(one.move(now)) if isinstance(now, Move) else now
+    now: Wait | Move = Wait(0.0)
+    try:
+        now = drive(one.look())
+        return drive(one.move(now)) if isinstance(now, Move) else now
+    except Exception as error:  # noqa: BLE001 - as a follower
+        return one.failed(error, is_move=isinstance(now, Move))
 
 
 def settle(one: Followed, steps: int = 60) -> OffloadStatus:
