@@ -401,7 +401,7 @@ class RollingFileSystem(AsyncFileSystem, ChainedFileSystem, metaclass=Configured
         return opening.open_file(self._core, path, mode, block_size=block_size, **options)
 
     def stream(self, path: str, on_error: str = REPORT) -> Stream:
-        """Return a handle on the segments directly in a folder, to cut, trim and bound them together; it asks nothing.
+        """Return a handle on the segments of a folder, to cut, trim and bound them together; it sends no request.
 
         Parameters
         ----------
