@@ -145,7 +145,7 @@ READERS: dict[str, dict[str, Read]] = {
     "CSV without a header": CSV_READERS,
     "JSON lines, gzip": JSON_READERS,
     "JSON lines, bzip2": {name: JSON_READERS[name] for name in ("pandas", "daft", "HF datasets")},
-    "JSON lines, xz": {name: JSON_READERS[name] for name in ("pandas", "HF datasets")},
+    "JSON lines, xz": {name: JSON_READERS[name] for name in ("pandas", "daft", "HF datasets")},
     "JSON lines, zstd": JSON_READERS,
     "WARC": {"warcio": records},
     "Arrow stream": STREAM_READERS,

@@ -11,7 +11,7 @@ from tests.support.servers import found_by
 LIGHT = {"pandas", "polars", "DuckDB", "pyarrow", "HF datasets", "numpy", "Pillow", "pickle", "wave", "zipfile"}
 LIGHT |= {"tarfile", "tarfile (streaming)"}
 """Readers that the extra `test` has. The extra `formats` has the others, for `.ci/nightly`."""
-FIRST_FRAME = {("JSON lines, bzip2", "daft"), ("JSON lines, zstd", "daft")}
+FIRST_FRAME = {(f"JSON lines, {kind}", "daft") for kind in ("bzip2", "xz", "zstd")}
 """daft reads the first frame only. These files join all the same, and the page says so."""
 HEAVY = {"Avro", "Vortex", "MCAP", "MAT", "safetensors", "ASDF", "FITS", "BigTIFF"}
 """Formats that no package of the extra `test` writes."""
