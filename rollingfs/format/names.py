@@ -120,6 +120,7 @@ def folder_of_header(header: str) -> str:
     return header[: -len(HEADER_SUFFIX)] + CHUNKS_SUFFIX
 
 
+@functools.lru_cache(NAMES_KEPT_MAX)
 def lock_path(header: str) -> str:
     """Return the lock file (on a disk) of the segment with this header file."""
     return f"{folder_of_header(header)}/{LOCK_NAME}"

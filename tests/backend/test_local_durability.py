@@ -20,7 +20,7 @@ from tests.support.schedules import beside
 def flushed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The inodes given to fsync, in order."""
     inodes: list[int] = []
-    beside(monkeypatch, os, "fsync", lambda descriptor: inodes.append(os.fstat(descriptor).st_ino))
+    beside(monkeypatch, system, "flush", lambda descriptor: inodes.append(os.fstat(descriptor).st_ino))
     return inodes
 
 
@@ -64,7 +64,7 @@ def test_what_the_disk_refuses_leaves_what_was_there(backend, header, tmp_path, 
     folder = tmp_path / "segment$chunks"
     args = {"replace": (header, b"new", token), "write": (f"{folder}/chunk", [bytes(12_000)])}
     with monkeypatch.context() as patch:
-        patch.setattr({"flush": disk, "write": os}.get(call, system), call, full)
+        patch.setattr({"write": os}.get(call, system), call, full)
         with pytest.raises(OSError, match="No space left"):
             getattr(backend, verb)(*args.get(verb, (f"{folder}/pin", b"content")))
     assert backend.read(header).data == b"old"

@@ -44,7 +44,7 @@ def fail_flush(patch: pytest.MonkeyPatch, file: Path) -> list[Any]:
             raise OSError(errno.EIO, "injected: the flush failed")
 
     locks: list[Any] = []
-    beside(patch, os, "fsync", fails)
+    beside(patch, system, "flush", fails)
     return locks
 
 
@@ -265,7 +265,7 @@ def test_file_with_failed_flush_is_neither_extended_nor_believed(tmp_path, monke
     second.append(path, b"ne ")
     inode = os.stat(file).st_ino
     with monkeypatch.context() as patch:
-        patch.setattr(os, "fsync", raises(OSError(errno.ENOSPC, "injected: the flush failed")))
+        patch.setattr(system, "flush", raises(OSError(errno.ENOSPC, "injected: the flush failed")))
         with pytest.raises(AppendOutcomeUnknown, match="flush failed"):
             first.append(path, b"two ")
         with pytest.raises(OSError, match="nothing was committed") as caught:
@@ -295,7 +295,7 @@ def test_failed_flush_replaces_the_file_that_was_moved(tmp_path, monkeypatch, mo
             os.rename(*((header, target) if moved == "segment" else (tmp_path / "a", tmp_path / "b")))
             raise OSError(errno.EIO, "injected: the flush failed")
 
-    beside(monkeypatch, disk, "flush", fail)
+    beside(monkeypatch, system, "flush", fail)
     with pytest.raises(AppendOutcomeUnknown):
         new_fs().append(path, b"two")
     assert not os.path.samestat(os.stat(target), before), "the poisoned file has the name still"
@@ -320,7 +320,7 @@ def test_linked_header_that_goes_during_its_flush_is_skipped(tmp_path, monkeypat
         file.unlink(missing_ok=True)
         shutil.rmtree(f"{path}$chunks", ignore_errors=True)
 
-    beside(monkeypatch, disk, "flush", after=delete)
+    beside(monkeypatch, system, "flush", after=delete)
     backend.flush(str(file))
     assert os.listdir(tmp_path) == ["backup"]
 

@@ -267,7 +267,7 @@ def test_nothing_is_concluded_from_record_that_cannot_be_flushed(log, monkeypatc
     new_fs().append(log, b"first")
     fs = new_fs()
 
-    monkeypatch.setattr(disk, "flush", raises(OSError(errno.EIO, "broken")))
+    monkeypatch.setattr(system, "flush", raises(OSError(errno.EIO, "broken")))
     with pytest.raises(OSError, match="nothing was committed") as caught:
         fs.append(log, **options)
     assert not isinstance(caught.value, RollingError)

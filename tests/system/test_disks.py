@@ -216,7 +216,7 @@ def test_a_failed_flush_puts_no_old_header_back(tmp_path, monkeypatch, code):
     other.append(log, b", two")
     monkeypatch.setattr(folders, "is_local", lambda _: False)
     is_known, failed = [True], list[int]()
-    real_open, real_status, real_flush = system.open_file, os.lstat, disk.flush
+    real_open, real_status, real_flush = system.open_file, os.lstat, system.flush
 
     def flush(descriptor: int) -> None:
         if os.path.samestat(os.fstat(descriptor), os.stat(old)):
@@ -227,7 +227,7 @@ def test_a_failed_flush_puts_no_old_header_back(tmp_path, monkeypatch, code):
     monkeypatch.setattr(system, "open_file", lambda name, *more, **how: real_open(by_mount(name), *more, **how))
     monkeypatch.setattr(os, "lstat", lambda name, **how: real_status(by_mount(name), **how))
     monkeypatch.setattr(system, "look_up", lambda name: is_known.clear())
-    monkeypatch.setattr(disk, "flush", flush)
+    monkeypatch.setattr(system, "flush", flush)
 
     def by_mount(name: Any) -> Any:
         return old if name == header and is_known else name

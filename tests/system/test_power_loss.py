@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from rollingfs import RollingPolicy
-from rollingfs.backend.local import folders
+from rollingfs.backend.local import folders, system
 from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.errors import RollingError
 from rollingfs.folders.folders import make_all
@@ -118,7 +118,7 @@ def new_disk(tmp_path, monkeypatch):
             old.close()
         disks.append(Volatile(str(top), str(aside)))
         monkeypatch.setattr(folders, "_flushed", set(), raising=False)
-        monkeypatch.setattr(os, "fsync", disks[-1].fsync)
+        monkeypatch.setattr(system, "flush", disks[-1].fsync)
         return disks[-1]
 
     yield make

@@ -197,7 +197,7 @@ class LocalBackend(Backend):
         The system takes failed writes for written, and does not report that to later openers of the file.
         """
         try:
-            disk.flush(descriptor)
+            system.flush(descriptor)
         except OSError as error:
             if disk.is_gone(descriptor, error):  # nobody needs its bytes any more: another file has its name, or none
                 raise
@@ -260,14 +260,15 @@ class LocalBackend(Backend):
 
     @gives_locks_back
     async def remove_whole(self, headers: Sequence[tuple[str, str]]) -> Sequence[bool]:
+        if len(headers) == 1:
+            return [removing.takes_alone(*headers[0], system.unlink, self.sync)]
         with removing.CarriedLock(self.sync, len(headers)) as lock:
 
-            def remove(header: str) -> bool:
-                if len(headers) > 1 and system.PLACE:  # elsewhere, an open file may keep its name
+            def remove(header: str) -> None:
+                if system.PLACE:  # elsewhere, an open file may keep its name
                     with contextlib.suppress(OSError):  # it only spares time: too many files may be open
                         lock.closer.take(system.open_file(header, os.O_RDONLY | system.NO_FOLLOW))
                 system.unlink(header)
-                return True
 
             return [lock.takes(header, token, remove) for header, token in headers]
 

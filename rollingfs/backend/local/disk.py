@@ -16,7 +16,6 @@ from rollingfs.backend import shared_errors
 from rollingfs.backend.contract import Buffer, Over, Part, Upload
 from rollingfs.backend.local import folders, system
 from rollingfs.backend.local.folders import make_folders, open_file, refuse_link
-from rollingfs.backend.local.system import flush as flush
 from rollingfs.errors import UNSUPPORTED
 from rollingfs.format import names
 
@@ -257,7 +256,7 @@ def new_file(path: str, sync: bool, fill: Callable[[int], T], mode: int = NEW_FI
         try:
             found = fill(descriptor)
             if sync:
-                flush(descriptor)
+                system.flush(descriptor)
         finally:
             os.close(descriptor)
     except BaseException as error:
@@ -410,7 +409,7 @@ class LocalUpload(Upload):
     def _end(self) -> None:
         if self._sync:
             with _naming(self._path):
-                flush(self._file.fileno())
+                system.flush(self._file.fileno())
         self._file.close()
         if self._sync:
             folders.flush_folder_of(self._growing)

@@ -130,9 +130,7 @@ def free_rename(name: str, here: int, flag: int) -> Callable[..., int] | None:
 # -- Linux -----------------------------------------------------------------------------------------------------
 
 
-def flush(descriptor: int) -> None:
-    """Make the bytes of an open file survive a loss of power."""
-    os.fsync(descriptor)
+flush = os.fsync
 
 
 def allocate(descriptor: int, size: int) -> None:

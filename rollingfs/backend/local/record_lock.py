@@ -130,7 +130,7 @@ def gives_locks_back(verb: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, C
     return guarded
 
 
-def lock_of(header: str, sync: bool, close: Close | None = None) -> record_lock:
+def lock_of(header: str, sync: bool) -> record_lock:
     """Return the lock of a header, kept as a turn, or taken now.
 
     `ConflictError`: the header is gone.
@@ -138,7 +138,7 @@ def lock_of(header: str, sync: bool, close: Close | None = None) -> record_lock:
     path = names.lock_path(header)
     if _of_thread.locks and (turn := turn_of_thread(path)) is not None:
         return turn
-    lock, make = record_lock(path, None, close, header), False  # nearly every header has the lock's file
+    lock, make = record_lock(path, header=header), False  # nearly every header has the lock's file
     while True:
         try:
             lock.acquire(make=make)

@@ -20,6 +20,8 @@ CLOSERS_MAX = 4
 """Threads that close files which have no name any more."""
 CLOSED_AT_ONCE = 4
 """Files that such a thread is given at once; at most six times as many are open: macOS may allow 256 in all."""
+Take = Callable[[str], bool | None]
+"""Removes or renames a header; returns False if it has left the header as it is."""
 _CANNOT_RENAME = {errno.EEXIST, errno.EINVAL, errno.ENAMETOOLONG, errno.ENOSYS, errno.EXDEV} | UNSUPPORTED
 
 
@@ -140,26 +142,19 @@ class CarriedLock:
         finally:
             self.closer.close()
 
-    def takes(self, header: str, token: str, take: Callable[[str], bool]) -> bool:
+    def takes(self, header: str, token: str, take: Take) -> bool:
         """Let `take` have a header that has `token`, and whose chunk folder has no file; then the folder goes.
 
         A process that waits for the lock looks for the header before it makes a lock file.
         """
-        if (lock := self._bring(header) if self._can_rename else None) is not None:
-            is_taken = False
-            with contextlib.suppress(ConflictError):
-                is_taken = _taken(header, token, lock, take)
-            self._is_over = is_taken or not os.path.lexists(header)  # another process may have taken it just now
-            return is_taken
-        try:
-            with lock_of(header, self._sync, self.closer.take) as lock:
-                if not _taken(header, token, lock, take):
-                    return False
-                unlink(lock.path)
-                self.closer.remove(os.path.dirname(lock.path))
-                return True
-        except ConflictError:
-            return False
+        lock = self._bring(header) if self._can_rename else None
+        if lock is None:
+            return takes_alone(header, token, take, self._sync)
+        is_taken = False
+        with contextlib.suppress(ConflictError):
+            is_taken = _taken(header, token, lock, take)
+        self._is_over = is_taken or not os.path.lexists(header)  # another process may have taken it just now
+        return is_taken
 
     def _bring(self, header: str) -> record_lock | None:
         """Hold the lock of a header, and return it; None: no lock is held, and the usual way is open."""
@@ -216,11 +211,25 @@ class CarriedLock:
                 self._leave(lock.path)
 
 
-def _taken(header: str, token: str, lock: record_lock, take: Callable[[str], bool]) -> bool:
+def takes_alone(header: str, token: str, take: Take, sync: bool) -> bool:
+    """Let `take` have one header as `CarriedLock.takes` does, under the header's own lock."""
+    try:
+        with lock_of(header, sync) as lock:
+            if not _taken(header, token, lock, take):
+                return False
+            unlink(lock.path)
+    except ConflictError:
+        return False
+    # once the lock is closed: FUSE and NFS keep an open file's entry
+    folders.remove_folder_if_empty(names.folder_of_header(header))
+    return True
+
+
+def _taken(header: str, token: str, lock: record_lock, take: Take) -> bool:
     is_local = folders.is_local(header)
     extending.expect_header(header, token, is_local)
     extending.expect_lock(header, lock, is_local)
-    return holds_only_lock(names.folder_of_header(header)) and take(header)
+    return holds_only_lock(names.folder_of_header(header)) and take(header) is not False
 
 
 def remove_folder(path: str) -> None:
