@@ -212,7 +212,7 @@ class CarriedLock:
 
 
 def takes_alone(header: str, token: str, take: Take, sync: bool) -> bool:
-    """Let `take` have one header as `CarriedLock.takes` does, under the header's own lock."""
+    """Let `take` have a header as `CarriedLock.takes` does, under the header's own lock."""
     try:
         with lock_of(header, sync) as lock:
             if not _taken(header, token, lock, take):
