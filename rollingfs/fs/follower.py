@@ -266,8 +266,8 @@ class Follower:
     async def _follow(self, path: str) -> None:
         """Look at a segment, move a block of it if that is due, and note when it is due again."""
         one = self._followed.get(path) or Followed(self._client, path, self._given, self._client.offload_policy)
-        is_named, listed, ledger = path in self._named, self._upkeep.tree.tokens.get(path), self._ledger(path)
-        began_s = self._client.now_ms() / 1000
+        upkeep, is_named, ledger = self._upkeep, path in self._named, self._ledger(path)
+        listed, number, began_s = upkeep.tree.tokens.get(path), upkeep.round, self._client.now_ms() / 1000
         now: Wait | Move = Wait(0.0)
         self._followed[path] = one
         try:
@@ -292,7 +292,8 @@ class Follower:
             self._followed.pop(path, None)
         elif not is_named:
             self._list_s = min(self._list_s, time.monotonic() + one.poll_s_max)
-        self._upkeep.let_rest(path, (listed, one.token), ledger, began_s, self._client.now_ms() / 1000 + pause_s)
+        until_s = self._client.now_ms() / 1000 + pause_s
+        upkeep.let_rest(path, one.token or listed, ledger, began_s, until_s, number)
 
     def _tell(self, one: Followed) -> None:
         status = one.status

@@ -95,9 +95,11 @@ class Upkeep:
         self.tree = tree_of({})
         """The last listing."""
         self._seen: dict[str, int] = {}
-        self._rests: dict[str, tuple[tuple[str | None, ...], tuple[object, ...], float, float]] = {}
-        """Looks at segments: the tokens of the header, the policies of the folders, when the look began, and until when
-        it counts, in seconds since 1970."""
+        self.round = 0
+        """Number of the last listing."""
+        self._rests: dict[str, tuple[int, str | None, tuple[object, ...], float, float]] = {}
+        """Looks at segments: the round, the token of the header, the policies of the folders, when the look began, and
+        until when it counts, in seconds since 1970."""
 
     async def folders(self, root: str) -> list[Folder]:
         """Return the folders with segments at or below a path, sorted, or only the folder of the segment at this path.
@@ -132,7 +134,7 @@ class Upkeep:
         """Begin a round with a listing: read changed policies, forget segments that are gone."""
         for path in self.tree.tokens.keys() - tree.tokens.keys():
             self._rests.pop(path, None)
-        self.tree = tree
+        self.tree, self.round = tree, self.round + 1
         await self.ledgers.renew(tree)
 
     async def keep(self, folder: Folder) -> list[Upkept]:
@@ -186,17 +188,26 @@ class Upkeep:
         """
         if (rest := self._rests.get(path)) is None:
             return 0.0
-        tokens, policies, since_s, until_s = rest
+        number, token, policies, since_s, until_s = rest
         now_s = self.client.now_ms() / 1000
-        is_same = self.tree.tokens.get(path) in tokens and (ledger is None or policies == _policies(ledger))
+        is_same = number == self.round or token == self.tree.tokens.get(path)
+        is_same = is_same and (ledger is None or policies == _policies(ledger))
         # before the look it is where a clock went back: then all that waits for a time would wait longer
         return max(0.0, until_s - now_s) if is_same and since_s <= now_s else 0.0
 
     def let_rest(
-        self, path: str, tokens: tuple[str | None, ...], ledger: Ledger | None, since_s: float, until_s: float
+        self, path: str, token: str | None, ledger: Ledger | None, since_s: float, until_s: float, number: int = 0
     ) -> None:
-        """Note a look at a segment that began at `since_s`, and counts until a time or another listed token."""
-        self._rests[path] = tokens, () if ledger is None else _policies(ledger), since_s, until_s
+        """Note a look at a header that counts until a time, unless a listing shows another token.
+
+        Parameters
+        ----------
+        since_s
+            When the look began.
+        number
+            The round in which it began, whose listing is older; 0 if that listing shows this header.
+        """
+        self._rests[path] = number, token, () if ledger is None else _policies(ledger), since_s, until_s
 
     async def _let_rest(self, path: str, ledger: Ledger, began_s: float) -> None:
         """Note that a look has found no step. The next look does steps that become due during this look."""
@@ -215,7 +226,7 @@ class Upkeep:
         times = [began_s + LOOK_AGAIN_S, *_due_s(header, waits, chunks)]
         if header.deleted:
             times.append(header.modified_ms / 1000 + (GRACE_S if self.grace_s is None else self.grace_s))
-        self.let_rest(path, (token,), ledger, began_s, min(one for one in times if one > began_s - TIME_STEP_S))
+        self.let_rest(path, token, ledger, began_s, min(one for one in times if one > began_s - TIME_STEP_S))
 
     async def _attempt(self, verb: str, path: str, step: Callable[[], Awaitable[Upkept]]) -> Upkept:
         """Do a step to a stream or segment, unless the caller has stopped; an error is part of the result."""

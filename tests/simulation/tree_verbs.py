@@ -227,7 +227,7 @@ class TreeVerbs(Draw):
             if isinstance(due := await follower.look(), Move):
                 await follower.move(due)
 
-        return self._upkeep(path, start)
+        return self._upkeep(path, start, ValueError)  # a plain file is not followed
 
     def follow_all(self) -> Op:
         """Some looks of a follower of all that lives as long as its process."""

@@ -12,9 +12,10 @@ import pytest
 from rollingfs import Follower, OffloadPolicy, RollingFileSystem, RollingPolicy
 from rollingfs.fs import follower
 from rollingfs.runtime.concurrency import drive
+from rollingfs.stream import blocks
 from rollingfs.stream.blocks import Move, Wait
 from rollingfs.stream.follow import Followed
-from tests.support.backends import LOOKS, Counting, Scripted, fail
+from tests.support.backends import LOOKS, Counting, Scripted, fail, raises
 from tests.support.faults import TieredStore
 from tests.support.life import World
 from tests.support.places import DATA, tiered, write
@@ -124,6 +125,42 @@ def test_poll_of_idle_segments_lists_each_folder_once():
     assert [verb for verb, _ in world.backend.calls] == ["list"] * 4
     world.append("/root/a/7", b"more")
     assert poll(one) == ["/root/a/7"]
+
+
+def test_stale_read_counts_until_the_next_listing_only(monkeypatch):
+    world = World(TieredStore(), RollingPolicy(100, inline_bytes=10))
+    world.create("/root/a", [DATA[:50]])
+    one = following(world, "/", tier="cold", max_delay=1000)
+    assert poll(one) == ["/root/a"]
+    world.append("/root/a", b"more")
+
+    async def stale(path: str, token: str) -> None:
+        return None
+
+    with monkeypatch.context() as patch:
+        patch.setattr(world.backend, "read_if_changed", stale)
+        patch.setattr(world.client.headers, "seen", lambda path: None)
+        assert poll(one) == ["/root/a"]
+        assert one._upkeep.rest_s("/root/a", None) > 0, "not again by the same listing"
+    assert poll(one) == ["/root/a"]
+    assert one.status()["/root/a"].lag_bytes == 54
+    assert poll(one) == []
+
+
+def test_failed_segment_waits_its_pause_in_spite_of_listings(monkeypatch):
+    world = World(Counting(TieredStore()), RollingPolicy(100, inline_bytes=10))
+    world.create("/root/a", [DATA])
+    monkeypatch.setattr(Followed, "_move", raises(ConnectionError("the tier is away")))
+    monkeypatch.setattr(blocks, "retry_s", lambda failures, chance: 300.0)
+    one = following(world, "/", tier="cold", block_bytes=100, max_delay=1000)
+    assert poll(one) == ["/root/a"]
+    world.backend.calls.clear()
+    assert poll(one) == []
+    assert {verb for verb, _ in world.backend.calls} == {"list"}
+    world.append("/root/a", b"more")
+    assert poll(one) == ["/root/a"], "so that the status shows that it grows"
+    assert one.status()["/root/a"].lag_bytes == 304
+    assert one.status()["/root/a"].last_error == "the tier is away"
 
 
 @pytest.mark.parametrize("is_named", [False, True])
