@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from typing import Any
 
@@ -123,7 +123,6 @@ class RollingHandler(logging.Handler):
 
     def _begin(self) -> None:
         """Begin with an empty queue: at first, and in a child process, whose parent commits what it has queued."""
-        self._process = os.getpid()
         core(self.fs).bridge.check_process()  # in a child, whose end may be near: its event loop needs a thread
         self._changed = threading.Condition()  # its lock is reentrant: a signal handler may log while its thread logs
         self._queue: deque[bytes] = deque()
@@ -146,6 +145,14 @@ class RollingHandler(logging.Handler):
         self._why_lost = self._why_unknown = ""
         self._close_at_end()
         interpreter.at_sigterm(self)
+        self._process = os.getpid()  # the last: other threads of a child may log meanwhile
+
+    def _begin_in_child(self) -> None:
+        """Begin once, also if several threads of the child log at once."""
+        assert self.lock is not None
+        with self.lock:  # `logging` makes it anew in a child
+            if self._process != os.getpid():
+                _unheard(self._begin)
 
     # -- the program's side ----------------------------------------------------------------------------------
 
@@ -162,7 +169,7 @@ class RollingHandler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Queue a record."""
         if self._process != os.getpid():
-            self._begin()
+            self._begin_in_child()
         try:
             with self._formatting:
                 line = self._encoded(record)
@@ -222,9 +229,7 @@ class RollingHandler(logging.Handler):
                 self._hurry()
                 self._changed.wait_for(lambda: self._done >= wanted, 0 if concurrency.is_locked_here() else wait_s_max)
         if not has_thread:
-            context = contextvars.copy_context()
-            context.run(_is_committing.set, True)
-            context.run(self._commit)
+            _unheard(self._commit)
 
     def close(self) -> None:
         """Commit the queued records, and stop. Records not committed in `close_s` seconds are lost, and reported."""
@@ -383,6 +388,13 @@ class RollingHandler(logging.Handler):
         """
         interpreter.at_end(self)
         interpreter.at_last(self._at_end)
+
+
+def _unheard(function: Callable[[], object]) -> None:
+    """Call a function whose own records no handler takes."""
+    context = contextvars.copy_context()
+    context.run(_is_committing.set, True)
+    context.run(function)
 
 
 def _records(count: int) -> str:

@@ -3,6 +3,7 @@
 import errno
 import json
 import logging
+import signal
 import subprocess
 import sys
 import threading
@@ -12,10 +13,12 @@ from unittest.mock import DEFAULT, Mock
 
 import pytest
 
+import rollingfs.logging
 from rollingfs import RollingFileSystem
 from rollingfs.logging import RollingHandler
 from tests.support.backends import Scripted, fail, private_memory, raises
 from tests.support.examples import slowly
+from tests.support.forks import is_so_in_child, needs_fork
 from tests.support.schedules import HELD_S_MAX, beside, eventually, in_threads
 from tests.support.servers import new_bucket, require_module
 
@@ -310,6 +313,29 @@ def test_program_with_one_request_writes_its_log_to_s3(moto, how):
     assert ended(ENDS, how, f"rolling::s3://{bucket}/log", json.dumps({"s3": moto})) == ""
     expected = ["one", "hi"] if how.endswith("after a flush") else ["hi"]
     assert lines(RollingFileSystem("s3", moto), f"{bucket}/log") == expected
+
+
+@needs_fork
+def test_threads_of_a_child_begin_its_queue_once(fs, make, monkeypatch):
+    handler, logger = make(interval=0.01)
+    real, threads = rollingfs.logging.core, []
+
+    def core(of):
+        if not threads:  # within the begin of the first thread
+            threads.append(threading.Thread(target=logger.info, args=("two",)))
+            threads[0].start()
+            threads[0].join(0.2)
+        return real(of)
+
+    def has_both():
+        signal.alarm(SOON_S)
+        monkeypatch.setattr(rollingfs.logging, "core", core)
+        logger.info("one")
+        threads[0].join()
+        handler.close()
+        return sorted(lines(fs)) == ["one", "two"]
+
+    assert is_so_in_child(has_both)
 
 
 @pytest.mark.parametrize(("refusal", "why"), [(None, "is sealed"), (errno.ENOTSUP, "nothing was committed")])

@@ -85,7 +85,7 @@ class Via:
     async def append(self, path: str, data: bytes) -> int | None:
         """Append through the server; None if the append is to go to the store directly."""
         if self._process != os.getpid():
-            self._process, self._idle = os.getpid(), []  # those are the parent's
+            self._idle, self._process = [], os.getpid()  # those are the parent's
         if len(data) > VIA_BYTES_MAX or not path.startswith(self._below):
             return None
         known = self._known.get(path) or await self._learn(path)

@@ -325,9 +325,9 @@ class ReadFile(io.BufferedIOBase):
     def _held(self) -> threading.RLock:
         """Return the lock of an open file; a forked child gets a new lock, and drops the parent's requests."""
         if self._process != os.getpid():
-            self._process = os.getpid()
             self._lock = threading.RLock()
             self._buffer.plan_ahead()
+            self._process = os.getpid()
         if self.closed:
             raise ValueError(f"{self.path}: the file is closed")
         return self._lock

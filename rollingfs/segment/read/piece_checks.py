@@ -84,13 +84,13 @@ class PieceChecks:
         self._begin()
 
     def _begin(self) -> None:
-        self._process = os.getpid()
         self._files: dict[tuple[str, int], _ReadChunk] = {}
         """The files and pieces that were read in part, the least recently read first."""
         self._count = 0
         """The number of their runs."""
         self._damaged: frozenset[str] = frozenset()
         self._lock = threading.Lock()
+        self._process = os.getpid()  # the last: other threads of a child may read meanwhile
 
     @property
     def damaged(self) -> frozenset[str]:
