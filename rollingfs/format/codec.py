@@ -15,6 +15,7 @@ from rollingfs.format.crc import crc32c
 from rollingfs.format.header import (
     HEADER_BYTES_MAX,
     RECORDS_MAX,
+    SOURCE,
     TEXT_BYTES_MAX,
     VERSION,
     WRITER,
@@ -79,7 +80,7 @@ def is_surely_short(header: Header, room: int) -> bool:
     if header.merge is not None:
         words.append(header.merge.target)
     marks = header.merges + header.aborts
-    words += [mark.source for mark in marks]
+    words += map(SOURCE, marks)
     count = len(header.attrs) + len(header.commits) + len(header.tiers) + len(marks)
     writers = "".join(map(WRITER, header.commits))
     lines = PLAIN_LINE_BYTES_MAX * count + PLAIN_LINES_BYTES_MAX

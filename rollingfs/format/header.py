@@ -223,6 +223,7 @@ class Commit:
 WRITER = attrgetter("writer")
 VERSION = attrgetter("version")
 FILE = attrgetter("file")
+SOURCE = attrgetter("source")
 
 
 @value_class

@@ -37,7 +37,7 @@ def check(header: Header, known: Header | None = None) -> None:
     ValueError
         An invariant does not hold; the message names it.
     """
-    problem = _problem(header) or _limit_problem(header)
+    problem = _problem(header)
     if header.entries and (known is None or known.entries is not header.entries or known.start != header.start):
         problem = problem or _map_problem(header)
     if header.tiers or header.drops:
@@ -65,6 +65,20 @@ def _problem(header: Header) -> str | None:
         return "a commit line is newer than the header"
     if len(set(map(WRITER, commits))) != len(commits):
         return "a writer has two commit lines"
+    attrs_bytes = 0
+    for key, value in header.attrs.items():
+        attrs_bytes += len(key.encode()) + len(value.encode())
+    for what, count, limit in (
+        ("bytes of inline tail", len(header.tail), TAIL_BYTES_MAX),
+        ("drop lines", len(header.drops), DROPS_MAX),
+        ("tiers", len(header.tiers), TIERS_MAX),
+        ("attributes", len(header.attrs), ATTRS_MAX),
+        ("bytes of attributes", attrs_bytes, ATTRS_BYTES_MAX),
+        ("commit lines", len(commits), COMMITS_MAX + CARRIED_LINES_MAX),
+        ("merge marks", len(header.merges) + len(header.aborts), MARKS_MAX),
+    ):
+        if count > limit:
+            return f"{count} {what}, but at most {limit} are allowed"
     return None
 
 
@@ -91,22 +105,4 @@ def _tier_problem(header: Header) -> str | None:
         named |= {entry.tier for entry in header.entries if isinstance(entry, Chunk)}
     for alias in sorted(named - {"", *(tier.alias for tier in header.tiers)}):
         return f"a line names the tier {alias!r}, which has no line of its own"
-    return None
-
-
-def _limit_problem(header: Header) -> str | None:
-    attrs_bytes = 0
-    for key, value in header.attrs.items():
-        attrs_bytes += len(key.encode()) + len(value.encode())
-    for what, count, limit in (
-        ("bytes of inline tail", len(header.tail), TAIL_BYTES_MAX),
-        ("drop lines", len(header.drops), DROPS_MAX),
-        ("tiers", len(header.tiers), TIERS_MAX),
-        ("attributes", len(header.attrs), ATTRS_MAX),
-        ("bytes of attributes", attrs_bytes, ATTRS_BYTES_MAX),
-        ("commit lines", len(header.commits), COMMITS_MAX + CARRIED_LINES_MAX),
-        ("merge marks", len(header.merges) + len(header.aborts), MARKS_MAX),
-    ):
-        if count > limit:
-            return f"{count} {what}, but at most {limit} are allowed"
     return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from rollingfs.errors import SegmentNotSealedError, worded
@@ -54,7 +54,7 @@ def check_source(header: Header | None, name: str, *, sealed: bool, segment: str
     return found
 
 
-def check_other(header: Header | None, txns: Set[str], name: str) -> None:
+def check_other(header: Header | None, txns: Iterable[str], name: str) -> None:
     """Refuse a segment that the move has marked under another name.
 
     For instance, a link leads to its folder.

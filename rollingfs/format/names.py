@@ -114,9 +114,17 @@ def is_hidden_segment(path: str) -> bool:
     return path.rpartition("/")[2] in _OWN_SEGMENTS
 
 
+@functools.lru_cache(NAMES_KEPT_MAX)
 def folder_of_header(header: str) -> str:
-    """Return the chunk folder of the segment with this header file."""
-    assert header.endswith(HEADER_SUFFIX), header
+    """Return the chunk folder of the segment with this header file.
+
+    Raises
+    ------
+    ValueError
+        The file is not a header.
+    """
+    if not header.endswith(HEADER_SUFFIX):
+        raise ValueError(f"{header!r} is not a header, whose name ends in {HEADER_SUFFIX!r}")
     return header[: -len(HEADER_SUFFIX)] + CHUNKS_SUFFIX
 
 
@@ -224,6 +232,7 @@ def is_staged(reference: str) -> bool:
     return name.startswith(STAGED_PREFIX) or (name.startswith(TIER_PREFIX) and f"-{SHARED}-" in name)
 
 
+@functools.lru_cache(NAMES_KEPT_MAX)
 def has_odd_part(path: str) -> bool:
     """Return whether a part of a path is empty, ``.`` or ``..``; a URL's scheme and a leading slash do not count."""
     scheme, _, rest = path.partition("://")

@@ -125,10 +125,9 @@ class LocalBackend(Backend):
     # -- conditional writes --------------------------------------------------------------------------------
 
     async def create(self, path: str, data: Buffer) -> str:
-        _check_conditional("create", path)
         if os.path.lexists(path):
             raise shared_errors.name_taken(path)
-        temporary = names.temporary_path(path)
+        temporary = names.temporary_path(names.folder_of_header(path))
 
         def fill(descriptor: int) -> str:
             return extending.make_token(path, disk.write_header(descriptor, data), data)
@@ -147,7 +146,6 @@ class LocalBackend(Backend):
 
     @gives_locks_back
     async def replace(self, path: str, data: Buffer, token: str) -> str:
-        _check_conditional("replace", path)
         with lock_of(path, self.sync) as lock:
             is_local = folders.is_local(path)
             old = extending.expect_header(path, token, is_local)
@@ -168,7 +166,6 @@ class LocalBackend(Backend):
 
     @gives_locks_back
     async def extend(self, path: str, data: Buffer, token: str, adapt: Adapt | None = None) -> str | None:
-        _check_conditional("extend", path)
         if not (extending.is_named(path, token) or folders.is_local(path)):
             return None
         file = disk.opened(path, os.O_RDWR | system.NO_FOLLOW)
@@ -239,7 +236,6 @@ class LocalBackend(Backend):
     async def delete_if(self, path: str, token: str) -> bool:
         try:
             if path.endswith(names.HEADER_SUFFIX):
-                _check_conditional("delete_if", path)
                 with lock_of(path, self.sync) as lock:
                     is_local = folders.is_local(path)
                     extending.expect_header(path, token, is_local)
@@ -391,8 +387,3 @@ class LocalBackend(Backend):
     def _flush_folder_of(self, path: str) -> None:
         if self.sync:
             folders.flush_folder_of(path)
-
-
-def _check_conditional(verb: str, path: str) -> None:
-    if not path.endswith(names.HEADER_SUFFIX):
-        raise ValueError(f"{verb} takes headers only, whose names end in {names.HEADER_SUFFIX!r}, not {path!r}")

@@ -15,7 +15,7 @@ import itertools
 import logging
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 
 from rollingfs.errors import AppendOutcomeUnknown, CommitTimeoutError, RollingError, if_interrupted
@@ -52,13 +52,13 @@ class Source:
     mark: MergeOutcome
     """The line that it gets in the target."""
     evidence: str | None
-    """The pin in the target's chunk folder; None within a folder, where the mark itself is the evidence."""
+    """The target's chunk folder, in which a pin is it; None within a folder, where the mark itself is the evidence."""
 
     @staticmethod
     def of(path: str, txn: str, target: str, segment: str | None = None) -> Source:
         """Return a segment that begins to move."""
         folder = names.parent(target)
-        evidence = None if names.parent(path) == folder else pin_path(names.chunks_folder(target), txn)
+        evidence = None if names.parent(path) == folder else names.chunks_folder(target)
         return Source(path, txn, target, segment, MergeOutcome(txn, names.relative(folder, path)), evidence)
 
 
@@ -138,9 +138,8 @@ async def mark_all(at: At, sources: Sequence[Source], incarnation: str, deadline
     """
     target = at.headers.seen(sources[0].target) if sources else None
     token_before = target.token if target is not None else None
-    txns = {source.txn for source in sources}
     since = Moment.now(at.clock)
-    marks = [partial(_mark, at, source, incarnation, txns, deadline_s, sealed) for source in sources]
+    marks = [partial(_mark, at, source, incarnation, sources, deadline_s, sealed) for source in sources]
     try:
         headers = await at.each(marks)
     except (OSError, ValueError):
@@ -151,7 +150,7 @@ async def mark_all(at: At, sources: Sequence[Source], incarnation: str, deadline
 
 async def _forget(at: At, sources: Sequence[Source]) -> bool:
     """Delete the evidence of moves that certainly took place, or certainly will not; else collection does."""
-    files = [source.evidence for source in sources if source.evidence is not None]
+    files = [pin_path(source.evidence, source.txn) for source in sources if source.evidence is not None]
     try:
         if files:
             await at.backend.delete(files)
@@ -161,7 +160,9 @@ async def _forget(at: At, sources: Sequence[Source]) -> bool:
     return True
 
 
-async def _mark(at: At, source: Source, incarnation: str, txns: Set[str], deadline_s: float, sealed: bool) -> Header:
+async def _mark(
+    at: At, source: Source, incarnation: str, sources: Sequence[Source], deadline_s: float, sealed: bool
+) -> Header:
     """Freeze a source, then pin the folders that its entries name."""
     witnessed: str | None = None
 
@@ -169,13 +170,13 @@ async def _mark(at: At, source: Source, incarnation: str, txns: Set[str], deadli
         nonlocal witnessed
         if is_merging(base.header, source.txn):
             return None
-        merging.check_other(base.header, txns, source.path)
+        merging.check_other(base.header, (one.txn for one in sources), source.path)
         found = merging.check_source(base.header, source.path, sealed=sealed, segment=source.segment)
         await check_passes(at, source.path, found.adopted, attempt.deadline_s)
         await _folders(at, source.path, found)  # who cannot read the map could not undo the mark
         if witnessed is None and source.evidence is not None:
             # before the mark that others may find, but not before a check: a refused source leaves no folder there
-            await _write_pin(at, source, found.segment, names.chunks_folder(source.target))
+            await _write_pin(at, source, found.segment, source.evidence)
         elif witnessed not in (None, found.segment):
             raise MarkLostError(f"{source.path} was made anew by another client")
         witnessed = found.segment
@@ -266,7 +267,7 @@ async def commit_target(at: At, target: str, marked: Marked, make: Make, deadlin
     async def step(base: Segment, attempt: Attempt) -> Header | None:
         if marks and base.header is not None and all(map(base.header.merges.__contains__, marks)):
             return None
-        merging.check_other(base.header, {source.txn for source in sources}, target)
+        merging.check_other(base.header, (source.txn for source in sources), target)
         return await make(base, attempt, marked)
 
     try:
@@ -280,8 +281,7 @@ async def commit_target(at: At, target: str, marked: Marked, make: Make, deadlin
     with if_interrupted(target, "committed"):
         bury = [partial(_bury, at, *one) for one in zip(sources, marked.headers, strict=True)]
         buried = await at.each([*bury, partial(_forget, at, sources)])
-    done = [mark for mark, is_buried in zip(marks, buried, strict=False) if is_buried]
-    at.slots.remember(target, marks=done)
+    at.slots.remember(target, marks=itertools.compress(marks, buried))
     return committed.made
 
 

@@ -162,15 +162,15 @@ async def _concat(
         merging.check_marks(found, marks)
         frozen = await frozen_headers(at, base, marked)
         offset = found.length
-        views = [Segment(path, header) for path, header in zip([target, *paths], [found, *frozen], strict=True)]
+        views = list(map(Segment, [target, *paths], [found, *frozen]))
         try:
             items, before = await _items(at, views, joins)
         except OUTDATED as error:  # of the target alone: the sources are marked
             raise MarkLostError(f"{target} has changed since its header was read: {error}") from error
         offset += before
-        tiered = [(path, one.tiers) for path, one in zip(paths, frozen, strict=True) if one.tiers]
-        for path, tiers in tiered:
-            found = merging.with_tiers(found, moved_lines(at.backend, tiers, path, target))
+        for path, header in zip(paths, frozen, strict=True):
+            if header.tiers:
+                found = merging.with_tiers(found, moved_lines(at.backend, header.tiers, path, target))
         grown = await grow(found, items, attempt, joint=True)
         modified_ms = max([header.modified_ms for header in frozen], default=0)
         grown = merging.with_merged(grown, marks, modified_ms)
