@@ -44,10 +44,17 @@ def at_fork(*, before: Hook | None = None, in_parent: Hook | None = None, in_chi
 IMPORTS_S_MAX = 5.0
 """Longest wait for other threads' imports before a fork; the fork follows in any case."""
 IMPORTS_POLL_S = 0.0005
+_LOCKS: dict[str, Callable[[], Any]] = getattr(importlib._bootstrap, "_module_locks", {})
+"""Python's locks of the modules that are imported now, by weak references."""
+
+
+def _owners() -> dict[str, int | None]:
+    """Return the threads that import modules."""
+    return {name: getattr(found(), "owner", None) for name, found in _LOCKS.copy().items()}
 
 
 def _imports_for_us(name: str, frame: FrameType | None) -> bool:
-    """Return whether an import of a module is ours, or code of ours asked for it."""
+    """Return whether code of ours is imported, or imports."""
     is_outside = name.startswith("rollingfs")
     is_inside = False
     while frame is not None and not is_outside:
@@ -58,23 +65,30 @@ def _imports_for_us(name: str, frame: FrameType | None) -> bool:
 
 
 def _finish_imports() -> None:
-    """Wait while another thread imports for rollingfs: a child would wait for ever for the lock of the import."""
-    locks: dict[str, Callable[[], Any]] = getattr(importlib._bootstrap, "_module_locks", {})
+    """Wait for the imports of other threads: a child would wait for ever for their locks."""
     until_s, here = time.monotonic() + IMPORTS_S_MAX, threading.get_ident()
     while time.monotonic() < until_s:
         _imp.acquire_lock()  # the fork takes it, too: what holds it, a search for a module, ends before the look
         try:
-            owners = {name: getattr(found(), "owner", None) for name, found in locks.copy().items()}
+            others = [(name, owner) for name, owner in _owners().items() if owner not in (None, here)]
         finally:
             _imp.release_lock()
-        others = [(name, owner) for name, owner in owners.items() if owner not in (None, here)]
         frames = sys._current_frames() if others else {}
         if not any(_imports_for_us(name, frames.get(owner)) for name, owner in others):
             return
         time.sleep(IMPORTS_POLL_S)
 
 
-at_fork(before=_finish_imports, in_child=bool)
+def _forget_imports() -> None:
+    """Forget, in a child, the imports of its parent's threads."""
+    for name, owner in _owners().items():
+        if owner not in (None, threading.get_ident()):
+            _LOCKS.pop(name, None)
+            if getattr(getattr(sys.modules.get(name), "__spec__", None), "_initializing", False):
+                del sys.modules[name]
+
+
+at_fork(before=_finish_imports, in_child=_forget_imports)
 
 
 def user() -> int | None:
