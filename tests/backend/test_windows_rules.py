@@ -28,18 +28,8 @@ class Held(OSError):
 @pytest.mark.parametrize(
     ("name", "why"),
     [
-        *[
-            (name, "is a device")
-            for name in (
-                "nul",
-                "NUL.csv$header",
-                "nul$chunks/x",
-                "com1.log",
-                "aux .txt$chunks",
-                "conin$",
-                "lpt\u00b9$header",
-            )
-        ],
+        *[(name, "is a device") for name in ("nul", "NUL.csv$header", "nul$chunks/x", "com1.log", "aux .txt$chunks")],
+        *[(name, "is a device") for name in ("conin$", "lpt\u00b9$header")],
         *[(name, "dot or a blank") for name in ("log.", "log ", "...", "a. /b", "log.$header", "log $chunks")],
         *[(f"a{sign}b", f"has {sign!r}") for sign in '<>:"|?*\x00\x1f\n'],
         ("x" * 256, "is too long"),
@@ -65,23 +55,14 @@ def test_other_names_are_names(path: str) -> None:
 
 PLACES = {
     "C:/logs/app": [
-        "C:/logs/app",
-        r"C:\logs\app",
-        r"C:\logs\.\app\\",
-        "file:///C:/logs/app",
-        "file://C:/logs/app",
-        "/C:/logs/app",
-        "c:/logs/app",
-        "\\\\?\\C:\\logs\\app",
+        *("C:/logs/app", r"C:\logs\app", r"C:\logs\.\app\\", "file:///C:/logs/app", "file://C:/logs/app"),
+        *("/C:/logs/app", "c:/logs/app", r"\\?\C:\logs\app"),
     ],
     "C:": ["C:", "C:/", "C:\\", "file:///C:/"],
     "D:/work/app": ["app", r".\app", "file://app"],
     "D:/app": [r"\app", "/app", "file:///app"],
     "//server/share/app": [
-        r"\\server\share\app",
-        "//server/share/app",
-        "file:////server/share/app",
-        r"\\server\share\.\app",
+        *(r"\\server\share\app", "//server/share/app", "file:////server/share/app", r"\\server\share\.\app"),
         r"\\?\UNC\server\share\app",
     ],
 }

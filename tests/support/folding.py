@@ -13,16 +13,8 @@ import mfusepy as fuse
 
 _STATUS = ("st_mode", "st_nlink", "st_uid", "st_gid", "st_size", "st_blocks", "st_ino")
 _ROOM = (
-    "f_bavail",
-    "f_bfree",
-    "f_blocks",
-    "f_bsize",
-    "f_favail",
-    "f_ffree",
-    "f_files",
-    "f_flag",
-    "f_frsize",
-    "f_namemax",
+    *("f_bavail", "f_bfree", "f_blocks", "f_bsize", "f_favail", "f_ffree"),
+    *("f_files", "f_flag", "f_frsize", "f_namemax"),
 )
 
 
