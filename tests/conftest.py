@@ -14,12 +14,13 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 from hypothesis import HealthCheck, settings
 
-from rollingfs.backend import patience
+from rollingfs.backend import patience, verdicts
 from tests.support.certificates import make_certificate
 from tests.support.clouds import azurite_server, fake_google_server, new_container
 from tests.support.examples import examples
@@ -257,6 +258,13 @@ def limits(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
             monkeypatch.setattr(module, name, value)
 
     return set_to
+
+
+@pytest.fixture
+def nothing_known() -> Iterator[None]:
+    """Let a test be a process that knows no verdict of a store."""
+    with mock.patch.dict(verdicts._of_process, clear=True), mock.patch.dict(verdicts._unsafe, clear=True):
+        yield
 
 
 @pytest.fixture

@@ -10,7 +10,6 @@ from fsspec.implementations.memory import MemoryFileSystem
 from rollingfs.backend import memory
 from rollingfs.backend.contract import Backend
 from rollingfs.backend.memory import MemoryBackend
-from rollingfs.errors import ConflictError
 from rollingfs.testing import BackendContract
 from tests.support.backends import private_memory
 from tests.support.driven import Driven
@@ -59,15 +58,6 @@ class TestMemoryBackend(InPrivateMemory):
 @pytest.fixture
 def backend() -> Driven:
     return Driven(MemoryBackend())
-
-
-def test_backends_over_one_store_share_tokens(root):
-    first, second = Driven(MemoryBackend()), Driven(MemoryBackend(MemoryFileSystem()))
-    token = first.create(f"{root}/x$header", b"a")
-    new = second.replace(f"{root}/x$header", b"b", token)
-    with pytest.raises(ConflictError):
-        first.replace(f"{root}/x$header", b"c", token)
-    assert first.read(f"{root}/x$header").token == new
 
 
 def test_a_pickled_private_store_keeps_its_tokens(root):

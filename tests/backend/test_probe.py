@@ -21,7 +21,7 @@ from rollingfs.backend.patience import patience_s
 from rollingfs.backend.probe import PAIRS, Abilities, probe, probe_patiently
 from rollingfs.backend.race import RACERS, BrokenPromise, judge
 from rollingfs.errors import ConflictError, UnsafeBackendError
-from rollingfs.runtime.concurrency import AsyncRuntime, drive
+from rollingfs.runtime.concurrency import AsyncRuntime
 from rollingfs.testing import BackendContract, run
 from tests.support.backends import Counting, Scripted, private_memory, raises
 from tests.support.careless import careless
@@ -61,15 +61,6 @@ def liar(lie: str, verb: str) -> Scripted:
     }
     backend.plan(verb, instead=lies[lie], times=1 if lie == "answer is lost" else None, probes=True)
     return backend
-
-
-@pytest.mark.parametrize("verb", ["create", "replace"])
-@pytest.mark.parametrize("lie", ["ignores its condition", "says no and writes"])
-def test_store_that_overwrites_is_refused_with_path_and_verb(verb, lie):
-    backend = liar(lie, verb)
-    with pytest.raises(UnsafeBackendError, match=f"^/a/x: .* not safe .*{verb} .* nothing was written"):
-        run(backend, probe(backend, FOLDER))
-    assert backend.inner.fs.store == {}  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("lie", ["ignores its condition", "says no and deletes"])
@@ -228,13 +219,6 @@ def test_probe_outlasts_an_outage_while_its_client_is_patient(monkeypatch):
     assert backend.count("delete") == 9
 
 
-def test_a_store_that_does_not_implement_conditions_is_refused():
-    backend = Scripted(private_memory())
-    backend.plan("replace", before=raises(OSError(errno.ENOTSUP, "NotImplemented")), times=None, probes=True)
-    with pytest.raises(UnsafeBackendError, match="replace with a condition is not implemented"):
-        drive(probe(backend, FOLDER))
-
-
 def test_probes_of_several_clients_do_not_disturb_each_other():
     memory = private_memory()
 
@@ -302,13 +286,6 @@ def beside_writes(backend: Scripted, mixed: Callable[[Blob, Blob], Blob]) -> Non
 
     backend.plan("replace", instead=busily, times=None, probes=True)
     backend.plan("read", instead=read, times=None, probes=True)
-
-
-def test_store_with_old_bytes_under_new_tokens_is_refused():
-    backend = Scripted(private_memory(), suspends=True, must_race=True)
-    beside_writes(backend, lambda old, new: Blob(old.data, new.token, new.modified))
-    with pytest.raises(UnsafeBackendError, match="read returned the bytes of an older file with the token of a newer"):
-        run(backend, probe(backend, FOLDER))
 
 
 @pytest.mark.parametrize(

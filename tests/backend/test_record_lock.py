@@ -16,12 +16,11 @@ from rollingfs.backend.local import record_lock
 from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.errors import AppendOutcomeUnknown, ConflictError, LockedError
 from rollingfs.format import names
-from rollingfs.runtime.concurrency import SyncRuntime, drive
 from tests.support.backends import raises
 from tests.support.descriptors import opened_below
 from tests.support.forks import is_so_in_child, needs_fork, needs_posix, needs_removal, needs_signals
 from tests.support.places import new_fs
-from tests.support.schedules import beside, in_threads
+from tests.support.schedules import beside
 
 WAIT_S = 60
 
@@ -284,16 +283,6 @@ def test_delete_and_removal_do_not_wait_for_ever_either(backend, log, header, mo
         with pytest.raises(LockedError, match="holds the lock"):
             backend.remove_folder(chunks)
     assert backend.delete_if(header, token)
-
-
-def test_the_time_of_a_call_bounds_its_wait(backend, header):
-    token = backend.replace(header, b"old", backend.create(header, b"x"))
-    with record_lock.record_lock(names.lock_path(header)):
-        replace = backend.backend.replace(header, b"new", token)
-        (error,) = in_threads(lambda: drive(SyncRuntime().limit(replace, 0.05)))
-    assert isinstance(error, LockedError)
-    assert backend.read(header).data == b"old"
-    assert record_lock._held == set()
 
 
 def test_outcome_is_unknown_if_an_earlier_attempt_may_count(log, header, monkeypatch):

@@ -144,27 +144,15 @@ def test_metadata_that_s3_does_not_take_is_refused(moto, moto_proxy):
     assert moto_proxy.of("PUT") == []
 
 
-def test_append_that_store_sends_elsewhere_is_not_acknowledged(moto, moto_proxy):
-    fs = RollingFileSystem("s3", moto | {"endpoint_url": moto_proxy.url}, commit_timeout_s=2)
-    path = f"{new_bucket(moto)}/log"
-    fs.create(path)
-    fs.append(path, b"first ")
-    moto_proxy.fault = lambda seen: Redirect(303, seen.path) if seen.method == "PUT" else None
-    with pytest.raises(OSError, match="log"):
-        fs.append(path, b"second ")
-    moto_proxy.fault = lambda _: None
-    fs.append(path, b"third")
-    assert RollingFileSystem("s3", moto).cat_file(path) == b"first third"
-
-
 @pytest.mark.parametrize("use_obstore", [True, False])
 def test_write_that_ends_on_another_page_is_not_done(moto, moto_proxy, monkeypatch, use_obstore):
     monkeypatch.setattr("rollingfs.backend.patience.PATIENCE_S", 0.1)
     backend, bucket = driven_s3(moto, moto_proxy.url, use_obstore=use_obstore), new_bucket(moto)
-    backend.write(f"{bucket}/kept", [b"another file, with an ETag"])
+    token = backend.create(f"{bucket}/kept", b"another file, with an ETag")
     moto_proxy.fault = lambda seen: Redirect(303, f"/{bucket}/kept") if seen.method != "GET" else None
     for verb, path, arguments in (
         ("create", f"{bucket}/new", (DATA,)),
+        ("replace", f"{bucket}/kept", (DATA, token)),
         ("write", f"{bucket}/new", ([DATA],)),
         ("write", f"{bucket}/new", ([bytes(2**20), DATA],)),
         ("delete", [f"{bucket}/kept"], ()),
@@ -172,7 +160,7 @@ def test_write_that_ends_on_another_page_is_not_done(moto, moto_proxy, monkeypat
         with pytest.raises(OSError, match=r"elsewhere|may have written nothing|could not be looked up"):
             getattr(backend, verb)(path, *arguments)
     moto_proxy.fault = lambda _: None
-    assert [entry.path for entry in backend.list(bucket).entries] == [f"{bucket}/kept"]
+    assert [(entry.path, entry.token) for entry in backend.list(bucket).entries] == [(f"{bucket}/kept", token)]
     backend.create(f"{bucket}/new", DATA)
     assert backend.read(f"{bucket}/new").data == DATA
 

@@ -7,10 +7,8 @@ import os
 import re
 import time
 import uuid
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import fsspec
 import pytest
@@ -27,6 +25,7 @@ from rollingfs.testing import run
 from tests.support.backends import Counting, Scripted, private_memory, raises
 from tests.support.careless import careless
 
+pytestmark = pytest.mark.usefixtures("nothing_known")
 PATH = "/logs/x"
 NAME = "http://store/bucket"
 
@@ -38,13 +37,6 @@ class Named(Scripted):
 
     async def store_name(self, path: str) -> str:
         return self.name
-
-
-@pytest.fixture(autouse=True)
-def nothing_known() -> Iterator[None]:
-    """Each test is a process of its own."""
-    with mock.patch.dict(verdicts._of_process, clear=True):
-        yield
 
 
 def probes_of(backend: Counting) -> int:

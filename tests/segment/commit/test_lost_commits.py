@@ -4,7 +4,6 @@ Rules of the protocol: P14.14 to P14.19.
 """
 
 import pickle
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -12,7 +11,6 @@ from unittest import mock
 
 import pytest
 
-from rollingfs.backend import verdicts
 from rollingfs.backend.verdicts import forget_verdicts
 from rollingfs.errors import LostCommitError, UnsafeBackendError
 from rollingfs.format import names
@@ -28,27 +26,26 @@ from tests.support.backends import Scripted, private_memory
 from tests.support.segment_verbs import VERBS, append
 from tests.support.site import Site
 
-NAME = "http://store/bucket"
+pytestmark = pytest.mark.usefixtures("nothing_known")
+NAME, PRODUCT = "http://store/bucket", "Liar/1.0"
 
 
 class Lying(Scripted):
     """A store that lets two replaces win where a test says so; it is an object store to its clients."""
 
+    def may_tear(self, path: str) -> bool:
+        return True
+
+    def product(self, path: str) -> str:
+        return PRODUCT
+
     async def store_name(self, path: str) -> str:
         return NAME
 
 
-@pytest.fixture(autouse=True)
-def nothing_known() -> Iterator[None]:
-    with mock.patch.dict(verdicts._of_process, clear=True), mock.patch.dict(verdicts._unsafe, clear=True):
-        yield
-
-
 @pytest.fixture
 def site() -> Site:
-    backend: Any = Lying(private_memory())
-    backend.may_tear = lambda _path: True
-    site = Site(backend, "m")
+    site = Site(Lying(private_memory()), "m")
     site.create()
     site.append(b"first ")
     return site
@@ -93,6 +90,8 @@ def test_a_writer_with_a_lost_commit_writes_no_more(site, look, others):
     with pytest.raises(LostCommitError, match="acknowledged a commit of the bytes from 6 to 10") as told:
         LOOKS[look](site)
     assert (told.value.start, told.value.end, told.value.data) == (6, 10, b"ours")
+    told.match("they are gone, the error has these bytes as `data`")
+    told.match(rf"This process writes nothing more to {NAME} \({PRODUCT}\): use a store whose conditional writes")
     assert vars(pickle.loads(pickle.dumps(told.value))) == vars(told.value)
     again = At.of(site.backend)
     for client in (site.client, again):

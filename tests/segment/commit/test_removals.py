@@ -50,13 +50,6 @@ def waits(monkeypatch) -> threading.Event:
     return found
 
 
-@pytest.mark.parametrize("data", [b"", b"few", b"x" * 950])
-def test_a_delete_leaves_nothing(fs, tmp_path, data):
-    made(fs, f"{tmp_path}/s", data)
-    fs.rm(f"{tmp_path}/s")
-    assert os.listdir(tmp_path) == []
-
-
 def test_a_moved_folder_leaves_no_file_of_small_segments(fs, tmp_path):
     for name in ("s", "in/t"):
         made(fs, f"{tmp_path}/a/{name}", b"few")
