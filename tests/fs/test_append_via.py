@@ -123,10 +123,16 @@ def relay(server: Process) -> Iterator[Relay]:
         yield found
 
 
+@pytest.fixture
+def fs(seaweed: dict[str, Any], bucket: str, path: str, relay: Relay) -> RollingFileSystem:
+    """A client of the relay that has made a segment."""
+    found = opened(seaweed, f"{relay.url}/{bucket}/logs")
+    found.create(path)
+    return found
+
+
 @pytest.mark.parametrize("plan", ["request lost", "answer lost"])
-def test_a_lost_request_or_answer_is_sent_again(seaweed, bucket, path, relay, plan):
-    fs = opened(seaweed, f"{relay.url}/{bucket}/logs")
-    fs.create(path)
+def test_a_lost_request_or_answer_is_sent_again(fs, path, relay, plan):
     relay.plans = ["", plan, "", plan, plan, ""]
     assert [fs.append(path, b"%d" % number) for number in range(4)] == [0, 1, 2, 3]
     assert (fs.cat_file(path), relay.requests) == (b"0123", 7)
@@ -134,9 +140,7 @@ def test_a_lost_request_or_answer_is_sent_again(seaweed, bucket, path, relay, pl
 
 
 @pytest.mark.parametrize("said", [b"", b"null", b"[1]", b"<html>", b"{}"])
-def test_a_proxys_answer_says_nothing(seaweed, bucket, path, relay, said):
-    fs = opened(seaweed, f"{relay.url}/{bucket}/logs")
-    fs.create(path)
+def test_a_proxys_answer_says_nothing(fs, path, relay, said):
     relay.plans = [said]
     assert fs.append(path, b"once") == 0
     assert (fs.cat_file(path), relay.requests) == (b"once", 2)
@@ -191,9 +195,7 @@ def test_refusals_are_the_usual_errors(seaweed, bucket, path, server):
 @pytest.mark.parametrize(
     "error", [lost_commit("x", 3, 5, b"ab"), UnsafeBackendError("x: it is unsafe")], ids=["lost", "unsafe"]
 )
-def test_a_server_on_an_unsafe_store_is_one(seaweed, bucket, path, relay, error):
-    fs = opened(seaweed, f"{relay.url}/{bucket}/logs")
-    fs.create(path)
+def test_a_server_on_an_unsafe_store_is_one(fs, path, relay, error):
     relay.plans = [error]
     with pytest.raises(UnsafeBackendError, match="nothing was written: x: "):
         fs.append(path, b"x")
@@ -219,16 +221,12 @@ def test_a_path_arrives_byte_by_byte(seaweed, bucket, path, server):
         assert (fs.append(odd, b"x"), fs.cat_file(odd)) == (0, b"x")
 
 
-def test_no_connection_stays_open(seaweed, bucket, path, relay):
-    fs = opened(seaweed, f"{relay.url}/{bucket}/logs")
-    fs.create(path)
+def test_no_connection_stays_open(fs, path, relay):
     fs.append(path, b"x")
     assert relay.ended.wait(60)
 
 
-def test_ctrl_c_waits_for_the_outcome(seaweed, bucket, path, relay):
-    fs = opened(seaweed, f"{relay.url}/{bucket}/logs")
-    fs.create(path)
+def test_ctrl_c_waits_for_the_outcome(fs, path, relay):
     relay.plans = [lambda: os.kill(os.getpid(), signal.SIGINT)]
     with pytest.raises(AppendInterrupted) as interrupt:
         fs.append(path, b"x")
@@ -325,9 +323,7 @@ def test_the_token_comes_from_the_environment(seaweed, bucket, path, monkeypatch
 
 
 @needs_fork
-def test_a_child_process_has_connections_of_its_own(seaweed, bucket, path, relay):
-    fs = opened(seaweed, f"{relay.url}/{bucket}/logs")
-    fs.create(path)
+def test_a_child_process_has_connections_of_its_own(fs, path):
     assert fs.append(path, b"parent ") == 0
     assert is_so_in_child(lambda: fs.append(path, b"child ") == 7)
     assert fs.append(path, b"parent") == 13

@@ -7,6 +7,7 @@ import random
 import subprocess
 import time
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import pytest
@@ -22,17 +23,46 @@ from tests.support.backends import Scripted, private_memory, raises
 from tests.support.cli import COMMAND, Run, done, environment, failed
 
 
-def test_whole_lines_are_shipped_once(tmp_path: Path) -> None:
-    log, fs, said = tmp_path / "app.log", RollingFileSystem("file"), []
-    log.write_bytes(b"one\ntwo\nthr")
-    assert done("ship", "--once", log, tmp_path / "segment").text.endswith("8 bytes in 1 commit\n")
-    assert fs.cat_file(f"{tmp_path}/segment") == b"one\ntwo\n"
-    assert "0 bytes in 0 commits" in done("ship", "--once", log, tmp_path / "segment").text
-    with log.open("ab") as file:
+class Site:
+    """A log, its segment, and what a shipper says of them; all that is gone is believed to be gone at once."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.log, self.segment = folder, folder / "app.log", f"{folder}/segment"
+        self.fs, self.said = RollingFileSystem("file"), list[str]()
+
+    def write(self, name: str, data: bytes, at_ns: int = 10**18) -> None:
+        """Write a file, compressed by its name, with this time."""
+        (self.folder / name).write_bytes(gzip.compress(data) if name.endswith("gz") else data)
+        os.utime(self.folder / name, ns=(at_ns, at_ns))
+
+    def shipper(self, **options: Any) -> Shipper:
+        return Shipper(self.fs, [str(self.log)], self.segment, say=self.said.append, **options)
+
+    def content(self) -> bytes:
+        return self.fs.cat_file(self.segment)
+
+    def shipped(self, shipper: Shipper | None = None) -> bytes:
+        """The segment, once all is shipped."""
+        (shipper or self.shipper()).once()
+        return self.content()
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
+    monkeypatch.setattr(lineage, "GONE_S", 0.0)
+    monkeypatch.setattr(lineage, "LEAVE_S", 0.0)
+    return Site(tmp_path)
+
+
+def test_whole_lines_are_shipped_once(site: Site) -> None:
+    site.log.write_bytes(b"one\ntwo\nthr")
+    assert done("ship", "--once", site.log, site.segment).text.endswith("8 bytes in 1 commit\n")
+    assert site.content() == b"one\ntwo\n"
+    assert "0 bytes in 0 commits" in done("ship", "--once", site.log, site.segment).text
+    with site.log.open("ab") as file:
         file.write(b"ee\n")
-    Shipper(fs, [str(log)], f"{tmp_path}/segment", say=said.append).once()
-    assert fs.cat_file(f"{tmp_path}/segment") == b"one\ntwo\nthree\n"
-    assert not said
+    assert site.shipped() == b"one\ntwo\nthree\n"
+    assert not site.said
 
 
 def test_lags_are_published_before_a_commit(tmp_path: Path) -> None:
@@ -51,158 +81,112 @@ def test_lags_are_published_before_a_commit(tmp_path: Path) -> None:
     shipper.close()
 
 
-def test_a_first_run_begins_with_the_oldest_file(tmp_path: Path) -> None:
-    packed = tmp_path / "app.log.2.gz"
-    packed.write_bytes(gzip.compress(b"one\n"))
-    (tmp_path / "app.log.1").write_bytes(b"two\n")
-    (tmp_path / "app.log").write_bytes(b"three\n")
-    for number, name in enumerate(("app.log.2.gz", "app.log.1", "app.log")):
-        os.utime(tmp_path / name, (1e9 + number, 1e9 + number))
-    fs = RollingFileSystem("file")
-    Shipper(fs, [str(tmp_path / "app.log")], f"{tmp_path}/segment").once()
-    assert fs.cat_file(f"{tmp_path}/segment") == b"one\ntwo\nthree\n"
+def test_a_first_run_begins_with_the_oldest_file(site: Site) -> None:
+    for number, (name, data) in enumerate(
+        (("app.log.2.gz", b"one\n"), ("app.log.1", b"two\n"), ("app.log", b"three\n"))
+    ):
+        site.write(name, data, (10**9 + number) * 10**9)
+    assert site.shipped() == b"one\ntwo\nthree\n"
 
 
 @pytest.mark.parametrize("unit_ns", [1, 10**9], ids=["nanoseconds", "seconds"])
 @pytest.mark.parametrize("older", [0, 1])
-def test_a_file_compressed_within_a_second_is_shipped(
-    unit_ns: int, older: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_compressed_within_a_second_is_shipped(unit_ns: int, older: int, site: Site) -> None:
     """Its time is that of the position or less: its place after the file before it counts, and then a doubt."""
-    monkeypatch.setattr(lineage, "GONE_S", 0.0)
-    monkeypatch.setattr(lineage, "LEAVE_S", 0.0)
-    log, fs, said = tmp_path / "app.log", RollingFileSystem("file"), []
 
     def write(name: str, data: bytes, at_ns: int) -> None:
-        path = tmp_path / name
-        path.write_bytes(gzip.compress(data) if name.endswith("gz") else data)
-        at_ns = at_ns // 10**9 * 10**9 if name.endswith("gz") else at_ns // unit_ns * unit_ns
-        os.utime(path, ns=(at_ns, at_ns))
-
-    def ship() -> bytes:
-        Shipper(fs, [str(log)], f"{tmp_path}/segment", say=said.append).once()
-        return fs.cat_file(f"{tmp_path}/segment")
+        unit = 10**9 if name.endswith("gz") else unit_ns
+        site.write(name, data, at_ns // unit * unit)
 
     if older:
         write("app.log.2.gz", b"zero\n", 100_100_000_000)
     write("app.log", b"one\n", 100_300_000_000)
     begin = b"zero\n" * older + b"one\n"
-    assert ship() == begin
+    assert site.shipped() == begin
     write("app.log.1.gz", b"two\n", 100_600_000_000)
-    log.unlink()
+    site.log.unlink()
     write("app.log", b"three\n", 101_000_000_000)
-    assert ship() == begin + b"two\nthree\n"
-    assert "was cut or is gone" in said[0]
+    assert site.shipped() == begin + b"two\nthree\n"
+    assert "was cut or is gone" in site.said[0]
 
 
-def test_a_file_after_a_deleted_log_is_shipped(tmp_path: Path, monkeypatch) -> None:
+def test_a_file_after_a_deleted_log_is_shipped(site: Site) -> None:
     """A shipper that runs has the file open; the file after it is compressed with the same second."""
-    monkeypatch.setattr(lineage, "LEAVE_S", 0.0)
-    log, fs = tmp_path / "app.log", RollingFileSystem("file")
-    shipper = Shipper(fs, [str(log)], f"{tmp_path}/segment", say=lambda line: None)
-    log.write_bytes(b"one\n")
-    os.utime(log, ns=(100_300_000_000,) * 2)
+    shipper = site.shipper()
+    site.write("app.log", b"one\n", 100_300_000_000)
     shipper.step(flush=True)
-    log.unlink()
+    site.log.unlink()
     for name, data in (("app.log.2.gz", b"one\n"), ("app.log.1.gz", b"two\n")):
-        (tmp_path / name).write_bytes(gzip.compress(data))
-        os.utime(tmp_path / name, ns=(100_000_000_000,) * 2)
-    log.write_bytes(b"three\n")
-    shipper.once()
-    assert fs.cat_file(f"{tmp_path}/segment") == b"one\ntwo\nthree\n"
+        site.write(name, data, 100_000_000_000)
+    site.log.write_bytes(b"three\n")
+    assert site.shipped(shipper) == b"one\ntwo\nthree\n"
 
 
-def test_a_file_written_over_within_its_second_is_shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_written_over_within_its_second_is_shipped(site: Site) -> None:
     """The same inode, size and time, on a disk that keeps whole seconds."""
-    monkeypatch.setattr(lineage, "GONE_S", 0.0)
-    log, fs = tmp_path / "app.log", RollingFileSystem("file")
-    shipper = Shipper(fs, [str(log)], f"{tmp_path}/segment", say=lambda line: None)
+    shipper = site.shipper()
     for line in (b"one\n", b"two\n"):
-        log.write_bytes(line)
-        os.utime(log, (1e9, 1e9))
+        site.write("app.log", line)
         shipper.step(flush=True)
         shipper.step(flush=True)
-    shipper.once()
-    assert fs.cat_file(f"{tmp_path}/segment") == b"one\ntwo\n"
+    assert site.shipped(shipper) == b"one\ntwo\n"
 
 
 @pytest.mark.parametrize("pad", [0, 2000])
 @pytest.mark.parametrize("is_packed", [False, True])
 @pytest.mark.parametrize("is_new", [False, True])
-def test_a_copy_of_the_first_lines_is_not_shipped(
-    pad: int, is_packed: bool, is_new: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_copy_of_the_first_lines_is_not_shipped(pad: int, is_packed: bool, is_new: bool, site: Site) -> None:
     """Nor by a new shipper, on a disk of whole seconds, with an empty file between."""
-    monkeypatch.setattr(lineage, "GONE_S", 0.0)
-    monkeypatch.setattr(lineage, "LEAVE_S", 0.0)
-    log, fs, one = tmp_path / "app.log", RollingFileSystem("file"), b"one" + b"." * pad + b"\n"
-
-    def write(name: str, data: bytes) -> None:
-        (tmp_path / name).write_bytes(gzip.compress(data) if name.endswith("gz") else data)
-        os.utime(tmp_path / name, (1e9, 1e9))
-
-    shipper = Shipper(fs, [str(log)], f"{tmp_path}/segment", say=lambda line: None)
-    write("app.log", one + b"two\n")
+    shipper, one = site.shipper(), b"one" + b"." * pad + b"\n"
+    site.write("app.log", one + b"two\n")
     shipper.step(flush=True)
-    write("app.log.2", b"")
-    write(f"app.log.1{'.gz' * is_packed}", one)
-    write("app.log", b"three\n")
+    site.write("app.log.2", b"")
+    site.write(f"app.log.1{'.gz' * is_packed}", one)
+    site.write("app.log", b"three\n")
     if is_new:
         shipper.close()
     shipper.step(flush=True)
-    shipper.once()
-    assert fs.cat_file(f"{tmp_path}/segment") == one + b"two\nthree\n"
+    assert site.shipped(shipper) == one + b"two\nthree\n"
 
 
 @pytest.mark.parametrize("commit_on", ["100 lines", "1s"])
-def test_a_log_is_cut_after_a_look(commit_on: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lineage, "GONE_S", 0.0)
-    log, fs, look = tmp_path / "app.log", RollingFileSystem("file"), Lineage.look
-    shipper = Shipper(fs, [str(log)], f"{tmp_path}/segment", commit_on=commit_on, say=lambda line: None)
-    log.write_bytes(b"one\n")
+def test_a_log_is_cut_after_a_look(commit_on: str, site: Site) -> None:
+    look, shipper = Lineage.look, site.shipper(commit_on=commit_on)
+    site.log.write_bytes(b"one\n")
     shipper.step()
-    log.write_bytes(b"one\ntwo\n")
+    site.log.write_bytes(b"one\ntwo\n")
 
     def cut(self: Lineage) -> Piece | None:
         piece = look(self)
-        log.write_bytes(b"three\n")
+        site.log.write_bytes(b"three\n")
         return piece
 
     with mock.patch.object(Lineage, "look", cut):
         shipper.step(flush=commit_on == "1s")
-    shipper.once()
-    assert fs.cat_file(f"{tmp_path}/segment") == b"one\nthree\n"
+    assert site.shipped(shipper) == b"one\nthree\n"
 
 
-def test_a_new_file_may_begin_like_the_old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_new_file_may_begin_like_the_old(site: Site) -> None:
     """A look sees a byte of a line; then the log is copied and cut, and its next line begins with that byte."""
-    monkeypatch.setattr(lineage, "GONE_S", 0.0)
-    monkeypatch.setattr(lineage, "LEAVE_S", 0.0)
-    log, fs = tmp_path / "app.log", RollingFileSystem("file")
-    shipper = Shipper(fs, [str(log)], f"{tmp_path}/segment", commit_on="line", say=lambda line: None)
-    log.write_bytes(b"1")
+    shipper = site.shipper(commit_on="line")
+    site.log.write_bytes(b"1")
     shipper.step()
-    (tmp_path / "app.log.1").write_bytes(b"12\n")
-    log.write_bytes(b"16\n")
+    (site.folder / "app.log.1").write_bytes(b"12\n")
+    site.log.write_bytes(b"16\n")
     shipper.step()
-    shipper.once()
-    assert fs.cat_file(f"{tmp_path}/segment") == b"12\n16\n"
+    assert site.shipped(shipper) == b"12\n16\n"
 
 
-def test_a_copy_that_gets_the_inode_stays_shipped(tmp_path: Path, monkeypatch) -> None:
+def test_a_copy_that_gets_the_inode_stays_shipped(site: Site) -> None:
     """A log was copied, written to and deleted; its inode comes back in the copy, as that is compressed."""
-    monkeypatch.setattr(lineage, "GONE_S", 0.0)
-    monkeypatch.setattr(lineage, "LEAVE_S", 0.0)
-    log, packed, fs = tmp_path / "app.log", tmp_path / "app.log.1.gz", RollingFileSystem("file")
+    log, packed = site.log, site.folder / "app.log.1.gz"
     log.write_bytes(b"one\ntwo\n")
-    Shipper(fs, [str(log)], f"{tmp_path}/segment").once()
-    times = log.stat().st_atime_ns, log.stat().st_mtime_ns
+    site.shipped()
+    at_ns = log.stat().st_mtime_ns
     log.rename(packed)
-    packed.write_bytes(gzip.compress(b"one\n"))
-    os.utime(packed, ns=times)
+    site.write(packed.name, b"one\n", at_ns)
     log.write_bytes(b"three\n")
-    Shipper(fs, [str(log)], f"{tmp_path}/segment").once()
-    assert fs.cat_file(f"{tmp_path}/segment") == b"one\ntwo\nthree\n"
+    assert site.shipped() == b"one\ntwo\nthree\n"
 
 
 @pytest.mark.parametrize("number", [0, 2**64 - 1])
@@ -214,32 +198,26 @@ def test_positions_fit_into_attributes(number: int) -> None:
 
 
 @pytest.mark.parametrize("seen", [b"", b"one\n"])
-def test_a_hole_is_skipped(seen: bytes, tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr(lineage, "GONE_S", 0.0)
-    log, fs, said = tmp_path / "app.log", RollingFileSystem("file"), []
-    log.write_bytes(seen)
-    shipper = Shipper(fs, [str(log)], f"{tmp_path}/segment", prefix="> ", say=said.append)
+def test_a_hole_is_skipped(seen: bytes, site: Site) -> None:
+    site.log.write_bytes(seen)
+    shipper = site.shipper(prefix="> ")
     shipper.step(flush=True)
-    with log.open("r+b") as file:
+    with site.log.open("r+b") as file:
         file.truncate()
         file.seek(2 * BLOCK_BYTES + 5000)
         file.write(b"two\n\0\0three\n")
-    shipper.once()
-    assert fs.cat_file(f"{tmp_path}/segment") == b"> one\n" * bool(seen) + b"> two\n> \0\0three\n"
-    assert "skipped a hole of 2,102,152 bytes" in said[-1]
+    assert site.shipped(shipper) == b"> one\n" * bool(seen) + b"> two\n> \0\0three\n"
+    assert "skipped a hole of 2,102,152 bytes" in site.said[-1]
 
 
-def test_a_longer_copy_takes_the_place_of_its_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_longer_copy_takes_the_place_of_its_log(site: Site) -> None:
     """As rsync does it: the old inode gets no more lines."""
-    monkeypatch.setattr(lineage, "LEAVE_S", 0.0)
-    log, fs, copy = tmp_path / "app.log", RollingFileSystem("file"), tmp_path / ".app.log.X"
-    shipper = Shipper(fs, [str(log)], f"{tmp_path}/segment", say=lambda line: None)
-    log.write_bytes(b"one\n")
+    copy, shipper = site.folder / ".app.log.X", site.shipper()
+    site.log.write_bytes(b"one\n")
     shipper.step(flush=True)
     copy.write_bytes(b"one\ntwo\n")
-    copy.rename(log)
-    shipper.once()
-    assert fs.cat_file(f"{tmp_path}/segment") == b"one\ntwo\n"
+    copy.rename(site.log)
+    assert site.shipped(shipper) == b"one\ntwo\n"
 
 
 @pytest.mark.parametrize(
@@ -251,15 +229,11 @@ def test_a_longer_copy_takes_the_place_of_its_log(tmp_path: Path, monkeypatch: p
         ("app.log-20261128", "app.log-20261201"),
     ],
 )
-def test_dated_files_come_in_the_order_of_time(names: tuple[str, str], tmp_path: Path) -> None:
+def test_dated_files_come_in_the_order_of_time(names: tuple[str, str], site: Site) -> None:
     """Their digits are no order if the day or the month comes first."""
     for number, name in enumerate((*names, "app.log")):
-        data = b"%d\n" % number
-        (tmp_path / name).write_bytes(gzip.compress(data) if name.endswith("gz") else data)
-        os.utime(tmp_path / name, (1e9 + number, 1e9 + number))
-    fs = RollingFileSystem("file")
-    Shipper(fs, [str(tmp_path / "app.log")], f"{tmp_path}/segment").once()
-    assert fs.cat_file(f"{tmp_path}/segment") == b"0\n1\n2\n"
+        site.write(name, b"%d\n" % number, (10**9 + number) * 10**9)
+    assert site.shipped() == b"0\n1\n2\n"
 
 
 @pytest.mark.slow
@@ -353,12 +327,10 @@ def test_a_full_disk_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert "No space left on device" in said[0]
 
 
-def test_a_long_line_goes_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_line_goes_in_parts(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lineage, "PART_BYTES", 64)
-    log, fs = tmp_path / "app.log", RollingFileSystem("file")
-    log.write_bytes(b"a\0b\n" + b"x" * 1000)
-    Shipper(fs, [str(log)], f"{tmp_path}/segment").once()
-    assert fs.cat_file(f"{tmp_path}/segment") == b"a\0b\n" + b"x" * 1000
+    site.log.write_bytes(b"a\0b\n" + b"x" * 1000)
+    assert site.shipped() == b"a\0b\n" + b"x" * 1000
 
 
 @pytest.mark.parametrize("words", [["--commit-on", "flush"], ["--prefix", "{who}"], ["--prefix", "{"]])
@@ -367,20 +339,19 @@ def test_wrong_options_are_refused(words: list[str], tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_a_replaced_segment_is_an_error(tmp_path: Path) -> None:
-    log, fs, segment = tmp_path / "app.log", RollingFileSystem("file"), f"{tmp_path}/segment"
-    log.write_bytes(b"one\n")
-    shipper = Shipper(fs, [str(log)], segment, say=lambda line: None)
+def test_a_replaced_segment_is_an_error(site: Site) -> None:
+    site.log.write_bytes(b"one\n")
+    shipper = site.shipper()
     shipper.step()
-    fs.rm(segment)
-    fs.pipe_file(segment, b"other")
-    with log.open("ab") as file:
+    site.fs.rm(site.segment)
+    site.fs.pipe_file(site.segment, b"other")
+    with site.log.open("ab") as file:
         file.write(b"two\n")
     shipper.step(flush=True)
     with pytest.raises(FileNotFoundError, match="another has its name"):
         shipper.once()
-    fs.seal(segment)
-    again = Run("ship", "--once", log, segment)
+    site.fs.seal(site.segment)
+    again = Run("ship", "--once", site.log, site.segment)
     assert again.code == 1
     assert "it takes no more bytes, so nothing was written" in again.err
-    assert fs.cat_file(segment) == b"other"
+    assert site.content() == b"other"
