@@ -158,7 +158,8 @@ def led_to(segment: str, header: Header) -> set[str]:
     Its hints lead to other folders. Dropped files, a hidden plain file and asks lead to its own.
     """
     folders = {*hinted(segment, header)}
-    has_own = header.drops or header.adopted is not None or header.carried
+    # of a line with an offset, an older release has carried the operation in another writer's commit
+    has_own = header.drops or header.adopted or any(line.offset is not None for line in header.commits)
     return folders | {names.chunks_folder(segment)} if has_own else folders
 
 

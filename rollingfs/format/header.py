@@ -410,11 +410,6 @@ class Header:
                 return line
         return None
 
-    @property
-    def carried(self) -> tuple[Commit, ...]:
-        """Return the lines of operations that another writer's commit has carried, in an older release."""
-        return tuple(line for line in self.commits if line.offset is not None)
-
 
 def changed(header: Header, **changes: Any) -> Header:
     """Replace fields as `dataclasses.replace` does, in less time, for what every commit does."""

@@ -54,7 +54,7 @@ def check_source(header: Header | None, name: str, *, sealed: bool, segment: str
     return found
 
 
-def check_other(header: Header | None, txns: Iterable[str], name: str) -> None:
+def check_other(header: Header | None, marks: Sequence[MergeOutcome], name: str) -> None:
     """Refuse a segment that the move has marked under another name.
 
     For instance, a link leads to its folder.
@@ -64,7 +64,8 @@ def check_other(header: Header | None, txns: Iterable[str], name: str) -> None:
     ValueError
         It is that segment.
     """
-    if header is not None and header.merge is not None and header.merge.txn in txns:
+    merge = header.merge if header is not None else None
+    if merge is not None and any(mark.txn == merge.txn for mark in marks):
         raise ValueError(f"{name} is the same segment as another that is named here, by another way; nothing was moved")
 
 

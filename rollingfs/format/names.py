@@ -265,18 +265,13 @@ def fault_of(path: str) -> str | None:
             "a part between slashes is empty, '.' or '..', which other tools skip or resolve; nothing was written, "
             "leave that part out"
         )
-    if has_control(path):
+    if not _CONTROLS.isdisjoint(path):
         return "it has a line break or a NUL character"
     try:
         path.encode()
     except UnicodeEncodeError:
         return "it is not valid Unicode"
     return None
-
-
-def has_control(path: str) -> bool:
-    """Return whether a path has a character that stands in no name: a line break or NUL."""
-    return not _CONTROLS.isdisjoint(path)
 
 
 @functools.lru_cache(NAMES_KEPT_MAX)

@@ -7,11 +7,12 @@ an event loop, in whatever thread calls; over an async backend it runs on the ba
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import random
 import threading
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
 from contextvars import ContextVar, copy_context
 from typing import Any, TypeVar
 
@@ -155,17 +156,15 @@ def until_s() -> float | None:
 _lasting: ContextVar[asyncio.Task[Any] | None] = ContextVar("rollingfs_lasting", default=None)
 
 
-class within:  # noqa: N801 - used as a function
+@contextlib.contextmanager
+def within(seconds: float) -> Iterator[None]:
     """Set the deadline `until_s`, unless there is an earlier deadline."""
-
-    def __init__(self, seconds: float) -> None:
-        self._end_s = time.monotonic() + seconds
-
-    def __enter__(self) -> None:
-        self._token = _until_s.set(min(self._end_s, _until_s.get() or self._end_s))
-
-    def __exit__(self, *_: object) -> None:
-        _until_s.reset(self._token)
+    end_s = time.monotonic() + seconds
+    token = _until_s.set(min(end_s, until_s() or end_s))
+    try:
+        yield
+    finally:
+        _until_s.reset(token)
 
 
 def be_lasting() -> None:

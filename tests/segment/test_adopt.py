@@ -18,7 +18,7 @@ from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.errors import AppendOutcomeUnknown
 from rollingfs.format import names
 from rollingfs.runtime.concurrency import drive
-from rollingfs.segment.files.moves import Source, mark_all
+from rollingfs.segment.files.moves import mark_all, sources_of
 from tests.support.backends import limit, raises
 from tests.support.examples import some
 from tests.support.faults import CLOCK, Fault, Faulty, Store
@@ -160,8 +160,8 @@ erase = methodcaller("erase", LOG, 3)
 def erase_and_mark(world):
     """A mover that has died has marked what was erased."""
     erase(world)
-    at, txn = world.client, str(uuid.uuid4())
-    drive(mark_all(at, [Source.of(LOG, txn, MOVED)], txn, at.commits.deadline_s(), sealed=False))
+    at = world.client
+    drive(mark_all(at, sources_of([LOG], MOVED, {}), str(uuid.uuid4()), at.commits.deadline_s(), sealed=False))
 
 
 @pytest.mark.parametrize("count", [1, 17])  # the second is uploaded first: see `hurry`

@@ -20,7 +20,7 @@ from rollingfs.runtime.concurrency import drive
 from rollingfs.segment.at import COMMIT_TIMEOUT_S, At
 from rollingfs.segment.commit import turns
 from rollingfs.segment.commit.recovery import MARK_AGE_S_MAX
-from rollingfs.segment.files.moves import Source, mark_all
+from rollingfs.segment.files.moves import mark_all, sources_of
 from rollingfs.segment.verbs import concat as concat_module
 from rollingfs.segment.verbs.concat import concat
 from tests.support.backends import Counting, Scripted, private_memory
@@ -232,7 +232,7 @@ def test_dead_movers_of_any_names_leave_a_source_free(is_there, name_bytes):
         world.create(target, [b"t"])
     for _ in range(MARKS_MAX + 10):
         dying = At.of(store, clock=clock)
-        sources, deadline_s = [Source.of(source, str(uuid.uuid4()), target)], dying.commits.deadline_s()
+        sources, deadline_s = sources_of([source], target, {}), dying.commits.deadline_s()
         drive(mark_all(dying, sources, str(uuid.uuid4()), deadline_s, sealed=True))
         clock.now_s += MARK_AGE_S_MAX + 1
     world.rename(source, target)

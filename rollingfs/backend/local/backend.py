@@ -290,7 +290,11 @@ class LocalBackend(Backend):
     async def put(self, path: str, data: Buffer) -> None:
         temporary = names.temporary_path(path)
         disk.new_file(temporary, self.sync, partial(disk.write_all, data=[data]))
-        disk.take_name(temporary, path)
+        try:
+            system.rename(temporary, path)
+        except BaseException:
+            disk.remove_if_there(temporary)
+            raise
         self._flush_folder_of(path)
 
     async def open_write(self, path: str, over: Over | None = None, metadata: Metadata = None) -> Upload:

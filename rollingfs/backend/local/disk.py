@@ -295,15 +295,6 @@ def link(path: str, target: str) -> None:
         raise shared_errors.no_links(target, error) from error
 
 
-def take_name(temporary: str, path: str) -> None:
-    """Give a whole new file its name, over any file of that name; if that fails, remove the new file."""
-    try:
-        system.rename(temporary, path)
-    except BaseException:
-        remove_if_there(temporary)
-        raise
-
-
 def remove_if_there(path: str) -> None:
     """Remove a file; a missing file is not an error."""
     with contextlib.suppress(FileNotFoundError):

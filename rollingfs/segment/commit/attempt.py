@@ -9,11 +9,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from rollingfs.errors import AppendOutcomeUnknown, BadOffsetError, CommitTimeoutError, CorruptHeaderError
+from rollingfs.errors import AppendOutcomeUnknown, CommitTimeoutError, CorruptHeaderError
 from rollingfs.format import names
-from rollingfs.format.codec import format_header
 from rollingfs.format.commit_lines import Acknowledged
-from rollingfs.format.header import AGE_S_MAX, COMMITS_MAX, OFFSET_MAX, RECORDS_MAX, Header
+from rollingfs.format.header import AGE_S_MAX, COMMITS_MAX, RECORDS_MAX, Header
 from rollingfs.format.records import Record, Tip
 from rollingfs.runtime.system import Moment
 from rollingfs.runtime.values import cached, value_class
@@ -200,14 +199,6 @@ class Attempt:
             if found is not None and found.segment not in ours:
                 return Verdict.UNKNOWN  # the attempt's segment may have been moved or deleted, with the commit's line
         return verdict
-
-    def content(self, wanted: Header) -> bytes:
-        """Return the file to replace the header by."""
-        try:
-            return format_header(wanted)
-        except ValueError as error:
-            is_long = wanted.length > OFFSET_MAX
-            raise BadOffsetError(f"{self.path}: {error}; nothing was written") if is_long else error from None
 
     def adapt(self, plain: Plain, others: bytes, token: str | None) -> bytes | None:
         """Return the record after later records on its base, or after another header, of this token, in its place.

@@ -19,6 +19,7 @@ from time import perf_counter_ns
 from rollingfs.errors import (
     TELLING,
     AppendOutcomeUnknown,
+    BadOffsetError,
     CommitTimeoutError,
     CorruptHeaderError,
     RollingError,
@@ -28,7 +29,7 @@ from rollingfs.errors import (
 )
 from rollingfs.format import names, placement, records, transitions
 from rollingfs.format.codec import format_header, is_surely_short
-from rollingfs.format.header import AGE_S_MAX, FILE, Header
+from rollingfs.format.header import AGE_S_MAX, FILE, OFFSET_MAX, Header
 from rollingfs.format.transitions import MarksFullError, MergeFoundError
 from rollingfs.runtime.meters import COMMIT, CONFLICT, UNKNOWN
 from rollingfs.runtime.system import Moment
@@ -221,10 +222,10 @@ class Commits:
                     if wanted is not None and self._is_record(base, wanted, attempt):
                         wanted = None
                     elif wanted is not None:
-                        made = await self._finished(base, wanted, attempt)
+                        made, data = await self._finished(base, wanted, attempt)  # it may be refused
                         # folding hides chunks in index pages; drops name pages that list dropped chunks
                         named = frozenset(map(FILE, (*wanted.entries, *made.entries, *made.drops)))
-                        wanted, data = made, attempt.content(made)  # before anything is sent: it may be refused
+                        wanted = made
                 except PageGoneError as gone:
                     base, attempt.fresh = await self._without_page(base, attempt, gone), True
                     continue
@@ -306,14 +307,19 @@ class Commits:
             attempt.record = base.tip.record(attempt.writer, attempt.number, at_ms, data)
         return attempt.record is not None
 
-    async def _finished(self, base: Segment, wanted: Header, attempt: Attempt) -> Header:
-        """Return a step's header with all that every commit adds: entries folded where it must be, then stamped."""
+    async def _finished(self, base: Segment, wanted: Header, attempt: Attempt) -> tuple[Header, bytes]:
+        """Return a step's header, with entries folded where it must be and stamped, and the file for it."""
         now_ms, room = self.store.now_ms(), transitions.STAMP_BYTES_MAX
         is_grown = base.header is None or wanted.entries is not base.header.entries
         is_short = not (is_grown and placement.plan_fold(wanted.entries)) and is_surely_short(wanted, room)
         if not is_short:
             wanted = await self.store.pages.fold(attempt.path, wanted, attempt.files.page, now_ms, room)
-        return transitions.stamp(wanted, base.header, attempt.writer, attempt.number, now_ms, is_short=is_short)
+        made = transitions.stamp(wanted, base.header, attempt.writer, attempt.number, now_ms, is_short=is_short)
+        try:
+            return made, format_header(made)
+        except ValueError as error:
+            is_long = made.length > OFFSET_MAX
+            raise BadOffsetError(f"{attempt.path}: {error}; nothing was written") if is_long else error from None
 
     async def _try(self, base: Segment, data: bytes | None, attempt: Attempt, plain: Plain) -> Segment | Committed:
         """Replace `base`, or extend it; returns what was committed, or the header that is there instead."""

@@ -206,7 +206,7 @@ class Turns:
         """
         if header is None:
             return None
-        is_stale = not fresh and self._others_per_s > 0 and self.is_stale(header)
+        is_stale = not fresh and self.is_stale(header)
         others = self.before_me(header) if not prompt and time.monotonic() < self._race_until_s else 0
         if others:
             mine = header.commit_of(self.writer)
@@ -219,7 +219,7 @@ class Turns:
 
     def is_stale(self, seen: Header | Segment) -> bool:
         """Return whether others probably have replaced the header that this writer's last commit made."""
-        if seen.version != self._done_version:
+        if not self._others_per_s or seen.version != self._done_version:
             return False
         return self._others_per_s * (time.monotonic() - self._done_s) >= STALE_COMMITS
 

@@ -118,8 +118,7 @@ class JoinLooks:
     async def _known(self, path: str, is_target: bool) -> None:
         """Look at a segment as this client knows it. Others may append to a source that is open."""
         known = self._at.headers.seen(path)
-        header = known.header if known is not None else None
-        if known is not None and header is not None and (not header.deleted if is_target else header.sealed):
+        if known is not None and (known.live if is_target else known.sealed):
             try:
                 await self._look([known])
             except OUTDATED:

@@ -54,19 +54,14 @@ class Source:
     evidence: str | None
     """The target's chunk folder, in which a pin is it; None within a folder, where the mark itself is the evidence."""
 
-    @staticmethod
-    def of(path: str, txn: str, target: str, segment: str | None = None) -> Source:
-        """Return a segment that begins to move."""
-        folder = names.parent(target)
-        evidence = None if names.parent(path) == folder else names.chunks_folder(target)
-        return Source(path, txn, target, segment, MergeOutcome(txn, names.relative(folder, path)), evidence)
-
 
 @value_class
 class Marked:
     """Sources that are marked."""
 
     sources: Sequence[Source]
+    marks: Sequence[MergeOutcome]
+    """The lines that the sources get in the target."""
     headers: Sequence[Header]
     """Headers that the marks' commits have made."""
     token_before: str | None
@@ -106,7 +101,7 @@ async def move(
     for attempt in itertools.count(1):
         with if_interrupted(target, "not committed"):
             found = str(uuid.uuid4()) if incarnation is None else await incarnation()
-        sources = [Source.of(path, str(uuid.uuid4()), target, (meant or {}).get(path)) for path in paths]
+        sources = sources_of(paths, target, meant or {})
         try:
             # marks must not be left to others
             return await at.runtime.shield(_move(at, target, sources, found, make, deadline_s, sealed))
@@ -116,6 +111,17 @@ async def move(
             logger.info("%s: %s", target, lost)
             await at.runtime.sleep(backoff_s(attempt))
     raise AssertionError("itertools.count ends")
+
+
+def sources_of(paths: Sequence[str], target: str, meant: Mapping[str, str | None]) -> list[Source]:
+    """Return segments that begin to move."""
+    found, folder = [], names.parent(target)
+    for path in paths:
+        txn = str(uuid.uuid4())
+        mark = MergeOutcome(txn, names.relative(folder, path))
+        evidence = None if names.parent(path) == folder else names.chunks_folder(target)
+        found.append(Source(path, txn, target, meant.get(path), mark, evidence))
+    return found
 
 
 async def _move(
@@ -139,13 +145,14 @@ async def mark_all(at: At, sources: Sequence[Source], incarnation: str, deadline
     target = at.headers.seen(sources[0].target) if sources else None
     token_before = target.token if target is not None else None
     since = Moment.now(at.clock)
-    marks = [partial(_mark, at, source, incarnation, sources, deadline_s, sealed) for source in sources]
+    marks = [source.mark for source in sources]
+    calls = [partial(_mark, at, source, incarnation, marks, deadline_s, sealed) for source in sources]
     try:
-        headers = await at.each(marks)
+        headers = await at.each(calls)
     except (OSError, ValueError):
         await _undo(at, sources)
         raise
-    return Marked(sources, headers, token_before, since, incarnation)
+    return Marked(sources, marks, headers, token_before, since, incarnation)
 
 
 async def _forget(at: At, sources: Sequence[Source]) -> bool:
@@ -161,7 +168,7 @@ async def _forget(at: At, sources: Sequence[Source]) -> bool:
 
 
 async def _mark(
-    at: At, source: Source, incarnation: str, sources: Sequence[Source], deadline_s: float, sealed: bool
+    at: At, source: Source, incarnation: str, marks: Sequence[MergeOutcome], deadline_s: float, sealed: bool
 ) -> Header:
     """Freeze a source, then pin the folders that its entries name."""
     witnessed: str | None = None
@@ -170,7 +177,7 @@ async def _mark(
         nonlocal witnessed
         if is_merging(base.header, source.txn):
             return None
-        merging.check_other(base.header, (one.txn for one in sources), source.path)
+        merging.check_other(base.header, marks, source.path)
         found = merging.check_source(base.header, source.path, sealed=sealed, segment=source.segment)
         await check_passes(at, source.path, found.adopted, attempt.deadline_s)
         await _folders(at, source.path, found)  # who cannot read the map could not undo the mark
@@ -262,12 +269,12 @@ async def commit_target(at: At, target: str, marked: Marked, make: Make, deadlin
 
     Neither the burial nor the undoing is bound by the deadline: a mark that stays makes others wait.
     """
-    sources, marks = marked.sources, [source.mark for source in marked.sources]
+    sources, marks = marked.sources, marked.marks
 
     async def step(base: Segment, attempt: Attempt) -> Header | None:
         if marks and base.header is not None and all(map(base.header.merges.__contains__, marks)):
             return None
-        merging.check_other(base.header, (source.txn for source in sources), target)
+        merging.check_other(base.header, marks, target)
         return await make(base, attempt, marked)
 
     try:

@@ -158,8 +158,7 @@ async def _concat(
         else:
             found = transitions.check(base.header, guard, target)
         transitions.check_open(found, target)
-        marks = [source.mark for source in marked.sources]
-        merging.check_marks(found, marks)
+        merging.check_marks(found, marked.marks)
         frozen = await frozen_headers(at, base, marked)
         offset = found.length
         views = list(map(Segment, [target, *paths], [found, *frozen]))
@@ -173,7 +172,7 @@ async def _concat(
                 found = merging.with_tiers(found, moved_lines(at.backend, header.tiers, path, target))
         grown = await grow(found, items, attempt, joint=True)
         modified_ms = max([header.modified_ms for header in frozen], default=0)
-        grown = merging.with_merged(grown, marks, modified_ms)
+        grown = merging.with_merged(grown, marked.marks, modified_ms)
         grown = merging.with_waiting(grown, target, zip(paths, frozen, strict=True), at.now_ms())
         if isinstance(joins, ArrowJoins):
             grown = await _hinted(at, grown, target, views[1:])
