@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
 import os
 import signal
 import sys
 import threading
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 from urllib.parse import quote
 
 import typer
@@ -17,15 +17,13 @@ import typer
 from rollingfs.cli import output
 from rollingfs.cli.command import FolderOf, Size, Time
 from rollingfs.cli.output import WrongUsage
-from rollingfs.cli.session import ExpectMark, Session, StorePath, check_mark
+from rollingfs.cli.session import ExpectMark, Session, check_mark
 from rollingfs.errors import in_python, worded_by
 from rollingfs.runtime.system import allow_files
 
 TOKEN = "ROLLINGFS_SERVER_TOKEN"
 """A token that may do everything, in the environment."""
 READ_BYTES = 4096
-READING = ("GET", "HEAD", "OPTIONS")
-"""Methods of HTTP without changes."""
 
 
 def serve(
@@ -96,13 +94,14 @@ def serve(
     allow_files()
     limits = Limits(max_requests, max_tails, math.inf if max_body is None else max_body, stall, grace)
     try:
-        app = make_app(place.fs, place.path, tokens=lines, limits=limits, hosts=(*hosts, *(allow_host or ())))
+        names, check = (*hosts, *(allow_host or ())), partial(check_mark, place, expect_mark)
+        app = make_app(place.fs, place.path, tokens=lines, limits=limits, hosts=names, check=check)
     except ValueError as error:
         raise WrongUsage(f"--tokens: {error}") from error
     if until_eof:
         threading.Thread(target=_stop_at_eof, name="rollingfs-eof", daemon=True).start()
     where = f"http{'s' if certificate else ''}://{f'[{host}]' if ':' in host else host}"
-    app.app, uds = guarded(app.app, place, expect_mark), None if socket is None else str(socket)
+    uds = None if socket is None else str(socket)
 
     def started(bound: int) -> None:
         url = f"{where}:{bound}/" if uds is None else f"http+unix://{quote(uds, safe='')}/"
@@ -117,22 +116,3 @@ def _stop_at_eof() -> None:
     while os.read(sys.stdin.fileno(), READ_BYTES):
         pass
     signal.raise_signal(signal.SIGTERM)  # `os.kill` ends a process of Windows at once
-
-
-def guarded(app: Any, place: StorePath, mark: str | None) -> Any:
-    """Return an ASGI application that answers 503 to requests which may change something while the mark is missing."""
-    if mark is None:
-        return app
-
-    async def checked(scope: Any, receive: Any, send: Any) -> None:
-        if scope["type"] == "http" and scope["method"] not in READING:
-            try:
-                await asyncio.to_thread(check_mark, place, mark)
-            except OSError as error:
-                headers = [(b"content-type", b"text/plain; charset=utf-8")]
-                await send({"type": "http.response.start", "status": 503, "headers": headers})
-                await send({"type": "http.response.body", "body": f"{error}\n".encode(errors="replace")})
-                return
-        await app(scope, receive, send)
-
-    return checked

@@ -282,9 +282,9 @@ def head(session: Session, path: PathOf, lines: Lines = None, bytes_: Bytes = No
         return
     left = LINES_DEFAULT if lines is None else lines
     for offset, data in _pieces(segment, segment.start, segment.length if left else segment.start, PEEK_BYTES):
-        end = _end_of_line(data, left)
-        _put(session, segment.path, offset, data[:end])
-        left -= data.count(b"\n", 0, end)
+        *whole, rest = data.split(b"\n", left)
+        left -= len(whole)
+        _put(session, segment.path, offset, data if left else data[: len(data) - len(rest)])
         if left == 0:
             return
 
@@ -350,16 +350,6 @@ def last_lines(segment: SegmentHandle, count: int) -> int:
 def _pieces(segment: SegmentHandle, start: int, end: int, size: int) -> Iterator[tuple[int, bytes]]:
     for offset in range(start, end, size):
         yield offset, segment.read(offset, min(offset + size, end))
-
-
-def _end_of_line(data: bytes, count: int) -> int:
-    """Return the end of this many lines; the end of the data if it has fewer."""
-    end = 0
-    for _ in range(count):
-        end = data.find(b"\n", end) + 1
-        if end == 0:
-            return len(data)
-    return end
 
 
 def _check_one(*given: object) -> None:

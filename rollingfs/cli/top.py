@@ -8,8 +8,8 @@ import os
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from enum import StrEnum
 from operator import attrgetter
+from typing import Literal, get_args
 
 from rich.cells import cell_len
 from rich.console import Group
@@ -79,22 +79,10 @@ NAME_COLUMNS_MIN = 8
 QUIT_KEYS = b"qQ"
 
 
-class Sort(StrEnum):
-    """The column by which `top` sorts: names and states from a to z, numbers and dates from the greatest."""
-
-    NAME = "name"
-    STATE = "state"
-    SIZE = "size"
-    HOT = "hot"
-    COLD = "cold"
-    LAG = "lag"
-    AGE = "age"
-    DROPS = "drops"
-    COMMIT = "commit"
-
-
+Sort = Literal["name", "state", "size", "hot", "cold", "lag", "age", "drops", "commit"]
+"""The column by which `top` sorts: names and states from a to z, numbers and dates from the greatest."""
 _ATTRIBUTES = ("path", "state", "size", "hot_bytes", "cold_bytes", "lag_bytes", "lag_s", "drops", "committed")
-_BY = dict(zip(Sort, _ATTRIBUTES, strict=True))
+_BY = dict(zip(get_args(Sort), _ATTRIBUTES, strict=True))
 
 
 def top(
@@ -102,7 +90,7 @@ def top(
     root: FolderOf,
     every: Time = EVERY_DEFAULT,
     once: bool = False,
-    sort: Sort = Sort.NAME,
+    sort: Sort = "name",
     after_bytes: Size = None,
     after_age: Time = None,
     ship: list[str] | None = None,
@@ -177,7 +165,7 @@ class _Look:
         counted = self._count()
         self.requests, self._counted = counted - self._counted, counted
         found.sort(key=lambda one: one.path)
-        return sorted(found, key=attrgetter(_BY[self._sort]), reverse=self._sort not in (Sort.NAME, Sort.STATE))
+        return sorted(found, key=attrgetter(_BY[self._sort]), reverse=self._sort not in ("name", "state"))
 
     def _count(self) -> int:
         return sum(calls.count for calls in self._place.fs.metrics().requests.values())

@@ -42,6 +42,7 @@ READY_S = 5.0
 CONDITIONS = ("If-Match", "If-None-Match", "If-Unmodified-Since")
 """Conditions of HTTP, which no commit checks: a change under one is refused."""
 Endpoint = Callable[[Request], Awaitable[Response]]
+Check = Callable[[], object]
 
 
 class _Path(Convertor[str]):
@@ -63,10 +64,14 @@ class Gateway:
     ----------
     hosts
         The names by which browsers may call a server without tokens; empty for any.
+    check
+        Called before each change; raises `OSError` to refuse it.
     """
 
-    def __init__(self, fs: RollingFileSystem, root: str, tokens: Tokens, limits: Limits, hosts: Iterable[str]) -> None:
-        self.store, self.tokens, self.hosts = ServedStore(fs, root, limits.body_bytes), tokens, tuple(hosts)
+    def __init__(
+        self, store: ServedStore, tokens: Tokens, limits: Limits, hosts: Iterable[str], check: Check | None
+    ) -> None:
+        self.store, self.tokens, self.hosts, self.check = store, tokens, tuple(hosts), check
         self.watches = Watches(self.store)
         hdfs = self.guarded(partial(handle, self.store, self.watches), remote_exception)
         routes = [
@@ -105,22 +110,31 @@ class Gateway:
         """Return an endpoint whose errors become answers, and which only those reach who may."""
 
         async def run(request: Request) -> Response:
+            changes = request.method not in ("GET", "HEAD")
             try:
                 if not self.tokens:
                     check_browser(request.headers, self.hosts)
                 token = request.query_params.get("delegation") if failed is remote_exception else None
                 request.state.access = access_of(self.tokens, request.headers, token)
-                name = next((one for one in CONDITIONS if one in request.headers), None)
-                if name is not None and request.method not in ("GET", "HEAD"):
-                    text = f"{name} is no condition of a change here (Expected-Offset is); nothing was changed"
-                    raise HTTPException(501, text)
+                if changes:
+                    await self._check_change(request.headers)
                 return await endpoint(request)
             except ClientDisconnect:
                 return Response(status_code=400)
             except Exception as error:  # noqa: BLE001 - each error becomes an answer
-                return failed(error, self.store.root, changes=request.method not in ("GET", "HEAD"))
+                return failed(error, self.store.root, changes=changes)
 
         return run
+
+    async def _check_change(self, headers: Headers) -> None:
+        if (name := next((one for one in CONDITIONS if one in headers), None)) is not None:
+            text = f"{name} is no condition of a change here (Expected-Offset is); nothing was changed"
+            raise HTTPException(501, text)
+        try:
+            if self.check is not None:
+                await asyncio.to_thread(self.check)
+        except OSError as error:
+            raise HTTPException(503, error.strerror) from error
 
     async def rest(self, methods: Mapping[str, RestOperation], request: Request) -> Response:
         """Return an operation of REST."""
@@ -171,6 +185,7 @@ def make_app(
     tokens: Iterable[str] = (),
     limits: Limits | None = None,
     hosts: Iterable[str] = (),
+    check: Check | None = None,
 ) -> Limited:
     """Return an ASGI application that serves the segments below a root.
 
@@ -182,8 +197,12 @@ def make_app(
         Lines ``TOKEN [read|write] [PREFIX]``; without tokens, every client may do everything.
     hosts
         The names by which browsers may call a server without tokens; empty for any.
+    check
+        Called before each change; raises `OSError` to refuse it.
     """
-    return Gateway(fs, root, parse_tokens(tokens), limits or Limits(), hosts).limited
+    limits = limits or Limits()
+    store = ServedStore(fs, root, limits.body_bytes)
+    return Gateway(store, parse_tokens(tokens), limits, hosts, check).limited
 
 
 # -- the page of a path, for people --------------------------------------------------------------------------

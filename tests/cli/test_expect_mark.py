@@ -1,15 +1,15 @@
 """A disk that is not mounted yet: `run` and `serve` change nothing in the mount point."""
 
-import asyncio
 import signal
-from typing import Any
+from functools import partial
 
 import pytest
 import uvicorn
 
 from rollingfs import RollingFileSystem
-from rollingfs.cli.serve import guarded
-from rollingfs.cli.session import StorePath, handling
+from rollingfs.cli.session import StorePath, check_mark, handling
+from rollingfs.server import make_app
+from tests.server.conftest import Client
 from tests.support.cli import Run
 
 
@@ -32,21 +32,14 @@ def test_with_its_mark_a_command_begins(tmp_path, monkeypatch):
 
 
 def test_a_server_changes_nothing_while_the_mark_is_missing(tmp_path):
-    served: list[str] = []
-    answers: list[Any] = []
-
-    async def app(scope: Any, _receive: Any, _send: Any) -> None:
-        served.append(scope.get("method", scope["type"]))
-
-    async def send(message: Any) -> None:
-        answers.append(message.get("status"))
-
-    fs = RollingFileSystem("file", skip_instance_cache=True)
-    app = guarded(app, StorePath(fs, str(tmp_path)), ".mounted")
-    for scope in ({"type": "lifespan"}, *({"type": "http", "method": one} for one in ("GET", "PUT", "POST", "DELETE"))):
-        asyncio.run(app(scope, None, send))
-    assert served == ["lifespan", "GET"]
-    assert [one for one in answers if one] == [503] * 3
+    place = StorePath(RollingFileSystem("file", skip_instance_cache=True), str(tmp_path))
+    client = Client(make_app(place.fs, place.path, check=partial(check_mark, place, ".mounted")))
+    url = "/v1/segments/a"
+    answers = [client.put(url), client.post(url), client.delete(url), client.put("/webhdfs/v1/b?op=MKDIRS")]
+    assert [one.status_code for one in answers] == [503] * 4
+    assert answers[0].headers["Content-Type"] == "application/problem+json"
+    assert "is it mounted?" in answers[0].json()["detail"]
+    assert client.get(url).status_code == 404
+    assert list(tmp_path.iterdir()) == []
     (tmp_path / ".mounted").touch()
-    asyncio.run(app({"type": "http", "method": "PUT"}, None, send))
-    assert served[-1] == "PUT"
+    assert client.put(url).status_code == 201
