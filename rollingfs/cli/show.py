@@ -332,19 +332,16 @@ def tail(
 def last_lines(segment: SegmentHandle, count: int) -> int:
     """Return the segment offset at which the last `count` lines begin."""
     position = segment.length
-    if count == 0:
-        return position
-    while position > segment.start:
+    while position > segment.start and count:
         first = max(segment.start, position - PEEK_BYTES)
         data = segment.read(first, position)
         # a line feed at the very end ends the last line and begins none
-        index = len(data) - 1 if position == segment.length else len(data)
-        while (index := data.rfind(b"\n", 0, index)) >= 0:
-            count -= 1
-            if count == 0:
-                return first + index + 1
+        before, *lines = (data.removesuffix(b"\n") if position == segment.length else data).rsplit(b"\n", count)
+        count -= len(lines)
+        if count == 0:
+            return first + len(before) + 1
         position = first
-    return segment.start
+    return segment.start if count else position
 
 
 def _pieces(segment: SegmentHandle, start: int, end: int, size: int) -> Iterator[tuple[int, bytes]]:

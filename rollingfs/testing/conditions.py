@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import multiprocessing
-import queue
 import sys
 import threading
-import traceback
 import uuid
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor, as_completed
 from typing import Any
 
 import pytest
@@ -94,41 +92,32 @@ def race_threads(backend: Backend, racer: Racer, args: tuple[Any, ...]) -> dict[
 
 
 def race_processes(factory: Factory, racer: Racer, args: tuple[Any, ...]) -> dict[int, Any]:
-    """Run racers in processes, each with its own backend; returns what each returned."""
+    """Run racers in processes, each with its own backend; return their results."""
     context = multiprocessing.get_context("spawn")
-    barrier, answers = context.Barrier(RACERS), context.Queue()
-    processes = [
-        context.Process(target=_process, args=(factory, racer, number, barrier, answers, args), daemon=True)
-        for number in range(RACERS)
-    ]
-    for process in processes:
-        process.start()
-    outcomes: dict[int, Any] = {}
-    try:
-        for _ in processes:
-            number, outcome, failure = answers.get(timeout=RACE_DEADLINE_S)
-            assert failure is None, f"racer {number}: {failure}"
-            outcomes[number] = outcome
-    except queue.Empty:
-        raise AssertionError(f"racers {set(range(RACERS)) - set(outcomes)} gave no answer") from None
-    finally:
-        for process in processes:
-            if len(outcomes) < RACERS:
-                process.terminate()
-            process.join()
-            process.close()
-        answers.close()
-    return outcomes
+    barrier = context.Barrier(RACERS)
+    with ProcessPoolExecutor(RACERS, context, _keep, (barrier,)) as pool:
+        results = {pool.submit(_in_process, factory, racer, number, args): number for number in range(RACERS)}
+        try:
+            return {results[one]: one.result() for one in as_completed(results, RACE_DEADLINE_S)}
+        except TimeoutError:
+            for process in multiprocessing.active_children():
+                process.kill()
+            raise
+        finally:
+            barrier.abort()  # else a racer whose rival failed waits to its deadline
 
 
-def _process(factory: Factory, racer: Racer, number: int, barrier: Any, answers: Any, args: tuple[Any, ...]) -> None:
+_barriers: list[Any] = []
+"""The barrier of the racers, in a process of a race."""
+
+
+def _keep(barrier: Any) -> None:
+    _barriers.append(barrier)
+
+
+def _in_process(factory: Factory, racer: Racer, number: int, args: tuple[Any, ...]) -> Any:
     make, arguments = factory
-    try:
-        answers.put((number, racer(make(*arguments), number, barrier, *args), None))
-    except BaseException:  # the parent raises it
-        barrier.abort()
-        answers.put((number, None, traceback.format_exc()))
-        raise
+    return racer(make(*arguments), number, _barriers[0], *args)
 
 
 RACE_ROUNDS = 10
