@@ -1,6 +1,7 @@
 """Packages import in one direction only; the picture of the layers is `docs/architecture.md`."""
 
 import ast
+import importlib
 import re
 from collections.abc import Iterator
 from functools import cache
@@ -189,7 +190,9 @@ def _bound(path: Path) -> Iterator[str]:
         elif isinstance(node, ast.Assign | ast.AnnAssign | ast.For):
             inner = list(ast.walk(node))
             yield from (one.id for one in inner if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store))
-            if any(isinstance(one, ast.Name) and one.id == "__all__" for one in inner):
+            if "lazy_loader.attach" in ast.unparse(node):
+                yield from importlib.import_module(".".join(path.parent.relative_to(ROLLINGFS.parent).parts)).__all__
+            elif any(isinstance(one, ast.Name) and one.id == "__all__" for one in inner):
                 yield from (one.value for one in inner if isinstance(one, ast.Constant))
 
 

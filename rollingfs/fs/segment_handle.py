@@ -20,12 +20,12 @@ from rollingfs.fs.methods import both, name_for_users
 from rollingfs.fs.tail import POLL_S_MAX, POLL_S_MIN, Tail
 from rollingfs.policy import RollingPolicy
 from rollingfs.runtime.values import cached
-from rollingfs.segment.segment import Segment, modified_ms
+from rollingfs.segment.segment import Segment as Snapshot, modified_ms
 
 
 def _of_snapshot(name: str) -> Any:
     """Return a property of a handle that is the same property of its snapshot, with its docstring."""
-    found = getattr(Segment, name).fget
+    found = getattr(Snapshot, name).fget
 
     @functools.wraps(found)
     def get(handle: SegmentHandle) -> Any:
@@ -45,7 +45,7 @@ class SegmentHandle:
     Made by ``fs.segment(path)``.
     """
 
-    def __init__(self, core: Core, snapshot: Segment, held: int | None = None) -> None:
+    def __init__(self, core: Core, snapshot: Snapshot, held: int | None = None) -> None:
         self._bridge = core.bridge
         self._binding = Binding(core, snapshot, held)
 
@@ -68,7 +68,7 @@ class SegmentHandle:
     # -- the snapshot --------------------------------------------------------------------------------------
 
     @property
-    def _snapshot(self) -> Segment:
+    def _snapshot(self) -> Snapshot:
         return self._binding.known
 
     @property
@@ -181,7 +181,7 @@ def _bound(binding: Binding) -> SegmentHandle:
     return SegmentHandle(binding.core, binding.known, binding.held)
 
 
-def _unpickled(fs: AbstractFileSystem, snapshot: Segment, held: int | None) -> SegmentHandle:
+def _unpickled(fs: AbstractFileSystem, snapshot: Snapshot, held: int | None) -> SegmentHandle:
     """Return the same handle in another process: the same snapshot and, if it holds the segment, the same epoch."""
     return SegmentHandle(core(fs), snapshot, held)
 
@@ -192,7 +192,7 @@ class ChunkList(Sequence[Chunk]):
     `len` reads no index page, unless the head of a page was truncated away. A plain file is a single chunk: itself.
     """
 
-    def __init__(self, core: Core, snapshot: Segment) -> None:
+    def __init__(self, core: Core, snapshot: Snapshot) -> None:
         self._core = core
         self.snapshot = snapshot
         """The snapshot whose chunks these are."""
@@ -247,10 +247,11 @@ class ChunkList(Sequence[Chunk]):
         return f"<{len(self)} chunks of {self.snapshot.path!r}>"
 
 
-def _plain(snapshot: Segment) -> Sequence[Entry]:
+def _plain(snapshot: Snapshot) -> Sequence[Entry]:
     assert snapshot.plain is not None
     name = names.relative(names.parent(snapshot.path), snapshot.path)
     return [Chunk(0, snapshot.plain.size, name, None, modified_ms(snapshot.plain))] if snapshot.plain.size else []
 
 
 name_for_users(SegmentHandle, "Segment")
+Segment = SegmentHandle

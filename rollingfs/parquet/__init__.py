@@ -7,19 +7,14 @@ pyarrow is imported with the first append, so that the package can be imported w
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from rollingfs.parquet.thrift import MalformedFooterError
+import lazy_loader
+
+from rollingfs.parquet.thrift import MalformedFooterError as MalformedFooterError
 
 if TYPE_CHECKING:
-    from rollingfs.parquet.grow import append, rewrite, truncate
+    from rollingfs.parquet.grow import append as append, rewrite as rewrite, truncate as truncate
 
-__all__ = ["MalformedFooterError", "append", "rewrite", "truncate"]
-
-
-def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from rollingfs.parquet import grow
-
-    return getattr(grow, name)
+__getattr__, __dir__, __all__ = lazy_loader.attach(__name__, submod_attrs={"grow": ["append", "rewrite", "truncate"]})
+__all__.append("MalformedFooterError")

@@ -6,20 +6,15 @@ not be here: knowledge of the content of headers; signing and sockets. obstore, 
 store that needs them is opened.
 """
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+import lazy_loader
 
 if TYPE_CHECKING:
-    from rollingfs.backend.objects.azure import open_azure
-    from rollingfs.backend.objects.google import open_google
-    from rollingfs.backend.objects.s3.backend import open_s3
+    from rollingfs.backend.objects.azure import open_azure as open_azure
+    from rollingfs.backend.objects.google import open_google as open_google
+    from rollingfs.backend.objects.s3.backend import open_s3 as open_s3
 
-__all__ = ["open_azure", "open_google", "open_s3"]
-_MODULES = {"open_azure": "azure", "open_google": "google", "open_s3": "s3.backend"}
-"""Imported at their first use: every filesystem imports the names of schemes from this package."""
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
+# every filesystem imports the names of schemes from this package
+_MODULES = {"azure": ["open_azure"], "google": ["open_google"], "s3.backend": ["open_s3"]}
+__getattr__, __dir__, __all__ = lazy_loader.attach(__name__, submod_attrs=_MODULES)

@@ -9,14 +9,11 @@ maintenance uses some of them without both. So the class is imported when it is 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
-__all__ = ["RollingDataSource"]
+import lazy_loader
 
+if TYPE_CHECKING:
+    from rollingfs.spark.source.datasource import RollingDataSource as RollingDataSource
 
-def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from rollingfs.spark.source.datasource import RollingDataSource
-
-    return RollingDataSource
+__getattr__, __dir__, __all__ = lazy_loader.attach(__name__, submod_attrs={"datasource": ["RollingDataSource"]})
