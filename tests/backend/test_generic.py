@@ -15,7 +15,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 
 from rollingfs.backend.contract import Backend
 from rollingfs.backend.generic import GenericBackend
-from rollingfs.errors import ConflictError, UnsafeBackendError
+from rollingfs.errors import ConflictError
 from rollingfs.testing.reading import ODD_NAMES
 from tests.backend.test_memory import OverFsspec
 from tests.support.backends import private_memory, raises
@@ -62,19 +62,6 @@ class AsyncMemoryFileSystem(AsyncFileSystemWrapper):
 
 class TestGenericBackendOverAnAsyncFilesystem(GenericContract):
     make_fs = staticmethod(lambda: AsyncMemoryFileSystem(private_memory().fs, asynchronous=False))
-
-
-def test_without_single_writer_it_reads_and_does_not_write():
-    fs = private_memory().fs
-    fs.pipe_file("/x$header", b"old")
-    backend = Driven(GenericBackend(fs))
-    blob = backend.read("/x$header")
-    assert not backend.capability.can_write
-    with pytest.raises(UnsafeBackendError, match="single_writer=True"):
-        backend.create("/y$header", b"new")
-    with pytest.raises(UnsafeBackendError, match="single_writer=True"):
-        backend.replace("/x$header", b"new", blob.token)
-    assert (fs.find("/"), fs.cat_file("/x$header")) == (["/x$header"], b"old")
 
 
 class Telling(MemoryFileSystem):

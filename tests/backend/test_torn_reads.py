@@ -4,6 +4,7 @@ Rules of the protocol: P7.17.
 """
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from rollingfs.segment.at import At
 from tests.ground.beside import live_beside
 from tests.support.backends import LOOKS, Scripted, private_memory
 from tests.support.disks import mounted
+from tests.support.places import new_fs
 from tests.support.segment_verbs import append
 from tests.support.servers import new_bucket, rclone_server
 from tests.support.site import Site
@@ -120,12 +122,12 @@ def test_a_header_that_fits_costs_one_read(site):
 def test_nobody_fails_beside_a_server_that_writes_in_place():
     with rclone_server() as options:
         bucket = new_bucket(options)
-        live_beside(lambda: RollingFileSystem("s3", skip_instance_cache=True, **options), f"{bucket}/data/log", APPENDS)
+        live_beside(
+            partial(RollingFileSystem, "s3", skip_instance_cache=True, **options), f"{bucket}/data/log", APPENDS
+        )
 
 
 @pytest.mark.slow
 def test_nobody_fails_on_a_disk_with_stale_pages(tmp_path):
     with mounted("gocryptfs", tmp_path) as disk:
-        live_beside(
-            lambda: RollingFileSystem("file", sync=False, skip_instance_cache=True), f"{disk}/data/log", APPENDS
-        )
+        live_beside(partial(new_fs, sync=False), f"{disk}/data/log", APPENDS)

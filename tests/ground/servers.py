@@ -6,10 +6,11 @@ import subprocess
 import sys
 import tempfile
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -26,6 +27,8 @@ QUICK = {"OPT_LEVEL": "1", "LTO": "off", "CODEGEN_UNITS": "16", "DEBUG": "false"
 """Rust's release profile takes three times as long to build."""
 Options = dict[str, Any]
 Started = contextlib.AbstractContextManager[Options]
+Command = Callable[[Path, str, int], list[str]]
+"""Makes the words of a command of a program, a folder and a port."""
 
 
 @dataclass(frozen=True)
@@ -60,8 +63,8 @@ def _options(url: str, key: str = USER, secret: str = PASSWORD) -> Options:
 def _program(
     name: str,
     program: Program | None,
-    command: Callable[[Path, str, int], list[str]],
-    settings: Callable[[int], dict[str, str]] = lambda _: {},
+    command: Command,
+    settings: Mapping[str, str] = MappingProxyType({}),
     ready_path: str = "/",
     keys: tuple[str, str] = (USER, PASSWORD),
 ) -> Iterator[Options]:
@@ -70,12 +73,7 @@ def _program(
     with tempfile.TemporaryDirectory(prefix=f"rollingfs-{name}-", ignore_cleanup_errors=True) as data:
         for folder in ("data", "beside"):
             Path(data, folder).mkdir()
-
-        def with_settings(port: int) -> list[str]:
-            words = [f"{name}={value}" for name, value in settings(port).items()]
-            return ["env", *words, *command(found, data, port)] if words else command(found, data, port)
-
-        with servers.running(name, with_settings, ready_path, os.environ.copy()) as url:
+        with servers.running(name, partial(command, found, data), ready_path, {**os.environ, **settings}) as url:
             yield _options(url, *keys)
 
 
@@ -97,14 +95,16 @@ def _jars(name: str, *jars: str) -> Program:
     return Program(name, "mvn", "\n".join(copies))
 
 
-def _versitygw(program: Path, data: str, port: int, *, sidecar: bool) -> list[str]:
-    keys = ["--access", USER, "--secret", PASSWORD, "--port", f"127.0.0.1:{port}", "--quiet"]
-    return [str(program), *keys, "posix", *(["--sidecar", f"{data}/beside"] if sidecar else []), f"{data}/data"]
+def _served(title: str, program: Program | None, words: str | Command, bucket: str = "", **how: Any) -> Server:
+    """Return a server by the words of its command, or by what makes them."""
 
+    def command(found: Path, data: str, port: int) -> list[str]:
+        keys = {"user": USER, "password": PASSWORD, "python": sys.executable}
+        return [word.format(program=found, data=data, port=port, **keys) for word in str(words).split()]
 
-def _gofakes3(program: Path, data: str, port: int, *, backend: str) -> list[str]:
-    where = ["-direct.path", f"{data}/data", "-direct.meta", f"{data}/beside"] if backend == "directfs" else []
-    return [str(program), "-host", f"127.0.0.1:{port}", "-backend", backend, *where]
+    name = title.partition(" ")[0].lower()
+    start = partial(_program, name, program, command if isinstance(words, str) else words, **how)
+    return Server(title, start, bucket=bucket)
 
 
 def _s3proxy(jars: Path, data: str, port: int, *, provider: str) -> list[str]:
@@ -128,11 +128,6 @@ def _s3mock(jars: Path, data: str, port: int) -> list[str]:
     where = [f"{prefix}.store.root={data}/data", f"{prefix}.store.retainFilesOnExit=true"]
     [jar] = jars.iterdir()
     return ["java", "-Xmx1g", "-jar", str(jar), "--server.port=0", f"{prefix}.httpPort={port}", *where]
-
-
-def _s3s(program: Path, data: str, port: int) -> list[str]:
-    listen = ["--host", "127.0.0.1", "--port", str(port), "--access-key", USER, "--secret-key", PASSWORD]
-    return [f"{program}/bin/s3s-fs", *listen, f"{data}/data"]
 
 
 def _garage(program: Path, data: str, port: int) -> list[str]:
@@ -159,18 +154,6 @@ GARAGE_SETTINGS = {
 }
 
 
-def _moto(_: Path, data: str, port: int) -> list[str]:
-    return [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
-
-
-def _ministack(folder: Path, data: str, port: int) -> list[str]:
-    return ["env", f"PYTHONPATH={folder}", f"GATEWAY_PORT={port}", sys.executable, "-m", "ministack"]
-
-
-def _s3rver(folder: Path, data: str, port: int) -> list[str]:
-    return ["node", f"{folder}/node_modules/.bin/s3rver", "-d", f"{data}/data", "-a", "127.0.0.1", "-p", str(port)]
-
-
 VERSITYGW = go_program("versitygw", "github.com/versity/versitygw/cmd/versitygw@v1.8.0")
 GOFAKES3 = go_program("gofakes3", "github.com/johannesboyne/gofakes3/cmd/gofakes3@v1.2.0")
 S3PROXY = _jars(
@@ -181,38 +164,27 @@ S3PROXY = _jars(
 S3MOCK = _jars("s3mock-4.11.0", "com.adobe.testing:s3mock:4.11.0:jar:exec")
 S3S_FS, GARAGE = _cargo("s3s-fs@0.14.1", "binary"), _cargo("garage@2.5.0", "bundled-libs,sqlite")
 MINISTACK = Program("ministack-1.5.33", "uv", f"{sys.executable} -m uv pip install --target made ministack==1.5.33")
+OF_VERSITYGW = "{program} --access {user} --secret {password} --port 127.0.0.1:{port} --quiet posix"
+OF_S3S = "{program}/bin/s3s-fs --host 127.0.0.1 --port {port} --access-key {user} --secret-key {password} {data}/data"
+OF_MINISTACK = "env PYTHONPATH={program} GATEWAY_PORT={port} {python} -m ministack"
+OF_S3RVER = "node {program}/node_modules/.bin/s3rver -d {data}/data -a 127.0.0.1 -p {port}"
 SERVERS = {
     "minio": Server("MinIO 2026-02-12", servers.minio_server),
     "seaweedfs": Server("SeaweedFS 4.48", seaweed.seaweed_server),
     "rclone": Server("rclone 1.76.0 `serve s3`", servers.rclone_server),
-    "versitygw": Server(
-        "versitygw 1.8.0 `posix`", partial(_program, "versitygw", VERSITYGW, partial(_versitygw, sidecar=False))
+    "versitygw": _served("versitygw 1.8.0 `posix`", VERSITYGW, f"{OF_VERSITYGW} {{data}}/data"),
+    "versitygw-sidecar": _served(
+        "versitygw 1.8.0 `posix --sidecar`", VERSITYGW, f"{OF_VERSITYGW} --sidecar {{data}}/beside {{data}}/data"
     ),
-    "versitygw-sidecar": Server(
-        "versitygw 1.8.0 `posix --sidecar`",
-        partial(_program, "versitygw", VERSITYGW, partial(_versitygw, sidecar=True)),
-    ),
-    "gofakes3": Server("gofakes3 1.2.0", partial(_program, "gofakes3", GOFAKES3, partial(_gofakes3, backend="memory"))),
-    "s3proxy": Server(
-        "S3Proxy 4.1.0 `filesystem-nio2`",
-        partial(_program, "s3proxy", S3PROXY, partial(_s3proxy, provider="filesystem-nio2")),
-    ),
-    "s3proxy-memory": Server(
-        "S3Proxy 4.1.0 `transient-nio2`",
-        partial(_program, "s3proxy", S3PROXY, partial(_s3proxy, provider="transient-nio2")),
-    ),
-    "s3mock": Server("Adobe S3Mock 4.11.0", partial(_program, "s3mock", S3MOCK, _s3mock)),
-    "s3s-fs": Server("s3s-fs 0.14.1", partial(_program, "s3s-fs", S3S_FS, _s3s)),
-    "garage": Server(
-        "Garage 2.5.0",
-        partial(_program, "garage", GARAGE, _garage, settings=lambda _: GARAGE_SETTINGS, keys=GARAGE_KEYS),
-        bucket=GARAGE_BUCKET,
-    ),
-    "moto": Server("moto 5.2.5", partial(_program, "moto", None, _moto, ready_path="/moto-api/")),
-    "ministack": Server("MiniStack 1.5.33", partial(_program, "ministack", MINISTACK, _ministack)),
-    "s3rver": Server(
-        "s3rver 3.7.1", partial(_program, "s3rver", npm_package("s3rver@3.7.1"), _s3rver, keys=("S3RVER", "S3RVER"))
-    ),
+    "gofakes3": _served("gofakes3 1.2.0", GOFAKES3, "{program} -host 127.0.0.1:{port} -backend memory"),
+    "s3proxy": _served("S3Proxy 4.1.0 `filesystem-nio2`", S3PROXY, partial(_s3proxy, provider="filesystem-nio2")),
+    "s3proxy-memory": _served("S3Proxy 4.1.0 `transient-nio2`", S3PROXY, partial(_s3proxy, provider="transient-nio2")),
+    "s3mock": _served("Adobe S3Mock 4.11.0", S3MOCK, _s3mock),
+    "s3s-fs": _served("s3s-fs 0.14.1", S3S_FS, OF_S3S),
+    "garage": _served("Garage 2.5.0", GARAGE, _garage, GARAGE_BUCKET, settings=GARAGE_SETTINGS, keys=GARAGE_KEYS),
+    "moto": _served("moto 5.2.5", None, "{python} -m moto.server -H 127.0.0.1 -p {port}", ready_path="/moto-api/"),
+    "ministack": _served("MiniStack 1.5.33", MINISTACK, OF_MINISTACK),
+    "s3rver": _served("s3rver 3.7.1", npm_package("s3rver@3.7.1"), OF_S3RVER, keys=("S3RVER", "S3RVER")),
     "azurite": Server("azurite 3.37.0", clouds.azurite_server, "az"),
     "fake-gcs-server": Server("fake-gcs-server 1.56.1", clouds.fake_google_server, "gs"),
 }

@@ -5,6 +5,7 @@ The slow suite has a sample: `tests/backend/test_torn_reads.py` (rclone, gocrypt
 """
 
 import re
+from functools import partial
 
 import pytest
 
@@ -21,6 +22,7 @@ from tests.simulation import model
 from tests.soak.plan import Place
 from tests.support.disks import DISKS, KERNEL_DISKS, mounted
 from tests.support.pages import found_in
+from tests.support.places import new_fs
 
 APPENDS = READS = 10_000
 WHOLE_EVERY = 100
@@ -77,26 +79,15 @@ def test_no_read_fails_beside_appends_on_a_server(name, _):
     server = SERVERS[name]
     with server.start() as options:
         path = f"{server.new_bucket(options)}/data/log"
-        live_beside(
-            lambda: RollingFileSystem(server.protocol, skip_instance_cache=True, **options),
-            path,
-            APPENDS,
-            READS,
-            WHOLE_EVERY,
-        )
+        make = partial(RollingFileSystem, server.protocol, skip_instance_cache=True, **options)
+        live_beside(make, path, APPENDS, READS, WHOLE_EVERY)
 
 
 @pytest.mark.parametrize("kind", ["gocryptfs"])
 @pytest.mark.parametrize("_", [pytest.param("", marks=nightly)])
 def test_no_read_fails_beside_appends_on_a_disk(kind, _, tmp_path):
     with mounted(kind, tmp_path) as disk:
-        live_beside(
-            lambda: RollingFileSystem("file", sync=False, skip_instance_cache=True),
-            f"{disk}/data/log",
-            APPENDS,
-            READS,
-            WHOLE_EVERY,
-        )
+        live_beside(partial(new_fs, sync=False), f"{disk}/data/log", APPENDS, READS, WHOLE_EVERY)
 
 
 @pytest.mark.parametrize("kind", TWO_MOUNTS)

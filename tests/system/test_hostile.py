@@ -265,6 +265,12 @@ def test_mover_killed_between_folders_leaves_evidence_to_undo(store: Store) -> N
         )
 
 
+def test_a_move_between_folders_leaves_no_evidence_behind(store: Store) -> None:
+    store.fs.pipe_file(f"{store.mallory}/s", b"mine")
+    store.fs.mv(f"{store.mallory}/s", f"{store.victim}/new")
+    assert not [path for path in store.bytes_of_others() if "pin-" in path]
+
+
 def test_huge_chunk_or_header_is_refused_early(tmp_path: Path) -> None:
     fs = RollingFileSystem("file", header_cache_s=0, sync=False)
     (tmp_path / "s$chunks").mkdir()

@@ -3,7 +3,6 @@
 How processes append, are killed and stopped is for `tests/soak`.
 """
 
-import hashlib
 import itertools
 import multiprocessing
 import threading
@@ -16,7 +15,6 @@ import pytest
 
 from tests.support.places import Folder
 from tests.support.records import record, records
-from tests.support.servers import new_bucket
 
 JOIN_S_MAX = 120
 FORK_WARNING = "ignore:This process .* is multi-threaded:DeprecationWarning"
@@ -95,21 +93,3 @@ def test_one_filesystem_is_a_writer_in_each_process(tmp_path: Path, method: str)
     header = Path(f"{path}$header").read_bytes().split(b"\n\n")[0].decode()
     writers = {line.split()[1] for line in header.splitlines() if line.startswith("commit ")}
     assert len(writers) == len(names) + 1, "each process must be a writer of its own"
-
-
-def read_sum(fs: Any, path: str, log: Path) -> None:
-    with fs.open(path, "rb") as file:
-        log.write_text(hashlib.sha256(file.read()).hexdigest())
-
-
-@pytest.mark.filterwarnings(FORK_WARNING)
-@pytest.mark.parametrize("method", ["fork", pytest.param("spawn", marks=pytest.mark.slow)])
-def test_children_read_what_the_parent_wrote(seaweed: dict[str, Any], tmp_path: Path, method: str) -> None:
-    arena = Folder("s3", seaweed, f"{new_bucket(seaweed)}/segment")
-    fs = client_of(arena)
-    data = b"".join(record("parent", number) for number in range(10))
-    fs.pipe_file(arena.path, data)
-    assert fs.cat_file(arena.path) == data
-    context = methods(method)
-    join([spawn(context, read_sum, fs, arena.path, tmp_path / f"sum-{index}") for index in range(2)])
-    assert {log.read_text() for log in tmp_path.iterdir()} == {hashlib.sha256(data).hexdigest()}

@@ -98,14 +98,6 @@ def test_a_whole_move_replaces_nothing(tmp_path, taken):
     assert (tmp_path / "s$header").read_bytes() == b"one"
 
 
-def test_a_chunk_file_keeps_a_header_from_removal(tmp_path):
-    backend, header = LocalBackend(), f"{tmp_path}/s$header"
-    token = drive(backend.create(header, b"one"))
-    (tmp_path / "s$chunks/tmp-ask-1").write_bytes(b"ask")
-    assert drive(backend.remove_whole([(header, token)])) == [False]
-    assert os.path.exists(header)
-
-
 def test_a_call_removes_many_by_their_own_tokens(tmp_path):
     backend, count = LocalBackend(), 3 * removing.CLOSED_AT_ONCE
     headers = [f"{tmp_path}/{index}$header" for index in range(count)]

@@ -152,18 +152,6 @@ def test_the_header_is_made_late() -> None:
         _ = bad.header
 
 
-def test_a_torn_record_ends_with_a_new_file(tmp_path: Path) -> None:
-    log, one, two = f"{tmp_path}/log", new_fs(), new_fs()
-    one.create(log)
-    one.append(log, b"one ")
-    two.append(log, b"two ")
-    with open(header_path(log), "ab") as file:
-        file.write(b"Record 99 torn")
-    assert one.append(log, b"three") == 8
-    assert new_fs().cat_file(log) == b"one two three"
-    assert b"torn" not in Path(header_path(log)).read_bytes()
-
-
 def test_a_replaced_header_ends_a_tip(tmp_path: Path) -> None:
     """A client that has a tip, or has just seen what is there, meets all that a record must not follow."""
     deeds: dict[str, Callable[[RollingFileSystem, str], object]] = {
