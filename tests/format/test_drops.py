@@ -7,8 +7,17 @@ import pytest
 from hypothesis import given, strategies as st
 
 from rollingfs.format.codec import format_text
-from rollingfs.format.drops import drop_line, dropped_chunks, drops_of, is_deletable, is_due, merge_drops, shed_drops
-from rollingfs.format.header import DROPS_MAX, Chunk, Drop, Header, Page
+from rollingfs.format.drops import (
+    drop_line,
+    dropped_chunks,
+    drops_of,
+    is_deletable,
+    is_due,
+    led_to,
+    merge_drops,
+    shed_drops,
+)
+from rollingfs.format.header import DROPS_MAX, Chunk, Commit, Drop, Header, Page
 
 EMPTY = Header(str(uuid.UUID(int=7)), 1)
 NOW_MS = 1_795_168_800_000
@@ -80,3 +89,9 @@ def test_a_line_for_a_foreign_file_ends_in_time():
     assert dropped_chunks("s", protecting) == [], "the collection of its own folder deletes it"
     assert not is_due(Drop("x$chunks/index-1", NOW_MS, 0, 5, after_ms=NOW_MS), NOW_MS)
     assert not is_due(Drop("x$chunks/", NOW_MS, size=5, after_ms=NOW_MS), NOW_MS)
+
+
+def test_an_older_releases_carried_commit_leads_to_own_folder():
+    own, carried = Commit("w", 1, 1), Commit("w", 1, 1, offset=0)
+    assert led_to("/a/log", dataclasses.replace(EMPTY, commits=(own,))) == set()
+    assert led_to("/a/log", dataclasses.replace(EMPTY, commits=(carried,))) == {"/a/log$chunks"}
