@@ -154,7 +154,7 @@ def _round(session: Session, place: StorePath, number: int, upkeep: Upkeep, save
     streams = sum(one.is_stream for one in results)
     segments = len(results) - streams
     seconds = time.monotonic() - began_s
-    end = "; it was stopped" if whole.is_cut_short or upkeep.is_stopped() else ""
+    end = "; it was stopped" if upkeep.is_stopped() else ""
     failures = f", {count_text(len(whole.failed), 'failure')}" if whole.failed else ""
     saved += whole.saved_objects
     sums = {"name": None, "streams": streams, "segments": segments, "seconds": seconds, "saved_so_far": saved}

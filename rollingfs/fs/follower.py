@@ -25,7 +25,7 @@ from rollingfs.segment.files.rewrite import REWRITE_BYTES_MAX
 from rollingfs.stream.blocks import POLL_S_MAX, Move, OffloadStatus, Wait
 from rollingfs.stream.follow import Followed
 from rollingfs.stream.ledger_codec import Ledger
-from rollingfs.stream.upkeep import OFFLOAD, Upkeep
+from rollingfs.stream.upkeep import OFFLOAD, TIME_STEP_S, Upkeep
 
 logger = logging.getLogger("rollingfs")
 
@@ -292,7 +292,7 @@ class Follower:
             self._followed.pop(path, None)
         elif not is_named:
             self._list_s = min(self._list_s, time.monotonic() + one.poll_s_max)
-        until_s = self._client.now_ms() / 1000 + pause_s
+        until_s = self._client.now_ms() / 1000 + pause_s + (TIME_STEP_S if pause_s else 0.0)
         upkeep.let_rest(path, one.token or listed, ledger, began_s, until_s, number)
 
     def _tell(self, one: Followed) -> None:

@@ -59,17 +59,17 @@ DEFAULT = Asked("", Chosen(), 0.0)
 """For a segment without a policy."""
 
 
-def _delay_s(rule: Asked) -> float:
+def _delay_s(rule: Asked | None) -> float:
     """Return the age of its oldest byte at which a block moves although it is not full; `after_age` comes on top."""
-    return MAX_DELAY_S if rule.max_delay_s is None else rule.max_delay_s
+    return MAX_DELAY_S if rule is None or rule.max_delay_s is None else rule.max_delay_s
 
 
-def poll_s_max(rule: Asked) -> float:
+def poll_s_max(rule: Asked | None) -> float:
     """Return the longest pause between two polls."""
     return max(0.05, min(POLL_S_MAX, _delay_s(rule) / POLLS_A_DELAY))
 
 
-def poll_s_min(rule: Asked) -> float:
+def poll_s_min(rule: Asked | None) -> float:
     """Return the shortest pause between two polls that may find no change."""
     return min(POLL_S_MIN, poll_s_max(rule))
 

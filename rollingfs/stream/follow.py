@@ -29,7 +29,7 @@ from rollingfs.segment.segment import Segment
 from rollingfs.segment.verbs.change import roll
 from rollingfs.segment.verbs.offload import DamagedBlocksError, Offloaded, check_may_move, offload
 from rollingfs.stream import blocks
-from rollingfs.stream.blocks import DEFAULT, RETRY_S_MAX, SLOW_S, Hot, Move, OffloadStatus, Wait
+from rollingfs.stream.blocks import RETRY_S_MAX, SLOW_S, Hot, Move, OffloadStatus, Wait
 from rollingfs.stream.ledger import Ledgers, Policies, check_policy, check_retention, policies_of
 from rollingfs.stream.ledger_codec import Ledger
 from rollingfs.stream.members import Members
@@ -86,7 +86,6 @@ class Followed:
         self._asked: Asked | None = None
         self._own: OffloadPolicy | None = None
         self._damage: _Damage | None = None
-        self._rule = DEFAULT
         self._block: tuple[int, float] | None = None
         """The end of the newest block, and when it was assigned."""
         self._offloaded_s: float | None = None
@@ -113,9 +112,9 @@ class Followed:
             )
         if hot is None:
             return OffloadStatus(0, 0, 0.0, error)
-        lag_bytes = hot.hot_bytes if blocks.keeps_newest(self._rule) else hot.length - hot.start
-        if self._asked is None:
-            lag_bytes = 0
+        lag_bytes = 0
+        if self._asked is not None:
+            lag_bytes = hot.hot_bytes if blocks.keeps_newest(self._asked) else hot.length - hot.start
         oldest_ms = hot.oldest_ms if damage is None else min(hot.oldest_ms, damage.oldest_ms)
         lag_s = max(0.0, (self._client.now_ms() - oldest_ms) / 1000) if lag_bytes else 0.0
         end, assigned_s = self._block or (0, None)
@@ -130,7 +129,7 @@ class Followed:
     @property
     def poll_s_max(self) -> float:
         """Return the longest pause between two polls."""
-        return blocks.poll_s_max(self._rule)
+        return blocks.poll_s_max(self._asked)
 
     async def look(self, ledger: Ledger | None = None) -> Wait | Move:
         """Poll the header by a conditional request, and return the next step.
@@ -156,12 +155,12 @@ class Followed:
         left_s = self._retry_s - time.monotonic()
         if left_s > 0:
             return Wait(left_s)
-        now = Wait(math.inf) if self._asked is None else blocks.plan(self._hot, self._client.now_ms(), self._rule)
+        now = Wait(math.inf) if self._asked is None else blocks.plan(self._hot, self._client.now_ms(), self._asked)
         if isinstance(now, Move):
             return now
         self._succeeded()  # an error of a move is over, too: another follower has moved the block
         retry_s = math.inf if self._damage is None else self._damage.retry_s - time.monotonic()
-        return replace(now, pause_s=min(now.pause_s, max(blocks.poll_s_min(self._rule), retry_s)))
+        return replace(now, pause_s=min(now.pause_s, max(blocks.poll_s_min(self._asked), retry_s)))
 
     async def move(self, block: Move) -> Wait:
         """Move a block, unless a policy forbids it by now; what was not committed moves by the next try."""
@@ -177,7 +176,7 @@ class Followed:
         self._succeeded()
         self._offloaded_s = self._client.now_ms() / 1000 if did.chunks else self._offloaded_s
         self.moved = added(self.moved, did)
-        return Wait(0.0 if did.chunks else blocks.poll_s_min(self._rule))
+        return Wait(0.0 if did.chunks else blocks.poll_s_min(self._asked))
 
     async def move_all(self) -> Offloaded:
         """Move all blocks that are full or old now; an error is raised, for a damaged chunk after all other blocks."""
@@ -214,11 +213,11 @@ class Followed:
         self._own, damage = header.offload, self._damage
         self._asked = asked = await self._ask(self._ledger)
         if asked is None:  # no chunk is looked at, so the next look begins at the first one
-            self._rule, self._damage = DEFAULT, None
+            self._damage = None
             return replace(blocks.look(header, self._client.now_ms()), start=header.start)
         check_tier(self._client.backend, asked.tier, self.path)
         passed = damage.end if damage is not None and damage.segment == header.segment else 0
-        self._rule = rule = replace(asked, chosen=replace(asked.chosen, start=passed))
+        rule = replace(asked, chosen=replace(asked.chosen, start=passed))
         now_ms = self._client.now_ms()
         hot = blocks.look(header, now_ms, rule)
         is_same = before is not None and before.segment == header.segment

@@ -94,9 +94,8 @@ async def expected_trim(
     members: Members, views: Mapping[str, View], goals: Mapping[str, Goal], *, as_bytes: bool = False
 ) -> Trimmed:
     """Return the report of a trim in advance."""
-    meant = [(members.path_of(name), goal) for name, goal in goals.items() if name in views]
-    calls = [partial(_trim_or_report, members, path, goal, as_bytes, is_dry=True) for path, goal in meant]
-    return added(Trimmed(), *await members.client.contents.gather(calls))
+    meant = {name: goal for name, goal in goals.items() if name in views}
+    return await _trim_all(members, meant, as_bytes, is_dry=True)
 
 
 async def finish_trim(members: Members, ledger: Ledger, *, as_bytes: bool = False) -> Trimmed:
@@ -116,11 +115,7 @@ async def finish_trim(members: Members, ledger: Ledger, *, as_bytes: bool = Fals
     """
     if ledger.is_trimmed:
         return Trimmed()
-    calls = [
-        partial(_trim_or_report, members, members.path_of(check_member_name(name)), goal, as_bytes)
-        for name, goal in ledger.goals.items()
-    ]
-    result = added(Trimmed(), *await members.client.contents.gather(calls))
+    result = await _trim_all(members, ledger.goals, as_bytes)
     if result.failed:
         return result
 
@@ -132,7 +127,13 @@ async def finish_trim(members: Members, ledger: Ledger, *, as_bytes: bool = Fals
     return result
 
 
-async def _trim_or_report(members: Members, path: str, goal: Goal, as_bytes: bool, *, is_dry: bool = False) -> Trimmed:
+async def _trim_all(members: Members, goals: Mapping[str, Goal], as_bytes: bool, *, is_dry: bool = False) -> Trimmed:
+    paths = {members.path_of(check_member_name(name)): goal for name, goal in goals.items()}
+    calls = [partial(_trim_or_report, members, path, goal, as_bytes, is_dry) for path, goal in paths.items()]
+    return added(Trimmed(), *await members.client.contents.gather(calls))
+
+
+async def _trim_or_report(members: Members, path: str, goal: Goal, as_bytes: bool, is_dry: bool) -> Trimmed:
     try:
         return await _trim(members, path, goal, as_bytes, is_dry)
     except OSError as error:
@@ -272,11 +273,10 @@ async def _retain(members: Members, dry_run: bool, tried: RetentionPolicy | None
         goals = _goals(changed, above, extents, now)
         return _begun(changed, goals, extents, gone, path)
 
+    change(ledger)
     if dry_run:
-        change(ledger)
         did = await expected_trim(members, found.views, {**pending, **goals}, as_bytes=as_bytes)
     else:
-        change(ledger)
         while goals and client.backend.may_tear(path) and (again := await ledgers.above(path)) != above:
             above = again  # one look may not find the memory of a folder that keeps these bytes
         did = await finish_trim(members, await ledgers.update(path, change), as_bytes=as_bytes)

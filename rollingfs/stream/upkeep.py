@@ -174,7 +174,7 @@ class Upkeep:
             result = await self._attempt("read", path, partial(self._by_policies, path, ledger))
         if COLLECT in self.steps:
             result = result.plus(await self._attempt(COLLECT, path, partial(self._collect, path)))
-        if result.is_idle and ledger is not None:
+        if result.is_idle and ledger is not None and not self.is_stopped():
             await self._let_rest(path, ledger, began_s)
         return result
 
@@ -231,7 +231,7 @@ class Upkeep:
     async def _attempt(self, verb: str, path: str, step: Callable[[], Awaitable[Upkept]]) -> Upkept:
         """Do a step to a stream or segment, unless the caller has stopped; an error is part of the result."""
         if self.is_stopped():
-            return Upkept(path, is_cut_short=True)
+            return Upkept(path)
         try:
             return await step()
         except FileNotFoundError:
@@ -344,8 +344,6 @@ class Upkept:
     """Files that a later collection takes."""
     failed: Mapping[str, str] = field(default_factory=dict)
     """Why, by what failed: the operation and the path."""
-    is_cut_short: bool = False
-    """Whether the caller stopped it before all was done."""
 
     @property
     def is_idle(self) -> bool:

@@ -163,6 +163,20 @@ def test_failed_segment_waits_its_pause_in_spite_of_listings(monkeypatch):
     assert one.status()["/root/a"].last_error == "the tier is away"
 
 
+def test_pause_below_a_clock_step_is_no_loop(monkeypatch):
+    world = World(TieredStore(), RollingPolicy(100, inline_bytes=10))
+    world.create("/root/a", [DATA])
+
+    async def look(self: Followed, ledger: object = None) -> Wait:
+        return Wait(1e-9)
+
+    monkeypatch.setattr(Followed, "look", look)
+    monkeypatch.setattr(Followed, "tier", "cold")
+    one = following(world, "/root/a")
+    assert poll(one) == ["/root/a"]
+    assert poll(one) == []
+
+
 @pytest.mark.parametrize("is_named", [False, True])
 def test_planned_block_stays_once_the_folder_forbids_moves(is_named, monkeypatch):
     world, move, planned = World(TieredStore(), RollingPolicy(100, inline_bytes=10)), Followed.move, list[Move]()
