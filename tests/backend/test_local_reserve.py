@@ -144,6 +144,23 @@ def test_freeing_verb_gives_up_its_reserve_on_full_disks(tmp_path, left, monkeyp
         assert fs.cat_file(f"{tmp_path}/s/a") == data[start:]
 
 
+def test_moved_source_is_buried_on_a_full_disk(tmp_path, left, monkeypatch):
+    fs = _fs(tmp_path / "cold", sync=False)
+    data = _fill(fs, f"{tmp_path}/s")
+    source, target, made = f"{tmp_path}/s/a", f"{tmp_path}/t/a", disk.open_new
+    kept = len(_reserves(tmp_path / "s"))
+
+    def full(path: str, *args: Any) -> int:
+        if os.path.exists(f"{target}$header") and len(_reserves(tmp_path / "s")) == kept:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+        return made(path, *args)
+
+    monkeypatch.setattr(disk, "open_new", full)
+    fs.mv(source, target)
+    assert not fs.exists(source)
+    assert fs.cat_file(target) == data
+
+
 def test_without_reserve_error_says_that_nothing_was_committed(tmp_path, monkeypatch):
     fs = _fs(tmp_path / "cold", sync=False)
     data = _fill(fs, f"{tmp_path}/s")

@@ -297,7 +297,8 @@ async def _bury(at: At, source: Source, frozen: Header) -> bool:
     try:
         if is_alone(frozen) and await remove_header(at, source.path, frozen):
             return True
-        grave = await at.commits.merges.finish(source.path, source.txn)
+        finish = partial(at.commits.merges.finish, source.path, source.txn)
+        grave = await at.with_room(source.path, finish)  # else readers would see both names on a full disk
         if grave is not None and not (frozen.entries or grave.drops or grave.adopted):
             await remove_grave(at, source.path, grave)
     except OSError as error:
