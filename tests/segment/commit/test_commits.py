@@ -17,12 +17,13 @@ from pathlib import Path
 
 import pytest
 
-from rollingfs import CommitTimeoutError
+from rollingfs import BadOffsetError, CommitTimeoutError
 from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.backend.local.record_lock import record_lock
 from rollingfs.errors import CorruptHeaderError
 from rollingfs.format import names
-from rollingfs.format.header import AGE_S_MAX, GRACE_S
+from rollingfs.format.codec import format_header
+from rollingfs.format.header import AGE_S_MAX, GRACE_S, OFFSET_MAX, Header
 from rollingfs.runtime.concurrency import SyncRuntime, drive
 from rollingfs.segment.commit.attempt import Attempt
 from rollingfs.segment.segment import Segment
@@ -213,3 +214,14 @@ def test_a_commit_voids_asks_of_older_releases(site: Site) -> None:
     lines = header.split(b"\n")
     assert not [line for line in lines if line.startswith(b"asks")]
     assert {line for line in older.split(b"\n") if line.startswith((b"commit", b"colour"))} <= {*lines}
+
+
+def test_append_beyond_the_greatest_offset_writes_nothing():
+    store, path = Store(), "/long"
+    header = Header("7b0c2f6e-4d11-4c53-9b0e-0d3a5f9c1e27", 1, start=OFFSET_MAX - 2)
+    drive(store.create(names.header_path(path), format_header(header)))
+    world = client(store)
+    with pytest.raises(BadOffsetError, match="nothing was written"):
+        world.append(path, b"three")
+    world.append(path, b"12")
+    assert world.content(path) == b"12"
