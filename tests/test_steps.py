@@ -27,7 +27,7 @@ OWNERS = frozenset({"fs", "_fs", "filesystem", "store", "folders", "backend", "h
 
 STEPS: dict[tuple[str, str], tuple[str, str]] = {
     ("cli/change.py", "mv"): ("mv", "one verb"),
-    ("cli/change.py", "_remove"): ("rm", "one verb"),
+    ("cli/change.py", "rm"): ("rm", "one verb"),
     ("cli/change.py", "truncate"): ("truncate truncate", "one of two, by an option"),
     ("cli/streams.py", "retain"): ("retain retain", "one of two, by an option"),
     ("server/segment_routes.py", "delete"): ("rm_file", "one verb"),

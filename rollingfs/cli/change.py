@@ -257,17 +257,12 @@ def rm(session: Session, path: PathsOf, recursive: bool = False, damaged: bool =
     for text in path:
         place = session.place(text)  # the library expands a pattern, and deletes all of it together
         with session.progress(f"deleting {text}"):
-            _remove(place, recursive, damaged)
+            try:
+                place.fs.rm(place.path, recursive=recursive, damaged=damaged)
+            except IsADirectoryError as error:
+                why = "It is a folder: give -r to delete it with all in it"
+                raise IsADirectoryError(error.errno, why, place.path) from error
         session.report({"name": place.name, "deleted": True}, f"{text}: deleted")
-
-
-def _remove(place: StorePath, recursive: bool, damaged: bool) -> None:
-    try:
-        place.fs.rm(place.path, recursive=recursive, damaged=damaged)
-    except IsADirectoryError as error:
-        raise IsADirectoryError(
-            error.errno, "It is a folder: give -r to delete it with all in it", place.path
-        ) from error
 
 
 FilesOf = Annotated[

@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
-from rich.table import Table
 from rich.text import Text
 
 from rollingfs import RollingFileSystem, RollingPolicy
@@ -207,7 +206,10 @@ def doctor(session: Session, url: str, races: int = RACES, seconds: float = 0.0)
         output.write_json(dataclasses.asdict(found))
         return
     output.say(f"{found.store}: {'safe' if found.is_safe else 'NOT SAFE'} to write to")
-    output.show(_table(found))
+    output.show_rows(
+        (Text(one.what), Text(one.answer, STYLES.get(one.answer, "")), Text(visible(one.means)))
+        for one in found.findings
+    )
     if not found.is_safe:
         output.complain(found.refusal)
 
@@ -219,13 +221,6 @@ def _with_trial(found: Checkup, folder: str, races: int) -> Checkup:
     return dataclasses.replace(
         found, findings=(*found.findings, *findings), is_safe=found.is_safe and not wrong, refusal=refusal
     )
-
-
-def _table(found: Checkup) -> Table:
-    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
-    for one in found.findings:
-        table.add_row(one.what, Text(one.answer, STYLES.get(one.answer, "")), visible(one.means))
-    return table
 
 
 def spark_jars(session: Session, to: Path, s3: bool = True) -> None:

@@ -9,7 +9,7 @@ import os
 import select
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any, NoReturn
 
@@ -226,6 +226,14 @@ def show(*shown: Table | Text) -> None:
     console = screen()
     for one in shown:
         console.print(one, no_wrap=True, crop=False, overflow="ignore" if isinstance(one, Text) else "fold")
+
+
+def show_rows(rows: Iterable[tuple[Text, ...]]) -> None:
+    """Print rows in columns, without titles."""
+    table = Table.grid(padding=(0, 2, 0, 0))
+    for row in rows:
+        table.add_row(*row)
+    show(table)
 
 
 def silence() -> None:

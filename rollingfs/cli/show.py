@@ -111,15 +111,8 @@ def info(session: Session, path: PathsOf) -> None:
             output.write_json(found | more)
             continue
         rows = [(name, _value(name, value)) for name, value in found.items()]
-        output.show(_fields(rows + (_details(segment) if segment is not None else [])))
-
-
-def _fields(rows: Iterable[tuple[str, str]]) -> Table:
-    """Return names and values, line by line."""
-    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
-    for name, value in rows:
-        table.add_row(Text(visible(name)), Text(visible(value)))
-    return table
+        rows += _details(segment) if segment is not None else []
+        output.show_rows((Text(visible(name)), Text(visible(value))) for name, value in rows)
 
 
 def _value(name: str, value: Any) -> str:
@@ -180,29 +173,20 @@ def map_(session: Session, path: PathOf, file: Path | None = None) -> None:
 
 
 def _as_object(segment: SegmentHandle, garbage: Class, file: Path | None) -> dict[str, Any]:
-    chunks = [
-        {
+    chunks: list[dict[str, Any]] = []
+    for chunk in segment.chunks:
+        found = {
             "start": max(chunk.start, segment.start),
             "end": chunk.end,
             "file": chunk.file,
             "file_size": chunk.size,
-            "written": chunk.at_ms / 1000,
-            **({"tier": chunk.tier} if chunk.tier else {}),
         }
-        for chunk in segment.chunks
-    ]
-    tail_start = chunks[-1]["end"] if chunks else segment.start
-    return {
-        "name": segment.path,
-        "state": segment.state,
-        "version": segment.version,
-        "start_offset": segment.start,
-        "length": segment.length,
-        "chunks": chunks,
-        "inline": {"start": tail_start, "end": segment.length},
-        "garbage": {"files": garbage.count, "bytes": garbage.bytes},
-        "output": None if file is None else str(file),
-    }
+        chunks.append(found | {"written": chunk.at_ms / 1000} | ({"tier": chunk.tier} if chunk.tier else {}))
+    inline = {"start": chunks[-1]["end"] if chunks else segment.start, "end": segment.length}
+    facts = {"name": segment.path, **output.picked(segment, "state version"), "start_offset": segment.start}
+    facts |= {"length": segment.length, "chunks": chunks, "inline": inline}
+    loose = {"files": garbage.count, "bytes": garbage.bytes}
+    return facts | {"garbage": loose, "output": None if file is None else str(file)}
 
 
 AGE_STYLES = ("bright_green", "green", "cyan", "blue", "magenta")

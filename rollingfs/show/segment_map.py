@@ -58,20 +58,14 @@ def runs(entries: Iterable[Entry], start: int, length: int) -> Iterator[ChunkRun
     start, length
         Segment offsets of the first retained byte and of the end.
     """
-    run: ChunkRun | None = None
     end = start
-    for entry in entries:
-        where = _where(entry)
-        count = entry.count if isinstance(entry, Page) else 1
-        end = entry.end
-        if run is not None and run.where == where:
-            run = ChunkRun(run.start, end, run.count + count, where)
-            continue
-        if run is not None:
-            yield run
-        run = ChunkRun(max(entry.start, start), end, count, where)
-    if run is not None:
-        yield run
+    for where, group in groupby(entries, _where):
+        first, count = -1, 0
+        for entry in group:
+            first = max(entry.start, start) if count == 0 else first
+            count += entry.count if isinstance(entry, Page) else 1
+            end = entry.end
+        yield ChunkRun(first, end, count, where)
     if end < length:
         yield ChunkRun(end, length, 0, INLINE)
 

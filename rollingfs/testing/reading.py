@@ -203,16 +203,13 @@ class Reading:
         with pytest.raises(ConflictError):
             run(backend, backend.read_range(path, 10, 1000, token))
 
-    def test_reading_a_missing_file_says_so(self, backend: Backend, folder: str) -> None:
-        run(backend, backend.write(f"{folder}/other", [b"x"]))
-        for path in (f"{folder}/missing", f"{folder}/missing/deeper", f"{folder}/other/deeper"):
-            for verb in _reading_verbs(backend, path):
-                with pytest.raises(FileNotFoundError):
-                    run(backend, verb)
-
-    def test_a_folder_is_no_file(self, backend: Backend, folder: str) -> None:
-        run(backend, backend.write(f"{folder}/inner/file", [b"x"]))
-        for verb in _reading_verbs(backend, f"{folder}/inner"):
+    @pytest.mark.parametrize("name", ["missing", "missing/deeper", "file/deeper", "inner"])
+    def test_missing_file_and_folder_are_not_read(self, backend: Backend, folder: str, name: str) -> None:
+        for written in ("file", "inner/file"):
+            run(backend, backend.write(f"{folder}/{written}", [b"x"]))
+        path = f"{folder}/{name}"
+        reads: list[Coroutine[Any, Any, object]] = [backend.read(path), backend.read_if_changed(path, "token")]
+        for verb in [*reads, backend.read_range(path, 0, 10), backend.stat(path)]:
             with pytest.raises(FileNotFoundError):
                 run(backend, verb)
 
@@ -347,12 +344,3 @@ class Reading:
 
     def test_one_root_has_one_name(self, backend: Backend, folder: str) -> None:
         assert backend.root(f"{folder}/a/b") == backend.root(f"{folder}/c")
-
-
-def _reading_verbs(backend: Backend, path: str) -> list[Coroutine[Any, Any, Any]]:
-    return [
-        backend.read(path),
-        backend.read_if_changed(path, "token"),
-        backend.read_range(path, 0, 10),
-        backend.stat(path),
-    ]

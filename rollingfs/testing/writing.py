@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 
 from rollingfs.backend.contract import Backend, Over, Part, Upload
@@ -108,21 +110,17 @@ class Writing(Reading):
                 run(backend, backend.copy(f"{folder}/missing", f"{folder}/copy", token))
 
     @pytest.mark.parametrize("pieces", [1, UPLOAD_PIECES])
-    def test_over_nothing_creates_only_missing_files(self, backend: Backend, folder: str, pieces: int) -> None:
+    @pytest.mark.parametrize("over", Over)
+    def test_upload_replaces_a_file_only_over_anything(
+        self, backend: Backend, folder: str, over: Over, pieces: int
+    ) -> None:
         target = f"{folder}/target"
-        self._make_over(backend, target, b"1" * UPLOAD_PIECE_BYTES, pieces, Over.NOTHING)
-        assert self.raw_read(target) == b"1" * UPLOAD_PIECE_BYTES * pieces
-        with pytest.raises(FileExistsError):
-            self._make_over(backend, target, b"2" * UPLOAD_PIECE_BYTES, pieces, Over.NOTHING)
-        assert self.raw_read(target) == b"1" * UPLOAD_PIECE_BYTES * pieces
-        assert self._names(backend, folder) == ["target"]
-
-    @pytest.mark.parametrize("pieces", [1, UPLOAD_PIECES])
-    def test_over_anything_a_file_takes_the_place_of_another(self, backend: Backend, folder: str, pieces: int) -> None:
-        target = f"{folder}/target"
-        for data in (b"1" * UPLOAD_PIECE_BYTES, b"2" * UPLOAD_PIECE_BYTES):
-            self._make_over(backend, target, data, pieces, Over.ANYTHING)
-            assert self.raw_read(target) == data * pieces
+        old, new = b"1" * UPLOAD_PIECE_BYTES, b"2" * UPLOAD_PIECE_BYTES
+        self._make_over(backend, target, old, pieces, over)
+        assert self.raw_read(target) == old * pieces
+        with pytest.raises(FileExistsError) if over is Over.NOTHING else contextlib.nullcontext():
+            self._make_over(backend, target, new, pieces, over)
+        assert self.raw_read(target) == (old if over is Over.NOTHING else new) * pieces
         assert self._names(backend, folder) == ["target"]
 
     @pytest.mark.parametrize("count", [0, 1, UPLOAD_PIECES])

@@ -80,7 +80,8 @@ def test_a_disk_without_locks_is_not_safe(tmp_path: Path, monkeypatch: Any, what
 
 def test_a_trial_that_fails_is_unknown(tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.setattr(doctor, "_RACER", "raise SystemExit('no such module')")
-    monkeypatch.setattr(doctor, "system", SimpleNamespace(rename=raises(PermissionError(13, "held"))))
+    refusing = {**vars(doctor.system), "rename": raises(PermissionError(13, "held"))}
+    monkeypatch.setattr(doctor, "system", SimpleNamespace(**refusing))
     found = done("doctor", "--json", "--races", 1, tmp_path).json
     answers = {row["what"]: (row["answer"], row["means"]) for row in found["findings"]}
     assert answers["four processes at once"] == ("unknown", "it failed: no such module")

@@ -170,7 +170,7 @@ def test_it_works_with_the_oldest_dependencies_that_it_names(release: Release, t
     uv("pip", "install", "--quiet", "--python", fresh, "--no-deps", release.wheel)
     installed = uv("pip", "list", "--python", fresh)
     assert re.search(r"^pandas +2\.2\.", installed, re.MULTILINE)
-    assert re.search(r"^typer +0\.16\.", installed, re.MULTILINE)
+    assert re.search(r"^typer +0\.19\.", installed, re.MULTILINE)
     works(fresh, tmp_path / "data")
     said = run(fresh, "-m", "rollingfs.demo", "--long", "--rows", "1200", "--folder", tmp_path / "demo", cwd=tmp_path)
     assert "10 of 10 check sums agree" in said
