@@ -15,7 +15,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 
 from rollingfs.backend.contract import Backend
 from rollingfs.backend.generic import GenericBackend
-from rollingfs.errors import ConflictError
+from rollingfs.errors import ConflictError, UnsafeBackendError
 from rollingfs.testing.reading import ODD_NAMES
 from tests.backend.test_memory import OverFsspec
 from tests.support.backends import private_memory, raises
@@ -62,6 +62,15 @@ class AsyncMemoryFileSystem(AsyncFileSystemWrapper):
 
 class TestGenericBackendOverAnAsyncFilesystem(GenericContract):
     make_fs = staticmethod(lambda: AsyncMemoryFileSystem(private_memory().fs, asynchronous=False))
+
+
+def test_without_single_writer_it_replaces_nothing():
+    fs = private_memory().fs
+    fs.pipe_file("/x$header", b"old")
+    backend = Driven(GenericBackend(fs))
+    with pytest.raises(UnsafeBackendError, match="single_writer=True"):
+        backend.replace("/x$header", b"new", backend.read("/x$header").token)
+    assert (fs.find("/"), fs.cat_file("/x$header")) == (["/x$header"], b"old")
 
 
 class Telling(MemoryFileSystem):

@@ -145,4 +145,4 @@ def _together(runs: list[Callable[[], None]]) -> None:
             raise outcome
 
 
-DISK_FACTS: dict[str, Callable[[Path], str]] = {"link": link, "rename": rename, "locks": locks, "append": append}
+DISK_FACTS: dict[str, Callable[[Path], str]] = {find.__name__: find for find in (link, rename, locks, append)}

@@ -228,7 +228,7 @@ def reads(ground: Ground) -> str:
     return "; ".join(found) or f"whole ({total})"
 
 
-def spans(ground: Ground) -> str:
+def ranges(ground: Ground) -> str:
     """Ranges at the edges, and of an empty file."""
     other = list[str]()
     with ground.connect() as raw:
@@ -351,16 +351,5 @@ def _crashed(ground: Ground, key: str, old: bytes, new: bytes, after_s: float) -
     return "new" if body == new else "old" if body == old else "gone" if body is None else "**torn**"
 
 
-FACTS: dict[str, Callable[[Ground], str]] = {
-    "create": create,
-    "replace": replace,
-    "delete": delete,
-    "complete": complete,
-    "copy": copy,
-    "reads": reads,
-    "ranges": spans,
-    "listing": listing,
-    "token": token,
-    "dates": dates,
-    "crash": crash,
-}
+FOUND = (create, replace, delete, complete, copy, reads, ranges, listing, token, dates, crash)
+FACTS: dict[str, Callable[[Ground], str]] = {find.__name__: find for find in FOUND}

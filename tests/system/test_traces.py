@@ -151,22 +151,12 @@ def _after(path: str, pieces: int, verb: Callable[[RollingFileSystem], object]) 
     return story
 
 
-STORIES: dict[str, Callable[[RollingFileSystem], None]] = {
-    "adopt": _adopt,
-    "collect": _collect,
-    "concat": _concat,
+TOLD = (_adopt, _collect, _concat, _exclusive, _glob, _list, _read, _stage, _stream, _truncate, _write)
+STORIES: dict[str, Callable[[RollingFileSystem], None]] = {story.__name__[1:]: story for story in TOLD} | {
     "consolidate": _after("/d/small", 8, lambda fs: fs.segment("/d/small").consolidate(grace=0)),
     "copy": _after("/d/from", 3, lambda fs: fs.cp_file("/d/from", "/d/copy")),
-    "exclusive": _exclusive,
-    "glob": _glob,
-    "list": _list,
     "move": _after("/d/from", 3, lambda fs: fs.mv("/d/from", "/d/to")),
-    "read": _read,
     "remove": _after("/d/gone", 3, lambda fs: fs.rm("/d/gone")),
-    "stage": _stage,
-    "stream": _stream,
-    "truncate": _truncate,
-    "write": _write,
 }
 
 
@@ -193,4 +183,6 @@ def test_every_recorded_story_is_still_told() -> None:
 
 
 if __name__ == "__main__":
-    TRACES.write_text("".join(f"== {name}\n" + "\n".join(traced(story)) + "\n" for name, story in STORIES.items()))
+    TRACES.write_text(
+        "".join(f"== {name}\n" + "\n".join(traced(story)) + "\n" for name, story in sorted(STORIES.items()))
+    )
