@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.clouds import new_container, new_google_bucket
+from tests.soak.__main__ import STORES
 from tests.support.places import Folder
 from tests.system.test_processes import FORK_WARNING, client_of, join, spawn
 
@@ -20,27 +20,18 @@ def append_once(fs: Any, path: str, log: Path) -> None:
         log.write_text(f"{type(error).__name__}: {error}")
 
 
-def append_in_fork(target: Folder, folder: Path) -> tuple[Any, str]:
-    """Append, and once more in a forked child; the filesystem, and what the child says of its append."""
+@pytest.mark.filterwarnings(FORK_WARNING)
+@pytest.mark.parametrize(
+    ("kind", "said", "content"), [("azurite", "spawn", b"parent"), ("fake_google", "6", b"parentchild")]
+)
+def test_a_forked_child_writes_or_gets_an_error(
+    request: pytest.FixtureRequest, tmp_path: Path, kind: str, said: str, content: bytes
+) -> None:
+    (protocol, new_place, _), options = STORES[kind], request.getfixturevalue(kind)
+    target = Folder(protocol, options, f"{new_place(options)}/segment")
     fs = client_of(target)
     fs.create(target.path)
     fs.append(target.path, b"parent")
-    child = spawn(multiprocessing.get_context("fork"), append_once, fs, target.path, folder / "said")
-    join([child])
-    return fs, (folder / "said").read_text()
-
-
-@pytest.mark.filterwarnings(FORK_WARNING)
-def test_forked_child_after_obstore_gets_an_error(azurite: dict[str, Any], tmp_path: Path) -> None:
-    target = Folder("az", azurite, f"{new_container(azurite)}/segment")
-    fs, said = append_in_fork(target, tmp_path)
-    assert "spawn" in said
-    assert fs.cat_file(target.path) == b"parent"
-
-
-@pytest.mark.filterwarnings(FORK_WARNING)
-def test_a_forked_child_writes_to_google(fake_google: dict[str, Any], tmp_path: Path) -> None:
-    target = Folder("gs", fake_google, f"{new_google_bucket(fake_google)}/segment")
-    fs, said = append_in_fork(target, tmp_path)
-    assert said == "6"
-    assert fs.cat_file(target.path) == b"parentchild"
+    join([spawn(multiprocessing.get_context("fork"), append_once, fs, target.path, tmp_path / "said")])
+    assert said in (tmp_path / "said").read_text()
+    assert fs.cat_file(target.path) == content

@@ -160,6 +160,13 @@ def interrupted_at(nth, call, files):
     return None, met
 
 
+def checked(count, outcome, met):
+    """How often data is there, which must be as the outcome of its append says."""
+    if isinstance(outcome, AppendInterrupted):
+        assert count in {"committed": [1], "not committed": [0], "unknown": [0, 1]}[outcome.outcome], met
+    return count
+
+
 @pytest.mark.exhaustive
 def test_ctrl_c_in_commit_within_deletes_no_committed_chunk(site):
     """The ``with`` block then discards the file."""
@@ -175,11 +182,8 @@ def test_ctrl_c_in_commit_within_deletes_no_committed_chunk(site):
         site.path = f"/{nth}/clicks"
         site.create()
         outcome, met = interrupted_at(nth, write, files)
-        count = site.content().count(data)
-        if isinstance(outcome, AppendInterrupted):
-            assert count in {"committed": [1], "not committed": [0], "unknown": [0, 1]}[outcome.outcome], met
-        else:
-            assert count == 1 or outcome is not None, met
+        count = checked(site.content().count(data), outcome, met)
+        assert isinstance(outcome, AppendInterrupted) or count == 1 or outcome is not None, met
         if not met:
             break
     assert nth > 100
@@ -225,9 +229,7 @@ def test_ctrl_c_in_an_append_keeps_no_lock(tmp_path, files):
             caller.join(WAIT_S)
             assert not caller.is_alive(), ("a lock is kept", met)
             assert not isinstance(caller.outcome, BaseException), (met, caller.outcome)
-        count = site.content().count(b"2")
-        if isinstance(outcome, AppendInterrupted):
-            assert count in {"committed": [1], "not committed": [0], "unknown": [0, 1]}[outcome.outcome], met
+        checked(site.content().count(b"2"), outcome, met)
         if not met:
             break
     assert nth > 50

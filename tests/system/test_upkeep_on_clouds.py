@@ -1,7 +1,6 @@
 """`rollingfs run` and `maintain` on Azure (azurite) and Google (fake-gcs-server), with a tier on the same store."""
 
 import json
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -9,14 +8,9 @@ import pytest
 from rollingfs import OffloadPolicy, RetentionPolicy, RollingFileSystem, RollingPolicy
 from rollingfs.fs.core import core
 from rollingfs.spark.maintain import maintain
+from tests.soak.__main__ import STORES
 from tests.support.cli import done
-from tests.support.clouds import new_container, new_google_bucket
 
-CLOUDS: dict[str, tuple[str, Callable[[dict[str, Any]], str]]] = {
-    "azurite": ("az", new_container),
-    "fake_google": ("gs", new_google_bucket),
-}
-"""The fixture of a cloud's options; the protocol of its target, and what makes a container."""
 DATA = b"".join(b"%09d\n" % number for number in range(400))
 NAMES = ("a", "b", "c")
 
@@ -50,9 +44,9 @@ class Place:
         return {info.path for info in below.run(below.backend.list(f"{folder}$chunks")).entries}
 
 
-@pytest.fixture(params=CLOUDS)
+@pytest.fixture(params=["azurite", "fake_google"])
 def place(request: pytest.FixtureRequest) -> Place:
-    protocol, new_place = CLOUDS[request.param]
+    protocol, new_place, _ = STORES[request.param]
     options: dict[str, Any] = request.getfixturevalue(request.param)
     return Place(protocol, options, new_place(options))
 

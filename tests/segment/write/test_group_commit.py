@@ -2,19 +2,22 @@
 
 import sys
 import threading
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from operator import methodcaller
+from pathlib import Path
 
 import pytest
 
-from rollingfs import errors
+from rollingfs import core, errors
 from rollingfs.format.transitions import Guard
 from rollingfs.runtime.concurrency import drive
 from rollingfs.segment.verbs.append import append as extend, stage
 from rollingfs.segment.verbs.delete import delete
 from rollingfs.segment.write.ingest import SMALL_BYTES_MAX
 from tests.support.backends import fail, raises
+from tests.support.places import new_fs
 from tests.support.schedules import in_threads
 from tests.support.site import LARGE
 
@@ -161,3 +164,35 @@ def test_a_plain_file_replaced_during_a_delete_goes(site):
     assert site.backend.count("delete_if") >= 2
     with pytest.raises(FileNotFoundError):
         site.content()
+
+
+# -- attributes that depend on the header of the commit ------------------------------------------------------------
+
+
+APPENDS = 40
+
+
+def test_computed_attributes_see_the_header_of_the_commit(tmp_path: Path) -> None:
+    fs, path = new_fs(), f"{tmp_path}/a"
+    fs.create(path)
+
+    def append(number: int) -> None:
+        def attrs(present: Mapping[str, str], offset: int) -> Mapping[str, str | None]:
+            seen = present.get("seen", "").split()
+            if any(one.startswith(f"{number % 10}:") for one in seen):
+                raise errors.RollingError("seen before")
+            return {"seen": " ".join([*seen, f"{number % 10}:{offset}"])}
+
+        try:
+            core(fs).run(extend(core(fs).client, path, b"%d" % (number % 10), attrs=attrs))
+        except errors.RollingError:
+            refused.append(number)
+
+    refused: list[int] = []
+    assert in_threads(*(partial(append, number) for number in range(APPENDS))) == [None] * APPENDS
+    data = fs.cat_file(path)
+    assert sorted(data) == sorted(b"0123456789")
+    assert len(refused) == APPENDS - 10
+    seen = dict(one.split(":") for one in fs.segment(path).attrs["seen"].split())
+    assert sorted(seen) == [str(number) for number in range(10)]
+    assert all(data[int(offset) : int(offset) + 1] == name.encode() for name, offset in seen.items())
