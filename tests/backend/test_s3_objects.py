@@ -32,6 +32,7 @@ from s3fs import S3FileSystem
 
 from rollingfs.backend.objects import obstore_files as obstore_objects
 from rollingfs.backend.objects.bucket import QUICK_BYTES_MAX
+from rollingfs.backend.objects.cloned import clone_of
 from rollingfs.backend.objects.obstore_files import from_obstore
 from rollingfs.backend.objects.upload import PUT_BYTES_MAX
 from rollingfs.errors import ConflictError
@@ -431,6 +432,21 @@ print(os.waitpid(forking.child, 0)[1])
 def test_fork_within_an_awaited_import_goes_on() -> None:
     command = [sys.executable, "-c", FORK_WITHIN_IMPORT]
     assert subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout == "0\n"
+
+
+@needs_fork
+def test_a_child_keeps_equal_filesystems_of_its_parent() -> None:
+    fs = S3FileSystem(key="a", secret="b", skip_instance_cache=True)
+    clones = [clone_of(fs), clone_of(fs)]
+    assert clones[0] == clones[1]
+    refs = [weakref.ref(one) for one in clones]
+
+    def are_kept() -> bool:  # closing them would close connections of the parent
+        clones.clear()
+        gc.collect()
+        return all(ref() is not None for ref in refs)
+
+    assert is_so_in_child(are_kept)
 
 
 def _used(seaweed: dict[str, Any]) -> list[Any]:

@@ -41,7 +41,8 @@ WAIT_STEP_S = 0.001
 
 _is_begun = False
 """Whether a request through obstore was about to be sent; its threads have no names yet when they start."""
-_used: weakref.WeakSet[Any] = weakref.WeakSet()
+_used: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
+"""By identity: filesystems of fsspec with the same options are equal."""
 _used_while_forking: list[Any] = []
 _used_by_parents: list[Any] = []
 _loses_obstore = False
@@ -52,7 +53,7 @@ _is_over = False
 
 def keep_from_children(thing: object) -> None:
     """Keep a thing from collection in a child, which would close sockets or an epoll that the parent uses."""
-    _used.add(thing)
+    _used[id(thing)] = thing
 
 
 def obstore_is_lost() -> bool:
@@ -73,13 +74,15 @@ def _has_threads() -> bool:
 
 def _before() -> None:
     global _loses_obstore
-    _used_while_forking.extend(_used)
+    _used_while_forking.extend(_used.values())
     _loses_obstore = _is_begun or _has_threads()
 
 
 def _in_child() -> None:
     global _obstore_is_lost
-    _used_by_parents.extend([*_used_while_forking, *_used])  # a fork that waited for this import called no `_before`
+    _used_by_parents.extend(
+        [*_used_while_forking, *_used.values()]
+    )  # a fork that waited for this import called no `_before`
     _obstore_is_lost = _obstore_is_lost or _loses_obstore or _is_begun
 
 
