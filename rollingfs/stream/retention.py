@@ -233,8 +233,10 @@ def choose(
         target = least([*read, target])
     if not _is_over(policy, target, kept, extents):
         return target
-    within = [cut.place for cut in allowed if not cut.exceeds(policy.max_age, policy.max_bytes)]
-    return least([most([target, within[0] if within else newest]), newest])
+    some = [cut for cut in allowed if cut.bytes or not policy.max_bytes]  # as in `_goes`
+    within = [cut.place for cut in some if not cut.exceeds(policy.max_age, policy.max_bytes)]
+    within = within or [cut.place for cut in some[-1:]]
+    return least([most([target, *within[:1]]), newest])
 
 
 @value_class(slots=False)

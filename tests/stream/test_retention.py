@@ -102,7 +102,8 @@ def test_choice_respects_minimum_unread_bytes_and_maximum(situation):
             old = [kept for kept in cuts if now - kept.at > most]
             assert any(place(cut)[name] > kept_anyway[name] for cut in old for name in extents)
     elif most is not None and by_size and bytes_left(target, extents) > most:
-        assert target == newest  # a step further would leave less than the least
+        # a step further would leave less than the least, or nothing
+        assert target == newest or not any(0 < left(kept) <= most for kept in allowed)
 
 
 @st.composite
@@ -184,6 +185,7 @@ def test_first_run_of_both_drops_nothing_without_minima():
     for policy in (
         RetentionPolicy(keep_age="7d", keep_bytes=10, every=0),
         RetentionPolicy(max_age="7d", max_bytes=1000, every=0),
+        RetentionPolicy(max_bytes=70, every=0),
         RetentionPolicy(every=0),
     ):
         stream.retention = policy
@@ -193,6 +195,17 @@ def test_first_run_of_both_drops_nothing_without_minima():
     world.append(path, bytes(60))
     stream.retain()
     assert stream.size() == 60
+
+
+def test_no_maximum_drops_the_newest_unread_bytes():
+    stream = (world := World(policy=RollingPolicy(max_bytes=50, inline_bytes=0))).stream()
+    path = world.create("/stream/a")
+    stream.publish("lazy", stream.cut())
+    stream.retention = RetentionPolicy(keep_bytes=50, max_bytes=150, every=0)
+    for more, expected in ((200, 200), (100, 100), (100, 100)):
+        world.append(path, bytes(more))
+        stream.retain()
+        assert stream.size() == expected
 
 
 def test_unread_bytes_stay_up_to_the_maximum():
