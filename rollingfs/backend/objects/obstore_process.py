@@ -80,9 +80,8 @@ def _before() -> None:
 
 def _in_child() -> None:
     global _obstore_is_lost
-    _used_by_parents.extend(
-        [*_used_while_forking, *_used.values()]
-    )  # a fork that waited for this import called no `_before`
+    # a fork that waited for this import called no `_before`
+    _used_by_parents.extend([*_used_while_forking, *_used.values()])
     _obstore_is_lost = _obstore_is_lost or _loses_obstore or _is_begun
 
 
