@@ -85,17 +85,6 @@ def test_a_damaged_header_stops_every_operation_and_stays(client, damage, operat
     assert before.items() <= files(client).items()
 
 
-def test_create_succeeds_over_an_empty_header_file(client):
-    header = names.header_path(PATH)
-    drive(client.backend.replace(header, b"", drive(client.backend.read(header)).token))
-    client.headers.forget()  # the interrupted create is another client's
-    for operation in ("append", "seal", "truncate", "delete", "read"):
-        with pytest.raises(FileNotFoundError):
-            drive(OPERATIONS[operation](client))
-    drive(create(client, PATH))
-    assert drive(append(client, PATH, [b"again"])) == 0
-
-
 # -- index pages ---------------------------------------------------------------------------------------------
 
 LISTED = (Chunk(0, 5, "f", 1, 1), Chunk(5, 5, "g", 2, 1))

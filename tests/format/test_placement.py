@@ -5,7 +5,6 @@ import itertools
 import math
 import uuid
 
-import pytest
 from hypothesis import given, settings, strategies as st
 
 from rollingfs.format import names, placement
@@ -232,26 +231,6 @@ def test_whatever_is_added_the_limits_hold(additions, repeat):
         growing.clear_drops()
         assert growing.header.loose_count <= LOOSE_CHUNKS_MAX
     format_header(growing.header)
-
-
-@given(st.lists(st.booleans(), max_size=400), st.integers(0, 10))
-def test_folding_ends_and_keeps_the_order(kinds, loose_max):
-    entries = placement.place(
-        [
-            Page(0, 1, f"index-{index}", 128, 1, 1) if is_page else chunk(1, f"f{index}")
-            for index, is_page in enumerate(kinds)
-        ],
-        0,
-    )
-    for _ in range(len(entries) + 1):
-        plan = placement.plan_fold(entries, loose_max=loose_max)
-        if plan is None:
-            break
-        entries, _, _ = folded(entries, plan)
-    else:
-        pytest.fail("folding does not come to an end")
-    assert sum(isinstance(entry, Chunk) for entry in entries) <= loose_max
-    assert sum(entry.length for entry in entries) == len(kinds)
 
 
 def test_a_squeeze_saves_text_or_is_not_proposed():

@@ -32,7 +32,7 @@ TEXT = b"line\n"
 
 @pytest.fixture(params=[None, RollingPolicy(max_bytes=100, inline_bytes=0)], ids=["inline", "chunks"])
 def folder(request: Any, tmp_path: Any) -> tuple[RollingFileSystem, str]:
-    fs, root = RollingFileSystem("file"), str(tmp_path)
+    fs, root = RollingFileSystem("file", sync=False), str(tmp_path)
     for name, data in (("a", PARQUET), ("b", PARQUET), ("text", TEXT)):
         fs.create(f"{root}/{name}", request.param)
         fs.append(f"{root}/{name}", data)

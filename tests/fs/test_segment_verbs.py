@@ -1,7 +1,6 @@
 """What `fs` and `fs.segment` offer for the life of a segment, over a filesystem as users make it."""
 
 import asyncio
-import pickle
 
 import fsspec
 import pytest
@@ -63,27 +62,6 @@ def test_empty_stream_exists_while_its_folder_does(fs):
     fs.rm(f"{fs.home}/stream", recursive=True)
     with pytest.raises(FileNotFoundError, match="stream"):
         stream.retention = RetentionPolicy.by_size(1)
-
-
-def test_a_handle_consolidates_verifies_and_follows(fs):
-    path = f"{fs.home}/log"
-    fs.create(path)
-    for index in range(20):
-        fs.append(path, b"%010d" % index)
-    segment = fs.segment(path)
-    assert segment.consolidate(grace="10min").written == 2
-    assert len(segment.chunks) == 2
-    assert [row.ok for row in segment.verify()] == [True, True]
-    assert [row.ok for row in asyncio.run(segment._verify())] == [True, True]
-    assert asyncio.run(segment._consolidate()).written == 0
-    follower = segment.tail(segment.length)
-    segment.append(b"new")
-    assert next(follower) == b"new"
-    segment.seal()
-    assert list(follower) == []
-    with fs.open(path, "rb", follow=True) as file:
-        assert file.read() == b"".join(segment.tail()) == fs.cat_file(path)
-    assert pickle.loads(pickle.dumps(segment.verify())) == segment.verify()
 
 
 def test_a_plain_file_needs_no_care(fs):

@@ -152,8 +152,6 @@ def test_joined_chunk_has_its_newest_bytes_time(world):
 
 
 KIB, MIB = 1024, 1024 * 1024
-SMALL_MAX = 32
-"""So many small neighbours never wait after a round, unless they are of very many sizes."""
 
 
 @dataclass
@@ -180,15 +178,6 @@ class Life:
             self.times[first:last] = [max(self.times[first:last]) + 1]
             self.rewritten += size_of(run)
         return len(runs)
-
-    @property
-    def small(self) -> int:
-        """The longest stretch of neighbours that are small."""
-        longest = count = 0
-        for chunk in self.chunks:
-            count = count + 1 if chunk.length < self.max_bytes / 4 else 0
-            longest = max(longest, count)
-        return longest
 
 
 def times_max(max_bytes: int, least: int) -> int:
@@ -219,17 +208,6 @@ def test_no_byte_is_written_more_often_than_protocol_says(max_bytes, share, batc
         assert all(one.length + other.length > max_bytes for one, other in pairs), "fewer chunks would have fitted"
     assert size_of(life.chunks) == before
     assert max(life.times, default=0) <= times_max(max_bytes, least)
-
-
-@settings(max_examples=examples(100), deadline=None)
-@given(st.integers(64, 10**6), st.integers(1, 4_000), st.integers(1, 200), st.randoms())
-def test_equal_chunks_never_exceed_the_number_that_waits(max_bytes, share, count, chance):
-    life = Life(max_bytes, [], [])
-    least = max(max_bytes // share, 1)
-    for _ in range(count):
-        life.add(min(chance.randint(least, 2 * least), max_bytes))
-        life.keep()
-        assert life.small < SMALL_MAX
 
 
 def test_31_small_neighbours_wait_and_32_are_joined():

@@ -1,11 +1,10 @@
 """Attack `rollingfs ship`: logrotate each second, shippers that are killed and stopped, a store that is cut off.
 
-`python -m tests.ship.attack disk create --seconds 60`. A line that a file had must be in the segment once, in order.
+A line that a file had must be in the segment once, in order.
 """
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import gzip
 import os
@@ -13,7 +12,6 @@ import random
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 import urllib.request
@@ -26,8 +24,7 @@ from typing import Any
 from benchmarks.servers import post, toxiproxy
 from rollingfs import RollingFileSystem
 from tests.support.debian import LOGROTATE, libraries
-from tests.support.seaweed import seaweed_server
-from tests.support.servers import minio_server, new_bucket
+from tests.support.servers import new_bucket
 
 MODES = {
     "create": "create",
@@ -250,45 +247,14 @@ class Attack:
 
 
 @contextlib.contextmanager
-def place_of(kind: str, folder: Path, options: dict[str, Any] | None = None) -> Iterator[Place]:
+def place_of(kind: str, folder: Path, options: dict[str, Any]) -> Iterator[Place]:
     """A segment that is missing: on a disk, SeaweedFS, or MinIO with toxiproxy before it."""
     if kind == "disk":
         yield Place(f"{folder}/out/app", {}, RollingFileSystem("file"), f"{folder}/out/app")
         return
-    with contextlib.ExitStack() as stack:
-        server = {"seaweed": seaweed_server, "minio": minio_server}[kind]
-        options = options or stack.enter_context(server())
-        path, proxy, url = f"{new_bucket(options)}/app", None, options["endpoint_url"]
-        if kind == "minio":
-            url, proxy = stack.enter_context(toxiproxy(url, LATENCY_MS))
+    path, url = f"{new_bucket(options)}/app", options["endpoint_url"]
+    with toxiproxy(url, LATENCY_MS) if kind == "minio" else contextlib.nullcontext((url, None)) as (url, proxy):
         keys = {"AWS_ENDPOINT_URL": url, "AWS_DEFAULT_REGION": "us-east-1"}
         keys |= {"AWS_ACCESS_KEY_ID": options["key"], "AWS_SECRET_ACCESS_KEY": options["secret"]}
         fs = RollingFileSystem("s3", target_options=options)
         yield Place(f"rolling+s3://{path}", keys, fs, path, proxy)
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.ship.attack", description=__doc__)
-    parser.add_argument("place", choices=("disk", "seaweed", "minio"))
-    parser.add_argument("modes", nargs="*", default=[*MODES], metavar="MODE", help=f"of {', '.join(MODES)}")
-    parser.add_argument("--seconds", type=float, default=60, help="for each mode")
-    parser.add_argument("--seed", type=int, default=int(time.time()))
-    parser.add_argument("--keep", type=Path, help="keep what there was here if a line was lost or doubled")
-    given = parser.parse_args()
-    faults = 0
-    for mode in given.modes:
-        with tempfile.TemporaryDirectory(prefix="rollingfs-attack-") as folder, contextlib.ExitStack() as stack:
-            place = stack.enter_context(place_of(given.place, Path(folder)))
-            attack = Attack(place, mode, Path(folder), given.seed)
-            attack.run(given.seconds)
-            found = attack.wrong()
-            print(f"{given.place} {mode}, seed {given.seed}: {dict(attack.acts)}", *found[:10], sep="\n", flush=True)
-            if found and given.keep is not None:
-                os.rename(folder, given.keep)
-                Path(folder).mkdir()
-            faults += len(found)
-    return int(faults > 0)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

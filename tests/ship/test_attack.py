@@ -23,7 +23,7 @@ CASES = [
 def test_each_line_is_there_once_and_in_order(
     kind: str, mode: str, seconds: int, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    with place_of(kind, tmp_path, None if kind == "disk" else request.getfixturevalue(kind)) as place:
+    with place_of(kind, tmp_path, {} if kind == "disk" else request.getfixturevalue(kind)) as place:
         attack = Attack(place, mode, tmp_path, seed=seconds)
         attack.run(seconds)
         assert not attack.wrong(), attack.acts

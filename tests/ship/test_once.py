@@ -28,7 +28,7 @@ class Site:
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.log, self.segment = folder, folder / "app.log", f"{folder}/segment"
-        self.fs, self.said = RollingFileSystem("file"), list[str]()
+        self.fs, self.said = RollingFileSystem("file", sync=False), list[str]()
 
     def write(self, name: str, data: bytes, at_ns: int = 10**18) -> None:
         """Write a file, compressed by its name, with this time."""
