@@ -11,6 +11,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response, StreamingResponse
 
 from rollingfs.errors import SegmentTruncatedError
+from rollingfs.folders.moving import move
 from rollingfs.format.append_keys import AlreadyAppended, AppendKey
 from rollingfs.policy import RollingPolicy
 from rollingfs.segment.segment import Segment, Spot
@@ -374,7 +375,7 @@ async def rename(call: Call, to: Text, overwrite: bool = False) -> Any:
     """Give a segment another name; no bytes are moved. Without `overwrite`, 409 if something has the name."""
     source, target = call.place(), call.place(to)
     await call.look()
-    await call.store.move(source, target, overwrite=overwrite)
+    await call.store.run(move(call.store.client, source, target, into=False, overwrite=overwrite))
     return {"path": target}
 
 

@@ -15,8 +15,6 @@ from typing import Any, cast
 from rollingfs import RollingFileSystem, core
 from rollingfs.backend.local.looks import leads_out
 from rollingfs.errors import RollingError
-from rollingfs.folders.folders import delete, remove_empty
-from rollingfs.folders.moving import move
 from rollingfs.format import names
 from rollingfs.format.append_keys import ATTRIBUTE, WRITERS, AppendKey, check_fresh, remembering
 from rollingfs.format.crc import crc32c
@@ -268,36 +266,6 @@ class ServedStore:
             elif writer is not None:
                 writer.check((await self.look(place)).attrs)
             raise
-
-    async def move(self, place: str, target: str, *, overwrite: bool, into: bool | None = False) -> None:
-        """Give a segment, a plain file or a folder another name.
-
-        Parameters
-        ----------
-        into
-            Whether `target` is a folder to move into; None: look.
-
-        Raises
-        ------
-        FileExistsError
-            Without `overwrite`: the name is taken.
-        IsADirectoryError
-            A folder that is not empty has the name of a file.
-        """
-        await self.run(move(self.core.client, place, target, into=into, overwrite=overwrite))
-
-    async def delete(self, place: str, *, recursive: bool) -> None:
-        """Delete a segment, a plain file or an empty folder; with `recursive`, a folder with all that is in it.
-
-        Raises
-        ------
-        OSError
-            The folder is not empty (``errno.ENOTEMPTY``).
-        """
-        try:
-            await self.run(delete(self.core.client, [place], recursive=recursive))
-        except IsADirectoryError:
-            await self.run(remove_empty(self.core.client, place))
 
 
 def etag(view: Segment) -> str:

@@ -16,7 +16,8 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from rollingfs.folders.folders import keep
+from rollingfs.folders.folders import delete, keep, remove_empty
+from rollingfs.folders.moving import move
 from rollingfs.format.crc import crc32c
 from rollingfs.segment.verbs.concat import concat
 from rollingfs.server.operations import Call, query_of
@@ -217,7 +218,7 @@ async def _rename(call: Hdfs) -> Response:
             await call.fs._rmdir(target)
         overwrites = False
     try:
-        await call.store.move(call.at, target, overwrite=overwrites, into=into)
+        await call.store.run(move(call.store.client, call.at, target, into=into, overwrite=overwrites))
     except (FileNotFoundError, FileExistsError, IsADirectoryError):
         if options is not None:
             raise
@@ -229,7 +230,10 @@ async def _delete(call: Hdfs) -> Response:
     if not call.path:
         raise ValueError("the root cannot be deleted")
     try:
-        await call.store.delete(call.at, recursive=call.is_on("recursive"))
+        try:
+            await call.store.run(delete(call.store.client, [call.at], recursive=call.is_on("recursive")))
+        except IsADirectoryError:
+            await call.store.run(remove_empty(call.store.client, call.at))
     except FileNotFoundError:
         return answer({"boolean": False})
     return answer({"boolean": True})
@@ -243,7 +247,7 @@ async def _mkdirs(call: Hdfs) -> Response:
         raise FileExistsError(17, "a file has the name; no folder was made", call.at)
     await call.fs._makedirs(call.at, exist_ok=True)
     if found is None:
-        await call.store.run(keep(call.store.core.client, call.at))  # Hadoop's committers list the folder they made
+        await call.store.run(keep(call.store.client, call.at))  # Hadoop's committers list the folder they made
     return answer({"boolean": True})
 
 
