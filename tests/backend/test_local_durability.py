@@ -1,5 +1,6 @@
 """What is flushed on a disk and in which order, and what a disk that refuses a write leaves behind."""
 
+import errno
 import os
 import time
 from collections.abc import Sequence
@@ -10,7 +11,7 @@ import pytest
 
 from rollingfs import RollingFileSystem
 from rollingfs.backend.contract import Buffer
-from rollingfs.backend.local import disk, system
+from rollingfs.backend.local import disk, folders, system
 from rollingfs.backend.local.backend import LocalBackend
 from tests.support.driven import Driven
 from tests.support.schedules import beside
@@ -38,6 +39,16 @@ def test_file_and_folders_are_flushed(backend, tmp_path, flushed):
     flushed.clear()
     backend.replace(header, b"y", token)
     assert flushed == [_inode(header), _inode(tmp_path / "new")]  # two, and no more
+
+
+def test_failed_flush_of_a_folder_names_a_path(tmp_path, monkeypatch):
+    def fail(_descriptor: int) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(system, "flush", fail)
+    with pytest.raises(OSError, match="error") as caught:
+        folders.flush_folder_of(f"{tmp_path}/x$header")
+    assert (caught.value.errno, caught.value.filename) == (errno.EIO, f"{tmp_path}/x$header")
 
 
 def test_without_sync_nothing_is_flushed(tmp_path, flushed):

@@ -121,6 +121,9 @@ def flush_folder_of(path: str) -> None:
     descriptor = system.open_folder(folder or slash)
     try:
         system.flush(descriptor)
+    except OSError as error:
+        error.filename = error.filename or path  # the system knows its descriptor only
+        raise
     finally:
         os.close(descriptor)
 
