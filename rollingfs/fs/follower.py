@@ -10,7 +10,6 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -21,6 +20,7 @@ from rollingfs.folders.collect_tree import tree_below
 from rollingfs.format import names
 from rollingfs.fs.core import core
 from rollingfs.policy import TIER_DEFAULT, OffloadPolicy, parse_bytes
+from rollingfs.runtime.interpreter import main_has_ended
 from rollingfs.segment.files.rewrite import REWRITE_BYTES_MAX
 from rollingfs.stream.blocks import POLL_S_MAX, Move, OffloadStatus, Wait
 from rollingfs.stream.follow import Followed
@@ -271,29 +271,40 @@ class Follower:
         now: Wait | Move = Wait(0.0)
         self._followed[path] = one
         try:
-            now = await self._bridge.arun(one.look(ledger))
+            now = await self._look(one, ledger)
+            if path not in self._paths:
+                return
             if isinstance(now, Move):
                 async with self._moves:
                     now = Wait(0.0) if self._stopped.is_set() else await self._bridge.arun(one.move(now))
             elif one.tier is None and not is_named:
                 now = Wait(math.inf, is_over=True)
-        except Exception as error:  # noqa: BLE001 - one segment that fails must not end the others
+        except Exception as error:
+            if main_has_ended():
+                raise  # no thread can begin any longer
             now = one.failed(error, is_move=isinstance(now, Move))
-        if is_named and now.is_over and one.token is None:  # it is missing
-            if await self._bridge.arun(self._client.backend.is_folder(path)):
-                self._folders.add(path)  # its segments are followed then
-                self._list_s = -math.inf
-                del self._named[path], self._followed[path], self._paths[path]
-                return
-            now = replace(now, is_over=False)
         self._tell(one)
-        pause_s = math.inf if now.is_over else min(one.poll_s_max, now.pause_s) if is_named else now.pause_s
-        if not is_named and now.is_over:
+        is_over = now.is_over and not (is_named and one.token is None)  # a missing segment may come
+        pause_s = math.inf if is_over else min(one.poll_s_max, now.pause_s) if is_named else now.pause_s
+        if not is_named and is_over:
             self._followed.pop(path, None)
         elif not is_named:
             self._list_s = min(self._list_s, time.monotonic() + one.poll_s_max)
         until_s = self._client.now_ms() / 1000 + pause_s + (TIME_STEP_S if pause_s else 0.0)
         upkeep.let_rest(path, one.token or listed, ledger, began_s, until_s, number)
+
+    async def _look(self, one: Followed, ledger: Ledger | None) -> Wait | Move:
+        """Look at a segment; follow the segments below, if the path is a folder."""
+        try:
+            return await self._bridge.arun(one.look(ledger))
+        except FileNotFoundError:
+            path = one.path
+            if path not in self._named or not await self._bridge.arun(self._client.backend.is_folder(path)):
+                raise
+            self._folders.add(path)
+            self._list_s = -math.inf
+            del self._named[path], self._followed[path], self._paths[path]
+            return Wait(math.inf)
 
     def _tell(self, one: Followed) -> None:
         status = one.status

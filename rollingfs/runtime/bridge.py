@@ -122,10 +122,9 @@ class Bridge:
         if not self.is_async:
             try:
                 return await asyncio.to_thread(drive, coroutine)
-            except asyncio.CancelledError:
+            finally:
                 if inspect.getcoroutinestate(coroutine) == inspect.CORO_CREATED:
                     coroutine.close()  # no thread has begun it
-                raise
         loop = self._loop()
         if loop is None or loop is asyncio.get_running_loop():
             return await coroutine

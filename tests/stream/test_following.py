@@ -177,6 +177,24 @@ def test_pause_below_a_clock_step_is_no_loop(monkeypatch):
     assert poll(one) == []
 
 
+def test_end_of_the_program_ends_a_follower(monkeypatch):
+    world = World(TieredStore(), RollingPolicy(100, inline_bytes=10))
+    monkeypatch.setattr(Followed, "look", raises(RuntimeError("no thread can begin")))
+    monkeypatch.setattr(follower, "main_has_ended", lambda: True)
+    with pytest.raises(RuntimeError, match="no thread"):
+        following(world, "/root/a").run()
+
+
+def test_named_folder_is_followed_without_a_warning(caplog):
+    world = World(TieredStore(), RollingPolicy(100, inline_bytes=10))
+    world.create("/root/a", [DATA])
+    one = following(world, "/root", tier="cold", max_delay=1000)
+    assert poll(one) == ["/root"]
+    assert poll(one) == ["/root/a"]
+    assert list(one.status()) == ["/root/a"]
+    assert not caplog.records
+
+
 @pytest.mark.parametrize("is_named", [False, True])
 def test_planned_block_stays_once_the_folder_forbids_moves(is_named, monkeypatch):
     world, move, planned = World(TieredStore(), RollingPolicy(100, inline_bytes=10)), Followed.move, list[Move]()
