@@ -89,6 +89,16 @@ def pcap(rows: Rows) -> bytes:
     return head + b"".join(struct.pack("<IIII", row, 0, 1, 1) + b"x" for row in rows)
 
 
+def pcapng(rows: Rows) -> bytes:
+    """Return a section: its header, an interface whose clock counts microseconds, and a packet for each row."""
+    blocks = [(0x0A0D0D0A, struct.pack("<IHHq", 0x1A2B3C4D, 1, 0, -1)), (1, struct.pack("<HHI", 147, 0, 65535))]
+    blocks += [(6, struct.pack("<IIIII4s", 0, 0, row * 1_000_000, 1, 1, b"x")) for row in rows]
+    frame = "<II{0}sI"
+    return b"".join(
+        struct.pack(frame.format(len(body)), kind, 12 + len(body), body, 12 + len(body)) for kind, body in blocks
+    )
+
+
 def mcap(rows: Rows) -> bytes:
     sink = io.BytesIO()
     writer = import_module("mcap.writer").Writer(sink)
@@ -217,6 +227,7 @@ MAKE: dict[str, Callable[[Rows], bytes]] = {
     "Vortex": vortex,
     "MCAP": mcap,
     "pcap": pcap,
+    "pcapng": pcapng,
     "NumPy": numpy,
     "pickle": pickle.dumps,
     "MAT": mat,

@@ -70,9 +70,16 @@ def sound(path: Path) -> Iterable[Any]:
     return [int.from_bytes(data[at : at + 2], "little") for at in range(0, len(data), 2)]
 
 
-def packets(path: Path) -> Iterable[Any]:
-    with path.open("rb") as file:
-        return [int(seconds) for seconds, _ in of("dpkt.pcap").Reader(file)]
+def packets(module: str) -> Read:
+    def read(path: Path) -> Iterable[Any]:
+        with path.open("rb") as file:
+            return [int(seconds) for seconds, _ in of(module).Reader(file)]
+
+    return read
+
+
+def packets_by_scapy(path: Path) -> Iterable[Any]:
+    return [int(packet.time) for packet in of("scapy.utils").rdpcap(str(path))]
 
 
 def avro(path: Path) -> Iterable[Any]:
@@ -162,10 +169,8 @@ READERS: dict[str, dict[str, Read]] = {
     "Avro": {"fastavro": avro},
     "Vortex": {"vortex": vortex},
     "MCAP": {"mcap": messages, "mcap (streaming)": streamed_messages},
-    "pcap": {
-        "dpkt": packets,
-        "scapy": lambda path: [int(packet.time) for packet in of("scapy.utils").rdpcap(str(path))],
-    },
+    "pcap": {"dpkt": packets("dpkt.pcap"), "scapy": packets_by_scapy},
+    "pcapng": {"dpkt": packets("dpkt.pcapng"), "scapy": packets_by_scapy},
     "NumPy": {"numpy": lambda path: of("numpy").load(path).tolist()},
     "pickle": {"pickle": lambda path: pickle.loads(path.read_bytes())},
     "MAT": {"scipy": lambda path: of("scipy.io").loadmat(path)["a"].ravel().tolist()},
