@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.ground.disks import measured_disk
-from tests.ground.measure import SOAK_S, measured, survived
+from tests.ground.measure import SOAK_S, measured, measured_disk, survived
 from tests.ground.page import DISK_RESULTS, RESULTS, results, write_page
 from tests.ground.servers import SERVERS
 from tests.support.disks import DISKS, KERNEL_DISKS

@@ -11,10 +11,9 @@ import pytest
 
 from rollingfs import RollingFileSystem
 from tests.ground.beside import live_beside
-from tests.ground.disks import measured_disk
 from tests.ground.facts import Ground, create, replace
 from tests.ground.life import lived
-from tests.ground.measure import SOAK_S, measured, survived, verdict
+from tests.ground.measure import SOAK_S, measured, measured_disk, survived, verdict
 from tests.ground.page import DISK_RESULTS, PAGE, results, short, with_tables
 from tests.ground.servers import SERVERS
 from tests.ground.two_machines import TWO_MOUNTS, appended_by_both

@@ -1,13 +1,19 @@
 """The witness: it sees every change of the store, reads each new header to the last byte, and checks all files."""
 
+from __future__ import annotations
+
 import asyncio
+import random
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from fsspec.implementations.memory import MemoryFile
 
 from rollingfs.format import merging, names
 from rollingfs.format.crc import crc32c
+from rollingfs.format.drops import is_own
 from rollingfs.format.header import Chunk, Header, Page
 from rollingfs.format.policies import ROLLING_ATTR, parse_rolling
 from rollingfs.runtime.concurrency import drive
@@ -16,9 +22,11 @@ from rollingfs.segment.commit import header_cache
 from rollingfs.segment.segment import is_shadowed, shadow
 from rollingfs.stream.ledger_codec import Ledger, parse_ledger
 from tests.simulation.history import Doing, History, Violation, running
-from tests.simulation.lost import Lost
 from tests.simulation.model import Seg
 from tests.simulation.store import Store
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
 
 PASSING = (names.PROBE_PREFIX, names.TEMPORARY_PREFIX, names.LOCK_NAME, names.PIN_PREFIX)
 """Names in chunk folders under which other bytes may come: of probes, asks, leftovers, and pins that come back."""
@@ -36,6 +44,45 @@ SHIPPED = "/shipped/"
 def is_aside(file: str) -> bool:
     """Whether a file is none of the segments that the model knows."""
     return names.split_tier(file)[1].startswith((EXPORTS, LOST, REBUILT, COPIES, TABLES, SHIPPED))
+
+
+FOUND_SHARE = 0.4
+"""How often lost index pages come back, rather than another one goes."""
+
+
+class Lost(dict[str, MemoryFile]):
+    """The index pages that are lost, as they were, by path."""
+
+    def change(self, world: World, chance: random.Random) -> None:
+        """Lose another page, or find all."""
+        headers = [(path, world.witness.headers.get(path)) for path in world.history.state]
+        pages = {names.resolve(path, page.file) for path, header in headers for page in _pages(header)}
+        if self and chance.random() < FOUND_SHARE:
+            self.find(world.store)
+        elif left := sorted(pages - self.keys()):
+            file = chance.choice(left)
+            self[file] = world.store.files[file]
+            world.store.put_silently(file, b"damaged")
+            if chance.random() < 0.5:
+                dict.pop(world.store.files, file)
+            world.counts["pages lost"] += 1
+            for client in world.clients:
+                client.pages.after_fork()  # no client has it in memory
+
+    def find(self, store: Store) -> None:
+        """Bring back all that are lost."""
+        store.files.update(self)
+        self.clear()
+
+    def check_mark(self, path: str, header: Header, doing: Doing | None) -> None:
+        """Whoever meets a mark must be able to undo it: nothing is marked whose folders a lost page names."""
+        foreign = [page.file for page in _pages(header) if page.foreign or not is_own(page.file)]
+        if any(names.resolve(path, file) in self for file in foreign):
+            raise Violation(f"{path} was marked, and {[*self]} are lost, by {doing}")
+
+
+def _pages(header: Header | None) -> list[Page]:
+    return [] if header is None else [entry for entry in header.entries if isinstance(entry, Page)]
 
 
 class Witness:
