@@ -1,17 +1,25 @@
 """The local backend: the contract, names, conditional verbs, tokens, modes, listings, faults that only a disk has."""
 
+import errno
 import os
 import stat
+import time
 import zlib
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from rollingfs.backend.contract import Backend, Link
-from rollingfs.backend.local import folders, system
+from rollingfs import RollingFileSystem
+from rollingfs.backend.contract import Backend, Buffer, Link, Part
+from rollingfs.backend.local import disk, folders, system
 from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.errors import ConflictError
+from rollingfs.runtime.concurrency import drive
 from rollingfs.testing import BackendContract, Factory
+from tests.support.backends import joined, raises
+from tests.support.driven import Driven
 from tests.support.forks import needs_posix
 from tests.support.schedules import beside
 
@@ -204,3 +212,175 @@ def test_plain_file_replaced_within_delete_if_is_put_back(backend, tmp_path, mon
     assert backend.delete_if(str(plain), token) is False
     assert plain.read_bytes() == b"written in between"
     assert os.listdir(tmp_path) == ["plain"]
+
+
+# -- copies: whole, young, and of nobody's half-written file ---------------------------------------------------
+
+
+HOUR_S = 3600
+
+
+def _aged(path: Path, data: bytes, age_s: float) -> str:
+    path.write_bytes(data)
+    os.utime(path, (time.time() - age_s,) * 2)
+    return str(path)
+
+
+@pytest.mark.parametrize("age_s", [0, HOUR_S / 2, 48 * HOUR_S])
+@pytest.mark.parametrize("mode", ["ab", "wb", "r+b"])
+def test_copy_is_young_and_writes_to_original_spare_it(backend, tmp_path, age_s, mode):
+    source = _aged(tmp_path / "plain", b"as adopted", age_s)
+    target = f"{tmp_path}/plain$chunks/chunk"
+    before = backend.stat(source)
+    with open(source, "r+b") as held:  # by a program that goes on writing
+        backend.copy(source, target, before.token)
+        assert backend.stat(source) == before
+        with open(source, mode) as file:
+            file.write(b"by another program")
+        held.write(b"and this")
+    assert Path(target).read_bytes() == b"as adopted"
+    assert os.stat(target).st_nlink == 1
+    assert backend.now(target) - backend.stat(target).modified < 600  # else collection would take it
+
+
+@needs_posix
+def test_symbolic_link_is_copied_as_file_it_names(backend, tmp_path):
+    _aged(tmp_path / "real", b"old", 2 * HOUR_S)
+    (tmp_path / "plain").symlink_to("real")
+    backend.copy(f"{tmp_path}/plain", f"{tmp_path}/plain$chunks/chunk")
+    assert not os.path.islink(tmp_path / "plain$chunks/chunk")
+    assert (tmp_path / "plain$chunks/chunk").read_bytes() == b"old"
+
+
+def test_write_in_middle_of_copy_leaves_nothing(backend, tmp_path, monkeypatch):
+    """In place, of the same length, and beyond what the token looks at."""
+    source = _aged(tmp_path / "plain", bytes(100_000), 2 * HOUR_S)
+    token = backend.stat(source).token
+
+    def change(*_: int) -> None:
+        with open(source, "r+b") as file:
+            file.seek(1000)
+            file.write(b"changed")
+
+    beside(monkeypatch, disk, "copy_bytes", after=change)
+    with pytest.raises(ConflictError):
+        backend.copy(source, f"{tmp_path}/plain$chunks/chunk", token)
+    assert os.listdir(tmp_path / "plain$chunks") == []
+
+
+@pytest.mark.parametrize("machine_s", [0.0, 10.0**9, 10.0**10])
+def test_copy_of_fresh_file_waits_until_dates_go_on(backend, tmp_path, monkeypatch, machine_s):
+    slept: list[float] = []
+    (tmp_path / "plain").write_bytes(b"just now")
+    monkeypatch.setattr(time, "time", lambda: machine_s)
+    monkeypatch.setattr(time, "sleep", slept.append)
+    monkeypatch.setattr(disk, "DATE_TICK_S", 60.0)
+    backend.copy(f"{tmp_path}/plain", f"{tmp_path}/plain$chunks/chunk")
+    assert slept == [60.0]
+
+
+def test_bytes_are_copied_where_the_kernel_cannot(backend, tmp_path, monkeypatch):
+    data = os.urandom(2_500_000)
+    (tmp_path / "plain").write_bytes(data)
+
+    monkeypatch.setattr(system, "copy_in_kernel", raises(OSError(18, "Invalid cross-device link")))
+    backend.copy(f"{tmp_path}/plain", f"{tmp_path}/copy")
+    drive(joined(backend.backend, [Part(f"{tmp_path}/plain", 5, 2_000_000)], f"{tmp_path}/joined"))
+    assert (tmp_path / "copy").read_bytes() == data
+    assert (tmp_path / "joined").read_bytes() == data[5:2_000_000]
+
+
+# -- what is flushed and in which order, and what a disk that refuses a write leaves behind --------------------
+
+
+@pytest.fixture
+def flushed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The inodes given to fsync, in order."""
+    inodes: list[int] = []
+    beside(monkeypatch, system, "flush", lambda descriptor: inodes.append(os.fstat(descriptor).st_ino))
+    return inodes
+
+
+def _inode(path: str | Path) -> int:
+    return os.stat(path).st_ino
+
+
+def test_file_and_folders_are_flushed(backend, tmp_path, flushed):
+    header = f"{tmp_path}/new/x$header"
+    backend.create(f"{tmp_path}/before$header", b"x")
+    assert _inode(tmp_path.parent) in flushed  # the folders above, once
+    flushed.clear()
+    token = backend.create(header, b"x")
+    assert flushed == [_inode(tmp_path), _inode(tmp_path / "new"), _inode(header), _inode(tmp_path / "new")]
+    flushed.clear()
+    backend.replace(header, b"y", token)
+    assert flushed == [_inode(header), _inode(tmp_path / "new")]  # two, and no more
+
+
+def test_failed_flush_of_a_folder_names_a_path(tmp_path, monkeypatch):
+    def fail(_descriptor: int) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(system, "flush", fail)
+    with pytest.raises(OSError, match="error") as caught:
+        folders.flush_folder_of(f"{tmp_path}/x$header")
+    assert (caught.value.errno, caught.value.filename) == (errno.EIO, f"{tmp_path}/x$header")
+
+
+def test_without_sync_nothing_is_flushed(tmp_path, flushed):
+    backend = Driven(LocalBackend(sync=False))
+    backend.replace(f"{tmp_path}/new/x$header", b"y", backend.create(f"{tmp_path}/new/x$header", b"x"))
+    backend.write(f"{tmp_path}/new/x$chunks/chunk", [b"x"])
+    backend.open_write(f"{tmp_path}/new/x$chunks/uploaded").finish()
+    backend.copy(f"{tmp_path}/new/x$chunks/chunk", f"{tmp_path}/copy")
+    assert flushed == []
+
+
+@pytest.mark.parametrize(
+    ("verb", "call"),
+    [*(("replace", call) for call in ("flush", "rename", "set_date")), ("write", "write"), ("put", "rename")],
+)
+def test_what_the_disk_refuses_leaves_what_was_there(backend, header, tmp_path, monkeypatch, verb, call):
+    token, write = backend.create(header, b"old"), os.write
+
+    def full(*args: Any, **_: Any) -> int:
+        if call != "write" or len(args[1]) < 5000:
+            raise OSError(28, "No space left on device")
+        return write(args[0], args[1][:5000])
+
+    folder = tmp_path / "segment$chunks"
+    args = {"replace": (header, b"new", token), "write": (f"{folder}/chunk", [bytes(12_000)])}
+    with monkeypatch.context() as patch:
+        patch.setattr({"write": os}.get(call, system), call, full)
+        with pytest.raises(OSError, match="No space left"):
+            getattr(backend, verb)(*args.get(verb, (f"{folder}/pin", b"content")))
+    assert backend.read(header).data == b"old"
+    assert os.listdir(folder) == ["lock"] * (verb == "replace")
+    backend.replace(header, b"new", token)  # the lock is free as well
+
+
+def test_a_pin_is_not_seen_before_it_is_whole(tmp_path, monkeypatch):
+    fs = RollingFileSystem("file", inline_bytes=0)
+    fs.pipe_file(f"{tmp_path}/source", b"of a chunk")
+    fs.seal(f"{tmp_path}/source")
+    fs.touch(f"{tmp_path}/target")
+    seen = []
+
+    def look(_: int, data: Sequence[Buffer]) -> None:
+        if bytes(data[0]).startswith(b"rollingfs-pin"):
+            seen.append(list(tmp_path.glob("source$chunks/pin-*")))  # a collection would fail to read it
+
+    beside(monkeypatch, disk, "write_all", look)
+    fs.concat(f"{tmp_path}/target", [f"{tmp_path}/source"])
+    assert seen == [[]]
+    assert fs.cat_file(f"{tmp_path}/target") == b"of a chunk"
+
+
+def test_header_dates_only_go_up_when_clocks_go_back(backend, header, monkeypatch):
+    token = backend.create(header, b"x")
+    dates = [os.stat(header).st_mtime_ns]
+    monkeypatch.setattr(time, "time_ns", lambda: 10**18)
+    for _ in range(5):
+        token = backend.replace(header, b"x", token)
+        dates.append(os.stat(header).st_mtime_ns)
+    assert dates == sorted(set(dates))
