@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests.soak.__main__ import STORES
 from tests.support.places import Folder
 from tests.support.records import record, records
 
@@ -93,3 +94,32 @@ def test_one_filesystem_is_a_writer_in_each_process(tmp_path: Path, method: str)
     header = Path(f"{path}$header").read_bytes().split(b"\n\n")[0].decode()
     writers = {line.split()[1] for line in header.splitlines() if line.startswith("commit ")}
     assert len(writers) == len(names) + 1, "each process must be a writer of its own"
+
+
+# -- a forked child of a process that used a cloud: by obstore it is told so, by gcsfs it writes ---------------
+
+
+def append_once(fs: Any, path: str, log: Path) -> None:
+    try:
+        log.write_text(str(fs.append(path, b"child")))
+    except OSError as error:
+        log.write_text(f"{type(error).__name__}: {error}")
+
+
+@pytest.mark.clouds
+@pytest.mark.slow
+@pytest.mark.filterwarnings(FORK_WARNING)
+@pytest.mark.parametrize(
+    ("kind", "said", "content"), [("azurite", "spawn", b"parent"), ("fake_google", "6", b"parentchild")]
+)
+def test_a_forked_child_writes_or_gets_an_error(
+    request: pytest.FixtureRequest, tmp_path: Path, kind: str, said: str, content: bytes
+) -> None:
+    (protocol, new_place, _), options = STORES[kind], request.getfixturevalue(kind)
+    target = Folder(protocol, options, f"{new_place(options)}/segment")
+    fs = client_of(target)
+    fs.create(target.path)
+    fs.append(target.path, b"parent")
+    join([spawn(multiprocessing.get_context("fork"), append_once, fs, target.path, tmp_path / "said")])
+    assert said in (tmp_path / "said").read_text()
+    assert fs.cat_file(target.path) == content
