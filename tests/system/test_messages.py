@@ -170,6 +170,10 @@ def test_full_disk_names_the_segment_and_no_commit(tmp_path, monkeypatch):
         fs.create(f"{root}/new")
     with refused(OSError, f"{root}/rolled", "No space left on device"):
         fs.segment(f"{root}/rolled").consolidate()
+    os.unlink(f"{root}/rolled$header")
+    monkeypatch.setattr(system, "copy_in_kernel", None)
+    with refused(OSError, f"{root}/new", "nothing was committed: No space left on device"):
+        fs.rebuild(f"{root}/rolled", f"{root}/new", 0)
 
 
 S3_CHANGES = {

@@ -17,7 +17,7 @@ from functools import partial
 from rollingfs.backend.contract import FileInfo
 from rollingfs.backend.tier_marks import find_mark
 from rollingfs.backend.tiers import check_tiers, list_folder
-from rollingfs.errors import ConflictError, CorruptChunkError, CorruptHeaderError, worded
+from rollingfs.errors import TELLING, ConflictError, CorruptChunkError, CorruptHeaderError, not_committed, worded
 from rollingfs.format import names, transitions
 from rollingfs.format.header import Chunk, Header
 from rollingfs.format.side_files import parse_label, parse_page, parse_pin
@@ -287,8 +287,10 @@ async def _make(at: At, to: str, pieces: Sequence[FileRange]) -> None:
     except FileNotFoundError as error:
         await uploads.discard()
         raise FileNotFoundError(2, GONE, error.filename) from error
-    except BaseException:
+    except BaseException as error:
         await uploads.discard()
+        if isinstance(error, OSError) and not isinstance(error, TELLING):
+            raise not_committed(error, to) from error
         raise
 
     async def step(base: Segment, attempt: Attempt) -> Header | None:
