@@ -18,7 +18,9 @@ from rollingfs.format.header import (
     Commit,
     Drop,
     Header,
+    Merge,
     MergeOutcome,
+    Phase,
     Tier,
 )
 from rollingfs.format.tokens import seal_text
@@ -308,8 +310,11 @@ def test_what_could_not_be_read_again_is_not_written(header):
 @given(headers(), st.lists(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=3))
 @settings(max_examples=examples(200))
 def test_a_text_is_short_only_if_it_has_room(header, letters):
-    words = {"".join(letters) * number: "".join(letters) * 99 for number in range(1, 5)}
-    for one in (header, dataclasses.replace(header, drops=(), unknown=(), attrs=words)):
+    bare, long = dataclasses.replace(header, drops=(), unknown=()), "".join(letters) * 2000
+    merge = Merge(SEGMENT, long, SEGMENT, Phase.OPEN, 1)
+    words = {"".join(letters) * number: long for number in range(1, 5)}
+    for more in ({"attrs": words}, {"owner": long}, {"merge": merge}):
+        one = dataclasses.replace(bare, **more)
         assert not is_surely_short(one, TEXT_BYTES_MAX - len(format_text(one)) + 1)
 
 
