@@ -146,7 +146,7 @@ def _runs(entries: Sequence[Entry]) -> list[tuple[int, int]]:
 
 def _loose_run(entries: Sequence[Entry]) -> slice:
     """Return the longest run of loose chunks, or its oldest part."""
-    first, last = max(_runs(entries), key=lambda run: (min(run[1] - run[0], PAGE_CHUNKS), -run[0]))
+    first, last = max(_runs(entries), key=lambda run: min(run[1] - run[0], PAGE_CHUNKS))  # the oldest of equal ones
     count = last - first
     size = LARGE_PAGE_CHUNKS if count > LARGE_PAGE_CHUNKS else min(count, PAGE_CHUNKS)
     return slice(first, first + size)

@@ -233,10 +233,7 @@ def choose(
         target = least([*read, target])
     if not _is_over(policy, target, kept, extents):
         return target
-    some = [cut for cut in allowed if cut.bytes or not policy.max_bytes]  # as in `_goes`
-    within = [cut.place for cut in some if not cut.exceeds(policy.max_age, policy.max_bytes)]
-    within = within or [cut.place for cut in some[-1:]]
-    return least([most([target, *within[:1]]), newest])
+    return least([most([target, *_oldest(allowed, policy.max_age, policy.max_bytes)]), newest])
 
 
 @value_class(slots=False)
@@ -275,9 +272,7 @@ class Kept:
 def _goes(policy: RetentionPolicy, allowed: Sequence[Kept], extents: Holdings) -> Positions:
     """Return the cut up to which read bytes go, by time or size.
 
-    It is the later of the newest cut that still leaves the age, and the oldest that leaves no more than the bytes. A
-    cut that leaves no byte does not count: the first run of a policy has no other. Without a cut within the bytes, the
-    newest counts.
+    It is the later of the newest cut that still leaves the age, and the oldest that leaves no more than the bytes.
     """
     if policy.of_read is None:
         return allowed[-1].place
@@ -287,9 +282,17 @@ def _goes(policy: RetentionPolicy, allowed: Sequence[Kept], extents: Holdings) -
     target = aged[-1] if aged else nowhere
     if size is None or bytes_left(nowhere, extents) <= size:
         return target
+    return most([target, *_oldest(allowed, None, size)])
+
+
+def _oldest(allowed: Sequence[Kept], age_s: float | None, size: int | None) -> Sequence[Positions]:
+    """Return the place of the oldest cut that leaves no more than an age and a size, or of the newest.
+
+    The list has one place, and is empty if no cut counts: one that leaves no byte does not count by size, because
+    the first run of a policy has no other.
+    """
     some = [cut for cut in allowed if cut.bytes or not size]
-    within = [cut.place for cut in some if cut.bytes <= size] or [cut.place for cut in some[-1:]]
-    return most([target, *within[:1]])
+    return [cut.place for cut in some if not cut.exceeds(age_s, size)][:1] or [cut.place for cut in some[-1:]]
 
 
 def ended(policy: RetentionPolicy, kept: Sequence[Kept], extents: Holdings) -> set[str]:

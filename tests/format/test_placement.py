@@ -193,6 +193,12 @@ def test_the_129th_loose_chunk_moves_128_into_a_page():
     assert placement.plan_fold(entries) == slice(0, PAGE_CHUNKS)
 
 
+def test_the_oldest_of_two_equal_runs_is_folded_first():
+    run = [chunk(1)] * (LOOSE_CHUNKS_MAX // 2 + 1)
+    page = Page(0, 1, "p", 1, AT_MS, 1, 1)
+    assert placement.plan_fold([*run, page, *run]) == slice(0, len(run))
+
+
 def test_the_32nd_small_page_makes_them_one_of_4096():
     growing = Growing()
     for _ in range(33):

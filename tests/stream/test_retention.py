@@ -210,9 +210,9 @@ def test_no_maximum_drops_the_newest_unread_bytes():
 
 def test_unread_bytes_stay_up_to_the_maximum():
     extents, read = {"a": Holding(0, 100, ("1",))}, [StreamCut({"a": 40}, 0.0, 0, FIRST)]
-    kept = Kept.of([StreamCut({"a": at}, float(at), 0, FIRST) for at in (10, 90)], extents, 100.0)
-    for most, expected in ((60, 40), (59, 90)):
-        assert choose(RetentionPolicy.by_size(0, most), kept, read, extents) == {"a": expected}
+    kept = Kept.of([StreamCut({"a": at}, float(at), 0, FIRST) for at in (10, 50, 90)], extents, 100.0)
+    for least, most, expected in ((0, 60, 40), (0, 59, 50), (0, 49, 90), (45, 49, 50)):
+        assert choose(RetentionPolicy.by_size(least, most), kept, read, extents) == {"a": expected}
 
 
 def test_empty_sealed_segment_goes_by_a_keeping_cut_only():
