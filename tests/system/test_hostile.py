@@ -27,7 +27,7 @@ from rollingfs.format.side_files import Pin, format_pin, pin_path
 from rollingfs.format.tokens import quote, seal_text
 from rollingfs.runtime.concurrency import drive
 from rollingfs.runtime.system import Moment
-from rollingfs.segment.files.moves import Marked, MarkLostError, Source, frozen_headers, mark_all
+from rollingfs.segment.files.moves import Marked, MarkLostError, frozen_headers, mark_all, sources_of
 from rollingfs.stream.upkeep import Upkeep
 
 TXN, OTHER = (str(uuid.UUID(int=number)) for number in (7, 8))
@@ -248,8 +248,8 @@ def test_tree_moved_upwards_works_though_lines_climb(store: Store) -> None:
 def test_mover_killed_between_folders_leaves_evidence_to_undo(store: Store) -> None:
     source, target = f"{store.mallory}/s", f"{store.victim}/new"
     store.fs.pipe_file(source, b"mine")
-    move = Source.of(source, TXN, target)
-    drive(mark_all(store.fs._client, [move], OTHER, time.monotonic() + 60, sealed=False))
+    sources = sources_of([source], target, {})
+    drive(mark_all(store.fs._client, sources, OTHER, time.monotonic() + 60, sealed=False))
     marked = drive(store.fs._client.headers.load(source)).header
     store.put(f"{source}$header", format_header(replace(marked, merge=replace(marked.merge, at_ms=NO_DATE_MS))))
     store.fs.invalidate_cache()
@@ -260,7 +260,7 @@ def test_mover_killed_between_folders_leaves_evidence_to_undo(store: Store) -> N
             frozen_headers(
                 store.fs._client,
                 drive(store.fs._client.headers.load(target)),
-                Marked([move], [], None, Moment.now(), OTHER),
+                Marked(sources, [one.mark for one in sources], [], None, Moment.now(), OTHER),
             )
         )
 
