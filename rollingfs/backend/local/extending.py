@@ -194,7 +194,7 @@ def renew(path: str, data: Buffer, old: os.stat_result, lock: record_lock, *, sy
     try:
         expect_lock(path, lock, is_local)
         if is_local:  # elsewhere, to ask may be to list a large folder each time
-            name = spellings.settle(path, fresh=True)
+            name = names.header_path(spellings.settle(names.segment_of_header(path), fresh=True))
         system.rename(temporary, name)
     except BaseException:
         disk.remove_if_there(temporary)
