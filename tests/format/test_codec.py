@@ -311,7 +311,7 @@ def test_what_could_not_be_read_again_is_not_written(header):
 @settings(max_examples=examples(200))
 def test_a_text_is_short_only_if_it_has_room(header, letters):
     bare, long = dataclasses.replace(header, drops=(), unknown=()), "".join(letters) * 2000
-    merge = Merge(SEGMENT, long, SEGMENT, Phase.OPEN, 1)
+    merge = Merge(SEGMENT, "\U0001d11e" * 2000, SEGMENT, Phase.OPEN, 1)  # not `long`, which may be no name
     words = {"".join(letters) * number: long for number in range(1, 5)}
     for more in ({"attrs": words}, {"owner": long}, {"merge": merge}):
         one = dataclasses.replace(bare, **more)
