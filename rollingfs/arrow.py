@@ -19,7 +19,7 @@ from rollingfs.fs.core import core
 from rollingfs.fs.filesystem import RollingFileSystem
 from rollingfs.parquet.files import GROUP_ROWS_MAX, as_table
 from rollingfs.parquet.grow import Settled, changed, commit, guard_of, judged, look, repeated
-from rollingfs.parquet.thrift import MalformedFooterError
+from rollingfs.parquet_footer.thrift import MalformedFooterError
 from rollingfs.segment.files.join_looks import check_open_ended, schema_to_grow
 from rollingfs.segment.segment import Segment
 

@@ -15,7 +15,7 @@ from rollingfs import RollingFileSystem
 
 ROLLINGFS = Path(__file__).parents[1] / "rollingfs"
 PICTURE = (ROLLINGFS.parent / "docs" / "architecture.md").read_text().partition("```text\n")[2].partition("```")[0]
-LAYERS = re.findall(r"(?:^|(?<=  ))(?<!^   )([\w.]+)/?(?=  )", PICTURE, re.MULTILINE)
+LAYERS = re.findall(r"(?:^|(?<=  ))(?<!^   )(\w+)/?(?=  )", PICTURE, re.MULTILINE)
 """From the ground up: each imports only what stands before it, and itself."""
 ROOMS = ["segment", *re.findall(r"^   (\w+)/?(?=  )", PICTURE, re.MULTILINE)]
 """The rooms of `rollingfs.segment`, from the ground up."""
@@ -43,18 +43,12 @@ def _graph() -> dict[str, set[str]]:
     return graph
 
 
-def _layer(module: str) -> str:
-    """Return the layer of a module: its package, or the module itself if it stands lower than its package."""
-    names = module.split(".")[1:3]
-    return ".".join(names) if ".".join(names) in LAYERS else "".join(names[:1])
-
-
 @pytest.mark.parametrize("layer", LAYERS)
 def test_package_imports_only_what_stands_above_it_in_picture(layer: str) -> None:
-    modules = {module: names for module, names in _graph().items() if _layer(module) == layer}
+    modules = {module: names for module, names in _graph().items() if module.split(".")[1:2] == [layer]}
     assert modules
     allowed = LAYERS[: LAYERS.index(layer) + 1]
-    wrong = {module: [name for name in names if _layer(name) not in allowed] for module, names in modules.items()}
+    wrong = {module: [name for name in names if name.split(".")[1] not in allowed] for module, names in modules.items()}
     assert {module: names for module, names in wrong.items() if names} == {}
 
 
@@ -155,7 +149,7 @@ def test_a_reach_into_a_face_is_found(line: str) -> None:
 
 def test_every_name_at_top_has_its_place_in_picture() -> None:
     names = {path.stem for path in ROLLINGFS.iterdir() if path.name != "__pycache__"}
-    assert names - {"__init__", "py"} == {layer for layer in LAYERS if "." not in layer}
+    assert names - {"__init__", "py"} == set(LAYERS)
     assert len(names) <= TOP_NAMES_MAX
 
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pyarrow.types as pt
 
-from rollingfs.parquet.footer import (
+from rollingfs.parquet_footer.footer import (
     MAGIC,
     SCHEMA_KEYS,
     TAIL_BYTES,
@@ -26,7 +26,7 @@ from rollingfs.parquet.footer import (
     understood,
     widen,
 )
-from rollingfs.parquet.thrift import MalformedFooterError
+from rollingfs.parquet_footer.thrift import MalformedFooterError
 from rollingfs.runtime.values import value_class
 
 T = TypeVar("T")

@@ -28,10 +28,10 @@ from rollingfs.fs.core import core
 from rollingfs.fs.filesystem import RollingFileSystem
 from rollingfs.fs.read_file import ReadFile
 from rollingfs.parquet import files
-from rollingfs.parquet.chunks import live_bytes
 from rollingfs.parquet.files import ParquetEncoder, RowsFile, as_table, empty, encoded, of_file, refused
-from rollingfs.parquet.footer import MAGIC, columns, compressions, group_rows
-from rollingfs.parquet.thrift import MalformedFooterError
+from rollingfs.parquet_footer.chunks import live_bytes
+from rollingfs.parquet_footer.footer import MAGIC, columns, compressions, group_rows
+from rollingfs.parquet_footer.thrift import MalformedFooterError
 from rollingfs.segment.read import ends
 from rollingfs.segment.segment import Segment
 from rollingfs.segment.verbs.append import Written, append as append_segment

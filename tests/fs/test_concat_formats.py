@@ -12,7 +12,7 @@ import pytest
 
 from rollingfs import RollingFileSystem, RollingPolicy
 from rollingfs.errors import WholeFileError
-from rollingfs.parquet.thrift import MalformedFooterError
+from rollingfs.parquet_footer.thrift import MalformedFooterError
 from rollingfs.segment.verbs import concat as concats
 from tests.support.backends import Scripted, private_memory
 from tests.support.cli import done, failed

@@ -26,8 +26,8 @@ from rollingfs import RollingFileSystem, RollingPolicy
 from rollingfs.errors import AppendInterrupted, BadOffsetError, SegmentSealedError
 from rollingfs.fs.core import core
 from rollingfs.parquet import append, files, grow, rewrite
-from rollingfs.parquet.footer import ended
-from rollingfs.parquet.thrift import BINARY, MalformedFooterError, decode, encode
+from rollingfs.parquet_footer.footer import ended
+from rollingfs.parquet_footer.thrift import BINARY, MalformedFooterError, decode, encode
 from rollingfs.segment.read import ends
 from rollingfs.stream.ledger_codec import Ledger
 from rollingfs.stream.upkeep import Upkeep, Upkept, with_rewritten

@@ -15,7 +15,7 @@ from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.errors import AppendOutcomeUnknown, CorruptHeaderError
 from rollingfs.format.header import ATTRS_MAX
 from rollingfs.parquet import grow
-from rollingfs.parquet.thrift import MalformedFooterError
+from rollingfs.parquet_footer.thrift import MalformedFooterError
 from rollingfs.spark.source import segments
 from rollingfs.spark.source.options import parse_options
 from rollingfs.spark.source.rows import arrow_schema

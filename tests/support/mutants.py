@@ -39,8 +39,8 @@ from rollingfs.format.side_files import (
     parse_page,
     parse_pin,
 )
-from rollingfs.parquet import chunks as parquet_chunks, footer as parquet_footer
-from rollingfs.parquet.footer import JoinedFile, MalformedFooterError, understood
+from rollingfs.parquet_footer import chunks as parquet_chunks, footer as parquet_footer
+from rollingfs.parquet_footer.footer import JoinedFile, MalformedFooterError, understood
 from rollingfs.stream.cut import StreamCut
 from rollingfs.stream.ledger_codec import parse_ledger
 from tests.support.spark import parquet_file

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from rollingfs.errors import CorruptChunkError, UnsafeBackendError, worded
 from rollingfs.format import whole_files
 from rollingfs.format.side_files import HEAD_BYTES, TAIL_BYTES as EDGE_BYTES
-from rollingfs.parquet.chunks import check_within, gaps, live_bytes
-from rollingfs.parquet.footer import (
+from rollingfs.parquet_footer.chunks import check_within, gaps, live_bytes
+from rollingfs.parquet_footer.footer import (
     MAGIC,
     TAIL_BYTES,
     JoinedFile,
@@ -20,7 +20,7 @@ from rollingfs.parquet.footer import (
     join,
     understood,
 )
-from rollingfs.parquet.thrift import MalformedFooterError
+from rollingfs.parquet_footer.thrift import MalformedFooterError
 from rollingfs.segment.read.ranges import Fetcher
 from rollingfs.segment.read.revalidate import OUTDATED
 from rollingfs.segment.segment import Segment

@@ -229,9 +229,9 @@ class ColumnPattern:
 
 def pattern_of(last: bytes, begin: int, size: int) -> ColumnPattern:
     """Return the pattern of the columns of a file, by its end; empty if it is damaged."""
-    from rollingfs.parquet.chunks import chunk_spans
-    from rollingfs.parquet.footer import TAIL_BYTES, body_size
-    from rollingfs.parquet.thrift import MalformedFooterError
+    from rollingfs.parquet_footer.chunks import chunk_spans
+    from rollingfs.parquet_footer.footer import TAIL_BYTES, body_size
+    from rollingfs.parquet_footer.thrift import MalformedFooterError
 
     try:
         body, end = body_size(last[-TAIL_BYTES:], size)

@@ -18,9 +18,9 @@ from rollingfs.format import transitions, whole_files
 from rollingfs.format.arrow_stream import CONTINUATION
 from rollingfs.format.header import Header
 from rollingfs.format.transitions import GONE, NO_GUARD, Guard
-from rollingfs.parquet.chunks import gaps, groups_before
-from rollingfs.parquet.footer import MAGIC, JoinedFile, ended, join, last_groups, understood
-from rollingfs.parquet.thrift import MalformedFooterError
+from rollingfs.parquet_footer.chunks import gaps, groups_before
+from rollingfs.parquet_footer.footer import MAGIC, JoinedFile, ended, join, last_groups, understood
+from rollingfs.parquet_footer.thrift import MalformedFooterError
 from rollingfs.runtime.concurrency import backoff_s
 from rollingfs.runtime.meters import OVERWRITE
 from rollingfs.runtime.values import value_class

@@ -12,8 +12,8 @@ from hypothesis import given, settings, strategies as st
 
 from rollingfs.fs.core import Tuning
 from rollingfs.fs.read_file import ReadFile
-from rollingfs.parquet.chunks import chunk_spans
-from rollingfs.parquet.thrift import I64, LIST, STRUCT, MalformedFooterError, decode, encode
+from rollingfs.parquet_footer.chunks import chunk_spans
+from rollingfs.parquet_footer.thrift import I64, LIST, STRUCT, MalformedFooterError, decode, encode
 from rollingfs.policy import RollingPolicy
 from rollingfs.segment.read import prefetch
 from rollingfs.segment.read.prefetch import FOOTERS_MAX, MISSES_MAX, Ahead, ColumnPattern, Prefetch, pattern_of

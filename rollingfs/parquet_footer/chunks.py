@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
-from rollingfs.parquet.footer import COLUMNS, MAGIC, META, ROW_GROUPS, ended, groups_with_rows, table_of, understood
-from rollingfs.parquet.thrift import I32, Fields, MalformedFooterError
+from rollingfs.parquet_footer.footer import (
+    COLUMNS,
+    MAGIC,
+    META,
+    ROW_GROUPS,
+    ended,
+    groups_with_rows,
+    table_of,
+    understood,
+)
+from rollingfs.parquet_footer.thrift import I32, Fields, MalformedFooterError
 
 _PAGE_OFFSETS = (9, 11)
 """Fields of the metadata: the offsets of the first data page and of the dictionary page."""

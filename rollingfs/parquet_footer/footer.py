@@ -17,7 +17,7 @@ from itertools import zip_longest
 from typing import Any
 
 from rollingfs.format.arrow_stream import duration_units
-from rollingfs.parquet.thrift import I16, I32, I64, LIST, STRUCT, Fields, MalformedFooterError, decode, encode
+from rollingfs.parquet_footer.thrift import I16, I32, I64, LIST, STRUCT, Fields, MalformedFooterError, decode, encode
 from rollingfs.runtime.values import value_class
 
 MAGIC = b"PAR1"
