@@ -173,20 +173,29 @@ def map_(session: Session, path: PathOf, file: Path | None = None) -> None:
 
 
 def _as_object(segment: SegmentHandle, garbage: Class, file: Path | None) -> dict[str, Any]:
-    chunks: list[dict[str, Any]] = []
-    for chunk in segment.chunks:
-        found = {
+    chunks = [
+        {
             "start": max(chunk.start, segment.start),
             "end": chunk.end,
             "file": chunk.file,
             "file_size": chunk.size,
+            "written": chunk.at_ms / 1000,
+            **({"tier": chunk.tier} if chunk.tier else {}),
         }
-        chunks.append(found | {"written": chunk.at_ms / 1000} | ({"tier": chunk.tier} if chunk.tier else {}))
-    inline = {"start": chunks[-1]["end"] if chunks else segment.start, "end": segment.length}
-    facts = {"name": segment.path, **output.picked(segment, "state version"), "start_offset": segment.start}
-    facts |= {"length": segment.length, "chunks": chunks, "inline": inline}
-    loose = {"files": garbage.count, "bytes": garbage.bytes}
-    return facts | {"garbage": loose, "output": None if file is None else str(file)}
+        for chunk in segment.chunks
+    ]
+    tail_start = chunks[-1]["end"] if chunks else segment.start
+    return {
+        "name": segment.path,
+        "state": segment.state,
+        "version": segment.version,
+        "start_offset": segment.start,
+        "length": segment.length,
+        "chunks": chunks,
+        "inline": {"start": tail_start, "end": segment.length},
+        "garbage": {"files": garbage.count, "bytes": garbage.bytes},
+        "output": None if file is None else str(file),
+    }
 
 
 AGE_STYLES = ("bright_green", "green", "cyan", "blue", "magenta")

@@ -185,11 +185,13 @@ class Metrics:
 
     def __repr__(self) -> str:
         rows = [COLUMNS, *self._rows()]
-        sides = ["<", *">" * (len(COLUMNS) - 1)]
-        shapes = [
-            f"{{:{side}{max(map(len, column))}}}" for side, column in zip(sides, zip(*rows, strict=True), strict=True)
+        widths = [max(len(row[at]) for row in rows) for at in range(len(COLUMNS))]
+        lines = [
+            "  ".join(
+                [row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))]
+            )
+            for row in rows
         ]
-        lines = ["  ".join(shapes).format(*row) for row in rows]
         return "\n".join([f"Metrics: {self._facts}", *lines])
 
     def _repr_html_(self) -> str:
