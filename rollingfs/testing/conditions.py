@@ -94,13 +94,13 @@ def race_threads(backend: Backend, racer: Racer, args: tuple[Any, ...]) -> dict[
 def race_processes(factory: Factory, racer: Racer, args: tuple[Any, ...]) -> dict[int, Any]:
     """Run racers in processes, each with its own backend; return their results."""
     context = multiprocessing.get_context("spawn")
-    barrier = context.Barrier(RACERS)
+    barrier, others = context.Barrier(RACERS), set(multiprocessing.active_children())
     with ProcessPoolExecutor(RACERS, context, _keep, (barrier,)) as pool:
         results = {pool.submit(_in_process, factory, racer, number, args): number for number in range(RACERS)}
         try:
             return {results[one]: one.result() for one in as_completed(results, RACE_DEADLINE_S)}
         except TimeoutError:
-            for process in multiprocessing.active_children():
+            for process in {*multiprocessing.active_children()} - others:
                 process.kill()
             raise
         finally:
