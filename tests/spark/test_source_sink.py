@@ -343,10 +343,32 @@ def test_batch_is_committed_once_in_partition_order(sink):
     for of_batch in (receipts[::-1], receipts, again):
         sink.commit(of_batch, 0)
     sink.stream(1, ["c"])
-    sink.commit(again, 0)  # a slow twin
     sink.stream(0, ["other"], query="r")
     assert sink.rows() == ["a", "b", "c", "other"]
     assert sink.fs.segment("log/t").attrs == {f"spark/{QUERY}": "1", "spark/r": "0"}
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_batch_of_an_older_checkpoint_is_refused_unwritten(sink, caplog, overwrite):
+    """Its number is that of other rows, which would be lost if it counted as committed."""
+    for batch in range(3):
+        sink.stream(batch, [str(batch)], overwrite=overwrite)
+    before = sink.rows()
+    writer = sink.plan(1, overwrite)
+    receipts = sink.run(writer, 1, ["1", "2", "new"])
+    with pytest.raises(ValueError, match=r"has batch 2 of the query already, and this is batch 1: an older copy"):
+        sink.commit(receipts, 1, overwrite)
+    writer.abort(receipts, 1)
+    assert "perhaps committed" in caplog.text
+    assert sink.rows() == before
+
+
+def test_routed_batch_of_an_older_checkpoint_writes_no_segment(routed):
+    routed.stream(0, [("a", "1"), ("b", "1")])
+    routed.stream(1, [("b", "2")])
+    with pytest.raises(ValueError, match="log/t/b has batch 1"):
+        routed.stream(0, [("a", "1"), ("b", "1"), ("c", "new")])
+    assert routed.routed() == {"a": ["1"], "b": ["1", "2"]}
 
 
 def test_twins_that_commit_at_the_same_moment_commit_once(sink, monkeypatch):

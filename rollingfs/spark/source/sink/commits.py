@@ -1,7 +1,8 @@
 """The commits of one write: to a segment, or to each of several; of a batch that may be repeated, each once.
 
-1. The driver looks at all segments. A segment with the marker of the batch, or of a later batch, has the rows already.
-2. It refuses the batch if a commit to another of them would fail. Then no byte is written.
+1. The driver looks at all segments. A segment with the marker of the batch has the rows already.
+2. It refuses the batch if a commit to another of them would fail, or if one has a later batch: Spark repeats only the
+   last one, so an older copy of the checkpoint was restored. Then no byte is written.
 3. A single header replacement for each segment commits its rows and the marker, on condition that the attribute of the
    marker has not changed.
 
@@ -236,21 +237,27 @@ class SegmentCommit:
 # -- all segments of a write ---------------------------------------------------------------------------------------
 
 
-def commit(parts: Sequence[SegmentCommit], marker: Marker | None, *, checks_all: bool) -> None:
+def commit(parts: Sequence[SegmentCommit], marker: Marker | None, *, checks_all: bool, is_stream: bool) -> None:
     """Commit each part, but not to a segment that has the marker.
 
     Parameters
     ----------
     checks_all
         Before the first commit, refuse the write if a commit to any of the segments would fail.
+    is_stream
+        Whether Spark has numbered the batch, and repeats only the last one.
 
     Raises
     ------
     OSError
         No segment has the data, only some of several have it, which the message names, or the outcome is unknown.
+    ValueError
+        A segment has a later batch of the query.
     """
     if marker is not None or checks_all:
         look_at(parts)
+        if marker is not None and is_stream:
+            _check_last(parts, marker)
         parts = [part for part in parts if not is_in(marker, part.attrs)]
         for error in _errors(lambda part: _check(part, marker, checks_all=checks_all), parts).values():
             raise error
@@ -290,6 +297,18 @@ def look_at(parts: Sequence[SegmentCommit]) -> None:
         if isinstance(look, OSError):
             raise look
         part.seen = look
+
+
+def _check_last(parts: Sequence[SegmentCommit], marker: Marker) -> None:
+    """Refuse a batch before the last one of a segment: other rows may have its number."""
+    key, number = marker
+    for part in parts:
+        if (last := int(part.attrs.get(key, -1))) > number:
+            raise ValueError(
+                f"{part.path} has batch {last} of the query already, and this is batch {number}: an older copy of the "
+                "checkpoint was restored, or another driver of the query is ahead. The rows of this batch may be new; "
+                "nothing was written. Bring the newest checkpoint back, or begin with a new one and startingOffsets"
+            )
 
 
 def _check(part: SegmentCommit, marker: Marker | None, *, checks_all: bool) -> None:
@@ -356,8 +375,8 @@ def log_outcomes(parts: Sequence[SegmentCommit], marker: Marker | None, planned:
 def _is_committed(part: SegmentCommit, marker: Marker | None, planned: Version | None) -> bool | None:
     """Return whether a part was committed; None if it is unknown."""
     now = part.version
-    if is_in(marker, part.attrs):
-        return True
+    if marker is not None and is_in(marker, part.attrs):
+        return True if int(part.attrs[marker[0]]) == marker[1] else None
     if planned is not None and planned[1] != now[1]:
         return None  # of the segment that the job was planned for nothing is known any more
     if marker is not None or now[1] is None:

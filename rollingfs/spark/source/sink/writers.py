@@ -167,7 +167,8 @@ class RollingWriter(StreamArrowWriter, DataSourceArrowWriter):
         receipts = received(messages)
         if receipts or batchId is None or self.overwrite:  # a batch without tasks has no rows
             marker, is_routed = self._marker_of(receipts, batchId), self.options.segment_by is not None
-            commits.commit(self.parts(receipts), marker, checks_all=is_routed)
+            parts, is_stream = self.parts(receipts), batchId is not None
+            commits.commit(parts, marker, checks_all=is_routed, is_stream=is_stream)
 
     def abort(self, messages: Messages, batchId: int | None = None) -> None:  # noqa: N803 - Spark's name
         """Log whether the data was committed: Spark also aborts after a commit that took place.
