@@ -10,7 +10,7 @@ import logging
 import math
 import random
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 from functools import partial
 
@@ -131,7 +131,7 @@ class Followed:
         """Return the longest pause between two polls."""
         return blocks.poll_s_max(self._asked)
 
-    async def look(self, ledger: Ledger | None = None) -> Wait | Move:
+    async def look(self, ledger: Ledger | None = None, known: Segment | None = None) -> Wait | Move:
         """Poll the header by a conditional request, and return the next step.
 
         While a failed move waits to be tried again, this shows only how the segment grows.
@@ -140,6 +140,8 @@ class Followed:
         ----------
         ledger
             Of its folder, resolved; by default it is read at each new header.
+        known
+            A header that was just loaded; by default it is loaded.
         """
         if ledger != self._ledger:
             self._ledger, self.token = ledger, None
@@ -148,7 +150,7 @@ class Followed:
         if self._hot is None or self._client.now_ms() >= self._hot.next_ms:
             self.token = None  # the policy lets more chunks go by now, though the header may be the same
         token = self.token
-        loaded = await self._client.headers.load(self.path, token)
+        loaded = known or await self._client.headers.load(self.path, token)
         if token is None or loaded.token != token:
             await read_map(self._client.headers, self.path, self._take, loaded)
         assert self._hot is not None
@@ -178,9 +180,10 @@ class Followed:
         self.moved = added(self.moved, did)
         return Wait(0.0 if did.chunks else blocks.poll_s_min(self._asked))
 
-    async def move_all(self) -> Offloaded:
+    async def move_all(self, known: Segment | None = None) -> Offloaded:
         """Move all blocks that are full or old now; an error is raised, for a damaged chunk after all other blocks."""
-        while isinstance(block := await self.look(), Move):
+        while isinstance(block := await self.look(known=known), Move):
+            known = None
             if (await self.move(block)).pause_s:
                 break
         if self._damage is not None:
@@ -299,11 +302,13 @@ class StreamOffloaded:
     """By path, why segments were left as they are."""
 
 
-async def offload_by_policy(client: At, path: str, header: Header, ledger: Ledger) -> Offloaded | None:
+async def offload_by_policy(client: At, known: Segment, ledger: Ledger) -> Offloaded | None:
     """Offload a segment by its policy; None if no level of it has a tier.
 
     Parameters
     ----------
+    known
+        The segment as it was just loaded.
     ledger
         The policy of the segment's folder.
 
@@ -312,14 +317,14 @@ async def offload_by_policy(client: At, path: str, header: Header, ledger: Ledge
     ValueError
         The policy contradicts the retention of the folder; no chunk was moved.
     """
-    policies = policies_of(path, header, ledger, client.offload_policy)
+    path, policies = known.path, policies_of(known.path, known.header, ledger, client.offload_policy)
     policy, asked = policies.offload, Asked.by(policies.offload)
     if policy is None or asked is None:
         return None
     check_policy(path, policies, ledger, "nothing was moved")
     if asked.max_delay_s is not None:  # what fills no block yet waits, and the inline bytes move too
-        return await Followed(client, path, policy).move_all()
-    return await offload(client, path, asked, known=header)
+        return await Followed(client, path, policy).move_all(known)
+    return await offload(client, path, asked, known=known.header)
 
 
 async def offload_stream(members: Members, asked: Asked | None) -> StreamOffloaded:
@@ -344,18 +349,19 @@ async def offload_stream(members: Members, asked: Asked | None) -> StreamOffload
     check_retention(members.path, asked, ledger)
     found = await members.find(with_rows=False)
     members.warn(found.unreadable)
-    headers = {view.path: view.header for view in found.snapshots.values() if view.header is not None}
+    views = [view for view in found.snapshots.values() if view.header is not None]
     if asked is None:
-        _check_any_policy(members, ledger, headers)
+        _check_any_policy(members, ledger, views)
     moved: dict[str, Offloaded] = {}
     failed = members.reasons(found.unreadable)
 
-    async def one(path: str, header: Header) -> None:
+    async def one(view: Segment) -> None:
+        path = view.path
         try:
             if asked is None:
-                did = await offload_by_policy(client, path, header, ledger)
+                did = await offload_by_policy(client, view, ledger)
             else:
-                did = await offload(client, path, asked, known=header)
+                did = await offload(client, path, asked, known=view.header)
         except FileNotFoundError:
             return  # it was deleted or replaced meanwhile
         except (OSError, ValueError) as error:
@@ -368,14 +374,13 @@ async def offload_stream(members: Members, asked: Asked | None) -> StreamOffload
         if did is not None and did.files:
             moved[path] = did
 
-    calls = [partial(one, path, header) for path, header in headers.items()]
-    await client.runtime.gather(calls, SEGMENTS_AT_ONCE_MAX)
+    await client.runtime.gather([partial(one, view) for view in views], SEGMENTS_AT_ONCE_MAX)
     return StreamOffloaded(dict(sorted(moved.items())), dict(sorted(failed.items())))
 
 
-def _check_any_policy(members: Members, ledger: Ledger, headers: Mapping[str, Header]) -> None:
+def _check_any_policy(members: Members, ledger: Ledger, views: Sequence[Segment]) -> None:
     default = members.client.offload_policy
-    if ledger.offload is None and default is None and not any(header.offload for header in headers.values()):
+    if ledger.offload is None and default is None and not any(view.header and view.header.offload for view in views):
         raise ValueError(
             f"{members.path}: neither the segments, nor the folder, nor the filesystem has an offload policy; nothing "
             f"was moved: set one by {worded('set_policy')}, or name a tier"

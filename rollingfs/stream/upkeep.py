@@ -251,10 +251,11 @@ class Upkeep:
     async def _by_header(self, step: Callable[..., Awaitable[Upkept]], path: str, ledger: Ledger) -> Upkept:
         """Do a step to the newest header that is known; no step to a plain file, or to a segment that is gone."""
         loaded = self.client.headers.seen(path) or await self.client.headers.load(path)
-        return await step(path, loaded.header, ledger) if loaded.live and loaded.header else Upkept(path)
+        return await step(loaded, loaded.header, ledger) if loaded.live and loaded.header else Upkept(path)
 
-    async def _roll(self, path: str, header: Header, ledger: Ledger) -> Upkept:
+    async def _roll(self, known: Segment, header: Header, ledger: Ledger) -> Upkept:
         """Give a segment the present policies of its folders, and make a chunk of a tail that is too old."""
+        path = known.path
         if header.phase is Phase.MERGING:
             return Upkept(path)
         fields = {**self.dropped, **ledger.rolling}
@@ -270,12 +271,13 @@ class Upkeep:
             await roll(self.client, path, header.segment)
         return Upkept(path, rolled=int(is_due))
 
-    async def _offload(self, path: str, header: Header, ledger: Ledger) -> Upkept:
-        did = await offload_by_policy(self.client, path, header, ledger)
-        return Upkept(path, offloaded=did or Offloaded(), has_policy=did is not None)
+    async def _offload(self, known: Segment, header: Header, ledger: Ledger) -> Upkept:
+        did = await offload_by_policy(self.client, known, ledger)
+        return Upkept(known.path, offloaded=did or Offloaded(), has_policy=did is not None)
 
-    async def _consolidate(self, path: str, header: Header, ledger: Ledger) -> Upkept:
-        is_old = header.policy.consolidate and await is_worn(self.client.fetcher, Segment(path, header))
+    async def _consolidate(self, known: Segment, header: Header, ledger: Ledger) -> Upkept:
+        path = known.path
+        is_old = header.policy.consolidate and await is_worn(self.client.fetcher, known)
         result = Upkept(path, worn=(path,) if is_old else ())
         did = await consolidate_by_policy(self.client, path, header, self.readers_grace_s)
         seen = self.client.headers.seen(path)

@@ -17,7 +17,7 @@ from rollingfs.runtime.concurrency import drive
 from rollingfs.segment.verbs.change import change
 from rollingfs.segment.verbs.consolidate import READERS_GRACE_S
 from rollingfs.segment.verbs.delete import delete
-from rollingfs.stream.upkeep import COLLECT, LOOK_AGAIN_S, Upkeep, Upkept, total
+from rollingfs.stream.upkeep import COLLECT, LOOK_AGAIN_S, OFFLOAD, Upkeep, Upkept, total
 from tests.support.backends import Counting, Scripted
 from tests.support.faults import CLOCK, Store, TieredStore
 from tests.support.life import World, pieces_of
@@ -122,6 +122,16 @@ def test_idle_segments_cost_round_listing_and_nothing_else():
         of_root = {"/root$header", "/root$chunks", "/$stream$header"}
         assert {path for path in asked if "/$stream$chunks/" not in path} <= of_root
         assert len(world.backend.calls) <= CALLS
+
+
+def test_first_round_by_max_delay_loads_each_header_once():
+    world = World(Counting(TieredStore()), RollingPolicy(max_bytes=200, inline_bytes=50), CLOCK.time)
+    paths = [world.create(f"/root/{nth}", [b"x" * 60]) for nth in range(5)]
+    drive(verbs(world).set_offload_policy(OffloadPolicy("cold", max_delay=1000)))
+    world.backend.calls.clear()
+    assert kept_again(Upkeep(world.client, (OFFLOAD,))).has_policy
+    looks = [path for verb, path in world.backend.calls if verb.startswith("read") and "stream" not in path]
+    assert looks == ["/root$header", *map(names.header_path, paths)]
 
 
 def test_change_of_policy_above_ends_rest_of_all_below():
