@@ -147,6 +147,13 @@ def test_compressed_segment_is_read_by_name_or_refused(fs, tmp_path, monkeypatch
     assert read(named, compression="none") == ["plain"]
 
 
+@pytest.mark.parametrize("block_bytes", [1, 1000])
+def test_byte_order_mark_of_a_compressed_segment_is_dropped(fs, tmp_path, monkeypatch, block_bytes):
+    monkeypatch.setattr(lines, "LOCAL_BLOCK_BYTES", block_bytes)
+    path = put(fs, tmp_path / "s.gz", gzip.compress("\ufeffone\n\ufefftwo".encode()))
+    assert read(path) == ["one", "\ufefftwo"]
+
+
 @pytest.mark.parametrize("name", ["a.snappy", "a.zip", "a.deflate"])
 def test_unreadable_compression_is_refused_before_any_task(fs, tmp_path, name):
     fs.overwrite(f"{tmp_path}/{name}", b"bytes")

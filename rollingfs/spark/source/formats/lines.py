@@ -239,11 +239,13 @@ def decompressed_blocks(file: ReadFile, codec: str, block_bytes: int) -> Iterato
     ValueError
         The bytes are not of this compression, damaged, or cut off.
     """
-    held = b""
+    held, is_first = b"", True
     try:
         stream = _decompressed(file, codec) if file.size else file
         while data := stream.read(block_bytes):
             held += data
+            if is_first and len(held) >= len(BYTE_ORDER_MARK):
+                held, is_first = held.removeprefix(BYTE_ORDER_MARK), False
             if at := _last_break(held):
                 yield Block(None, held, at)
                 held = held[at:]
