@@ -18,6 +18,7 @@ from rollingfs.cli import output
 from rollingfs.cli.command import FolderOf, PathsOf, Size, Time
 from rollingfs.cli.output import WrongUsage
 from rollingfs.cli.session import SIGNALS, ExpectMark, Session, StorePath, check_mark, handling, stopping
+from rollingfs.format.header import GRACE_S
 from rollingfs.fs.follower import Follower
 from rollingfs.policy import BLOCK_BYTES, DELETION_LAG_S, TIER_DEFAULT
 from rollingfs.segment.verbs.offload import Offloaded
@@ -90,7 +91,7 @@ def run(
     once
         A single round; exit code 1 after a failure.
     grace : TIME
-        As of collect: keep younger files (24h).
+        As of collect: keep younger files (24h); no less with --follow, which writes.
     readers_grace : TIME
         As --grace of consolidate: leave joined files to readers.
     follow
@@ -103,6 +104,8 @@ def run(
     session.interrupted = "interrupted at once; what was half done, the next round finishes"
     if follow and once:
         raise WrongUsage("--follow goes on until stopped: leave out --once")
+    if follow and grace is not None and grace < GRACE_S:
+        raise WrongUsage(f"--grace {grace:g}: less than 24h asserts that no client writes, and --follow writes")
     steps = [step for step in STEPS if step != OFFLOAD or not follow]
     following = Follower(place.path, fs=place.fs, on_change=partial(tell, session)) if follow else nullcontext()
     with stopping() as stop, following:

@@ -264,7 +264,8 @@ def _kept(fs: RollingFileSystem, segment: SegmentHandle, settings: Chores, steps
     below, path = core(fs), segment.path
     upkeep = Upkeep(below.client, steps, grace_s=settings.grace, readers_grace_s=settings.readers_grace)
     ledger = below.run(Ledgers(below.client).resolved(names.parent(path)))
-    did = with_rewritten(below.run(upkeep.segment(path, ledger)), lambda path: parquet.rewrite(fs, path))
+    [did] = below.run(upkeep.segments([path], ledger))
+    did = with_rewritten(did, lambda path: parquet.rewrite(fs, path))
     segment.refresh()
     return did
 

@@ -152,31 +152,44 @@ class Upkeep:
             whole = whole.plus(await self._attempt(RETAIN, path, partial(self._retain, path)))
         of_folder = {memory: is_stream, rows: is_whole and rows in self.tree.segments}
         hidden = [one for one, is_there in of_folder.items() if is_there and COLLECT in self.steps]
-        calls = [partial(self.segment, one, ledger) for one in (*segments, *hidden)]
-        each = await self.client.runtime.gather(calls, SEGMENTS_AT_ONCE_MAX)
+        each = await self.segments([*segments, *hidden], ledger)
         if not is_stream:
             shown = [one for one in each if one.path not in hidden or not one.is_idle]
             return [whole, *shown] if whole.failed else shown
         return [whole.plus(*each)]
 
-    async def segment(self, path: str, ledger: Ledger | None) -> Upkept:
-        """Do the steps to a segment, or collect the files of a hidden segment, unless it is idle.
+    async def segments(self, paths: Sequence[str], ledger: Ledger | None) -> list[Upkept]:
+        """Do the steps to segments of a folder, except idle segments; of a hidden segment, collect the files.
+
+        Collection begins when no other step is under way: with a short grace, it deletes files that no header names
+        yet, also in a folder of another segment.
 
         Parameters
         ----------
         ledger
-            The ledger of its folder, resolved; without it, only collection runs.
+            The ledger of the folder, resolved; without it, only collection runs.
         """
-        if ledger is not None and self.rest_s(path, ledger):
-            return Upkept(path)
-        result, began_s = Upkept(path), self.client.now_ms() / 1000
-        if ledger is not None and not names.is_hidden_segment(path) and {*self.steps} - {RETAIN, COLLECT}:
-            result = await self._attempt("read", path, partial(self._by_policies, path, ledger))
-        if COLLECT in self.steps:
-            result = result.plus(await self._attempt(COLLECT, path, partial(self._collect, path)))
-        if result.is_idle and ledger is not None and not self.is_stopped():
-            await self._let_rest(path, ledger, began_s)
-        return result
+        began_s, gather = self.client.now_ms() / 1000, self.client.runtime.gather
+
+        async def change(path: str) -> Upkept | None:
+            if ledger is None:
+                return Upkept(path)
+            if self.rest_s(path, ledger):
+                return None
+            return await self._attempt("read", path, partial(self._by_policies, path, ledger))
+
+        async def clear(path: str, did: Upkept | None) -> Upkept:
+            if did is None:
+                return Upkept(path)
+            if COLLECT in self.steps:
+                did = did.plus(await self._attempt(COLLECT, path, partial(self._collect, path)))
+            if did.is_idle and ledger is not None and not self.is_stopped():
+                await self._let_rest(path, ledger, began_s)
+            return did
+
+        changed = await gather([partial(change, path) for path in paths], SEGMENTS_AT_ONCE_MAX)
+        calls = [partial(clear, path, did) for path, did in zip(paths, changed, strict=True)]
+        return await gather(calls, SEGMENTS_AT_ONCE_MAX)
 
     def rest_s(self, path: str, ledger: Ledger | None) -> float:
         """Return the time for which the last look at a segment counts; 0 if a look is due.
@@ -184,7 +197,7 @@ class Upkeep:
         Parameters
         ----------
         ledger
-            As of `segment`; None if it cannot be read now.
+            As of `segments`; None if it cannot be read now.
         """
         if (rest := self._rests.get(path)) is None:
             return 0.0
@@ -241,11 +254,13 @@ class Upkeep:
 
     async def _by_policies(self, path: str, ledger: Ledger) -> Upkept:
         """Do the steps that need the header of a segment, which is loaded once."""
-        await self.client.headers.load(path)
-        result = Upkept(path)
-        for verb, step in {ROLL: self._roll, OFFLOAD: self._offload, CONSOLIDATE: self._consolidate}.items():
-            if verb in self.steps:
-                result = result.plus(await self._attempt(verb, path, partial(self._by_header, step, path, ledger)))
+        result, steps = Upkept(path), {ROLL: self._roll, OFFLOAD: self._offload, CONSOLIDATE: self._consolidate}
+        verbs = [verb for verb in steps if verb in self.steps and not names.is_hidden_segment(path)]
+        if verbs:
+            await self.client.headers.load(path)
+        for verb in verbs:
+            call = partial(self._by_header, steps[verb], path, ledger)
+            result = result.plus(await self._attempt(verb, path, call))
         return result
 
     async def _by_header(self, step: Callable[..., Awaitable[Upkept]], path: str, ledger: Ledger) -> Upkept:

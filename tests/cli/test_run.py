@@ -77,6 +77,7 @@ def test_failure_is_named_and_once_exits_with_its_code(fs, tmp_path, option):
     assert "failures" in found.text
     assert "No such segment or file" in failed("run", f"{tmp_path}/none", "--once")
     assert "--every" in failed("run", data, "--every", "0", code=2)
+    assert "--follow writes" in failed("run", data, "--follow", "--grace", "1h", code=2)
 
 
 def test_rounds_repeat_until_a_signal_and_exit_with_0(fs, tmp_path, option, monkeypatch):

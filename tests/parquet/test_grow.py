@@ -72,7 +72,7 @@ def numbers(fs: RollingFileSystem, path: Any) -> list[int]:
 
 def worn(fs: RollingFileSystem, path: str) -> tuple[str, ...]:
     """What a round of upkeep finds worn."""
-    return core(fs).run(Upkeep(core(fs).client).segment(path, Ledger())).worn
+    return core(fs).run(Upkeep(core(fs).client).segments([path], Ledger()))[0].worn
 
 
 def with_long_names(fs: RollingFileSystem, path: str) -> None:

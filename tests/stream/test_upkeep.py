@@ -1,5 +1,6 @@
 """Upkeep: retention, offload and collection below a folder, beside failures; the simulation lets rounds crash."""
 
+import asyncio
 import contextlib
 import itertools
 from collections.abc import Callable
@@ -13,12 +14,14 @@ from rollingfs.backend.tiers import TieredBackend, TierStore
 from rollingfs.format import names
 from rollingfs.format.header import GRACE_S, Page
 from rollingfs.format.policies import PolicyChange
+from rollingfs.runtime.bridge import Bridge
 from rollingfs.runtime.concurrency import drive
 from rollingfs.segment.verbs.change import change
 from rollingfs.segment.verbs.consolidate import READERS_GRACE_S
 from rollingfs.segment.verbs.delete import delete
 from rollingfs.stream.upkeep import COLLECT, LOOK_AGAIN_S, OFFLOAD, Upkeep, Upkept, total
-from tests.support.backends import Counting, Scripted
+from tests.support import backends
+from tests.support.backends import LOOKS, Counting, Scripted
 from tests.support.faults import CLOCK, Store, TieredStore
 from tests.support.life import World, pieces_of
 from tests.support.small import SMALL, a_round, client, shrink_pages, verbs
@@ -310,6 +313,28 @@ def test_stopped_round_finishes_its_step_and_reports_it(world):
     did = total(keep(world, is_stopped=after(3)))
     assert did.offloaded.files + did.files + did.dropped_bytes > 0
     assert not total(keep(world)).failed
+
+
+def test_collection_begins_after_all_blocks_of_a_folder(monkeypatch):
+    monkeypatch.setattr(backends, "FINISH_S", 0)
+    store, policy = TieredStore(), RollingPolicy(max_bytes=200, inline_bytes=0)
+    world = World(store, policy, CLOCK.time)
+    target, source = world.create("/root/a", [b"0" * 60]), world.create("/root/b", [b"1" * 60])
+    world.concat(target, [source])  # its chunk stays where the files of the source's next incarnation go
+    world.create(source, [b"2" * 60])
+    drive(verbs(world).set_offload_policy(OffloadPolicy("cold", deletion_lag=0)))
+    slow = Scripted(store, suspends=True)
+
+    async def wait() -> None:
+        CLOCK.sleep(1)
+        for _ in range(1000):  # all that the others may do meanwhile
+            await asyncio.sleep(0)
+
+    slow.plan(LOOKS, lambda path: "cold" in path and "/b$chunks" in path, after=wait)
+    upkeep, bridge = Upkeep(World(slow, policy, CLOCK.time).client, grace_s=0), Bridge(slow)
+    [folder] = bridge.run(upkeep.folders("/root"))
+    assert not total(bridge.run(upkeep.keep(folder))).failed
+    assert [world.content(path) for path in (target, source)] == [b"0" * 60 + b"1" * 60, b"2" * 60]
 
 
 # -- the root of a tier, and a tier that fails -----------------------------------------------------------------
