@@ -144,6 +144,28 @@ def test_freeing_verb_gives_up_its_reserve_on_full_disks(tmp_path, left, monkeyp
         assert fs.cat_file(f"{tmp_path}/s/a") == data[start:]
 
 
+@pytest.mark.parametrize("is_at_commit", [True, False])
+def test_freed_space_makes_the_reserve_again(tmp_path, left, monkeypatch, is_at_commit):
+    """Else a disk that is full a second time could not be freed: appends had taken all that the first time freed."""
+    fs = _fs(tmp_path / "cold", sync=False)
+    _fill(fs, f"{tmp_path}/s")
+    first = next((tmp_path / "s" / "a$chunks").glob("0" * 20 + "*"))
+    assert folders.give_up_reserve(f"{tmp_path}/s/a")
+    monkeypatch.setattr(system, "room", lambda _path: (MIB if is_at_commit or not first.exists() else 0, 1000))
+    fs.truncate(f"{tmp_path}/s/a", KEPT)
+    assert (tmp_path / "s" / "a$chunks" / f"{names.RESERVE_PREFIX}0").stat().st_size == folders.RESERVE_BYTES_MAX
+
+
+def test_reserve_grows_when_there_is_room(tmp_path, left):
+    fs = _fs(tmp_path / "cold", sync=False)
+    left.bytes = MIB
+    fs.pipe_file(path := f"{tmp_path}/a", b"x" * 300_000)
+    assert (reserve := _reserves(tmp_path)[0]).stat().st_size == MIB // folders.FREE_SHARE
+    left.bytes = 64 * MIB
+    fs.seal(path)
+    assert reserve.stat().st_size == folders.RESERVE_BYTES_MAX
+
+
 def test_moved_source_is_buried_on_a_full_disk(tmp_path, left, monkeypatch):
     fs = _fs(tmp_path / "cold", sync=False)
     data = _fill(fs, f"{tmp_path}/s")

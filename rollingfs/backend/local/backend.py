@@ -328,6 +328,8 @@ class LocalBackend(Backend):
     async def delete(self, paths: Sequence[str]) -> None:
         with within(HELD_S_MAX):  # for all of them, however many another program holds
             shared_errors.delete_each(paths, folders.unlink)
+        for header in tuple(folders.given_up):
+            folders.keep_reserve(header)
 
     async def make_room(self, path: str) -> bool:
         return folders.give_up_reserve(path)

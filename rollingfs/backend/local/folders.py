@@ -36,15 +36,21 @@ FREE_FILES_MIN = 4096
 """A disk with less than this is nearly full: its segments keep reserves."""
 FREE_SHARE = 64
 """A reserve takes at most this part of what is free, so that reserves never fill a disk."""
+GIVEN_UP_SHARE = 2
+"""The same for a reserve that was given up."""
 BLOCK_BYTES = 4096
 OF_FILE_MANAGERS = frozenset({".ds_store", "thumbs.db", "desktop.ini"})
 """Files that Finder and Explorer make in each folder that they show, and make again."""
 _APPLE_DOUBLE = "._"
-_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+GIVEN_UP_MAX = 64
+"""This process remembers so many reserves that it has given up."""
+_MADE = os.O_WRONLY | os.O_CREAT
 _disks: dict[int, bool] = {}
 """Results of `is_local`, by the number of a disk."""
 # folders whose own entries, and those of all folders above them, this process has flushed
 _flushed: set[str] = set()
+given_up: set[str] = set()
+"""Headers whose reserves this process has given up: they take of what it frees before appends do."""
 _NAMELESS = re.compile(r"\.(fuse_hidden[0-9a-f]{16}|nfs[0-9a-f]{8,32})")
 _NOT_EMPTY = (errno.ENOTEMPTY, errno.EEXIST)
 
@@ -245,21 +251,29 @@ def temporary_folder(folder: str, sync: bool) -> Iterator[None]:
 
 
 def keep_reserve(header: str) -> None:
-    """Make a reserve for a segment with chunks on a nearly full disk; ignore errors."""
+    """Make, or enlarge, the reserve of a segment with chunks on a nearly full disk; ignore errors."""
     folder = names.folder_of_header(header)
     try:
         free_bytes, free_files = system.room(folder)
         is_roomy = free_bytes >= FREE_BYTES_MIN and free_files >= FREE_FILES_MIN
-        if is_roomy or os.path.lexists(_file(folder, 0)) or not _has_chunks(folder):
+        if is_roomy or not _has_chunks(folder):
+            given_up.discard(header)
             return
-        size = min(RESERVE_BYTES_MAX, free_bytes // FREE_SHARE) // BLOCK_BYTES * BLOCK_BYTES
-        for number in range(min(RESERVE_FILES, free_files // FREE_SHARE) if size else 0):
-            descriptor = open_file(_file(folder, number), _NEW, 0o600)
+        share = GIVEN_UP_SHARE if header in given_up else FREE_SHARE
+        size = min(RESERVE_BYTES_MAX, free_bytes // share) // BLOCK_BYTES * BLOCK_BYTES
+        if size <= _size(_file(folder, 0)):
+            return
+        for number in range(min(RESERVE_FILES, free_files // share)):
+            descriptor = open_file(_file(folder, number), _MADE, 0o600)
             try:
                 if not number:
                     system.allocate(descriptor, size)
             finally:
                 os.close(descriptor)
+        if size == RESERVE_BYTES_MAX:
+            given_up.discard(header)
+    except FileNotFoundError:
+        given_up.discard(header)
     except OSError:
         pass  # it is a precaution
 
@@ -283,7 +297,16 @@ def drop(folder: str) -> bool:
         with contextlib.suppress(OSError):
             system.unlink(_file(folder, number))
             is_gone = True
+    if is_gone and len(given_up) < GIVEN_UP_MAX:
+        given_up.add(names.header_path(names.segment_of_folder(folder)))
     return is_gone
+
+
+def _size(path: str) -> int:
+    try:
+        return os.lstat(path).st_size
+    except FileNotFoundError:
+        return 0
 
 
 def drop_alone(folder: str) -> None:

@@ -25,6 +25,9 @@ T = TypeVar("T")
 FULL = {errno.ENOSPC, errno.EDQUOT}
 """A store has no block, no inode or no quota left; an object store answers 507."""
 
+RESERVES_MAX = 16
+"""Reserves that a call gives up; what a call removes on its way may make a reserve again."""
+
 
 @value_class
 class Store:
@@ -80,12 +83,15 @@ class Store:
 
     async def with_room(self, path: str, call: Callable[[], Awaitable[T]]) -> T:
         """Make a call that frees space, and again once the store has given up what it keeps for the time it is full."""
+        given_up = 0
         while True:
             try:
                 return await call()
             except OSError as error:
-                if error.errno not in FULL or not await self.backend.make_room(path):
+                may_retry = error.errno in FULL and given_up < RESERVES_MAX
+                if not may_retry or not await self.backend.make_room(path):
                     raise
+                given_up += 1
                 logger.info("%s: the store is full, and gives up a reserve: %s", path, error)
 
     async def abilities(self, path: str) -> Abilities:
