@@ -13,9 +13,11 @@ from dataclasses import field
 from rollingfs.backend.contract import Backend, Part
 from rollingfs.backend.probe import Abilities, clean, probe_patiently
 from rollingfs.backend.race import BrokenPromise
+from rollingfs.backend.wrapper import MeteredBackend
 from rollingfs.errors import UnsafeBackendError
 from rollingfs.format import names
 from rollingfs.runtime.concurrency import Runtime
+from rollingfs.runtime.meters import Meters
 from rollingfs.runtime.values import value_class
 
 RACES = 3
@@ -23,6 +25,8 @@ RACES = 3
 RACE_S_MAX = 30.0
 """The time that a race may take on a slow store."""
 CHECKUP_S_MAX = 120.0
+LOOK_PATIENCE_S = 5.0
+"""Patience after the probe: all looks may fail, as without ETags of reads, and the verdict is still told in time."""
 LATENCY_ROUNDS = 5
 LATENCY_BYTES = 4096
 UPLOAD_BYTES = 17 * 2**20
@@ -107,7 +111,8 @@ async def examine(
 async def _examine(backend: Backend, runtime: Runtime, folder: str, races: int, races_s_min: float) -> Checkup:
     if backend.capability.has_folders and not await backend.is_folder(folder):
         raise FileNotFoundError(errno.ENOENT, "there is no such folder: make it, or name another", folder)
-    bench = _Bench(backend, names.chunks_folder(f"{folder.rstrip('/')}/doctor-{uuid.uuid4().hex[:8]}"))
+    hasty = MeteredBackend(backend, Meters(), LOOK_PATIENCE_S)
+    bench = _Bench(hasty, names.chunks_folder(f"{folder.rstrip('/')}/doctor-{uuid.uuid4().hex[:8]}"))
     store = await backend.store_name(bench.folder) or backend.unstrip(folder)
     try:
         refusal, able, findings = await _probed(backend, runtime, bench.folder, races, races_s_min)

@@ -13,6 +13,7 @@ from rollingfs.backend.checkup import NO, UNKNOWN, YES, Checkup, examine
 from rollingfs.backend.contract import Backend
 from rollingfs.backend.generic import GenericBackend
 from rollingfs.backend.local.backend import LocalBackend
+from rollingfs.backend.patience import patiently
 from rollingfs.backend.probe import PAIRS
 from rollingfs.segment.at import At
 from rollingfs.testing import run
@@ -140,3 +141,22 @@ def test_a_store_that_does_not_answer_is_given_up(monkeypatch: pytest.MonkeyPatc
     with pytest.raises(TimeoutError) as raised:
         examined(backend)
     assert "did not answer all questions" in str(raised.value.__cause__)  # fsspec's `sync` hides the error itself
+
+
+def test_verdict_is_told_where_every_look_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkup, "CHECKUP_S_MAX", 3.0)
+    monkeypatch.setattr(checkup, "RACE_S_MAX", 0.0)
+    monkeypatch.setattr(checkup, "LOOK_PATIENCE_S", 0.05)
+
+    async def lacks_etag() -> None:
+        raise ConnectionError("the answer has no ETag")
+
+    def fails() -> Any:
+        return patiently(lacks_etag, lambda _: True)
+
+    backend = Scripted(private_memory(), suspends=True)
+    for verb in ("copy", "list"):
+        backend.plan(verb, before=fails, times=None, probes=True)
+    found = examined(backend)
+    assert found.is_safe
+    assert "no ETag" in means(found, "copy on the server")
