@@ -1,15 +1,12 @@
-"""Counts of a client's calls: number, outcome, bytes and times; exact, and without a lock.
+"""Counts of a client's calls: number, outcome, bytes and times; exact.
 
-Every thread counts into its own tallies, and a reader adds them up. No statement that counts has a call in it,
-so neither a signal nor garbage collection comes in between. No coroutine awaits between two of them, so coroutines of
-one event loop, which share its thread, do not disturb each other. `Steps` counts the bytes of one call for its caller.
+A short lock guards the counts. `Steps` counts the bytes of one call for its caller.
 """
 
 from __future__ import annotations
 
-import itertools
 import threading
-from collections import defaultdict, deque
+from collections import defaultdict
 from collections.abc import Awaitable, Callable
 from time import perf_counter_ns, time
 from typing import TypeVar
@@ -31,8 +28,6 @@ NS_MIN = STEPS
 BUCKETS = 64 * STEPS
 REFUSALS = (FileNotFoundError, FileExistsError, ConflictError)
 """Refusals of a store: missing file or failed precondition."""
-LEFT_MAX = 64
-"""Ended threads whose counts the next new thread adds up at once."""
 
 
 def bounds_ns(index: int) -> tuple[int, int]:
@@ -43,7 +38,7 @@ def bounds_ns(index: int) -> tuple[int, int]:
 
 
 class Tally:
-    """Counts of a thread for a kind of call, or the sum over threads."""
+    """Counts of a kind of call."""
 
     __slots__ = ("buckets", "bytes", "errors", "ns", "refusals")
 
@@ -63,28 +58,12 @@ class Tally:
     def count(self) -> int:
         return sum(self.buckets)
 
-    def add(self, other: Tally) -> None:
-        """Add what another tally has."""
-        self.buckets = [mine + its for mine, its in zip(self.buckets, other.buckets, strict=True)]
-        self.ns += other.ns
-        self.bytes += other.bytes
-        self.refusals += other.refusals
-        self.errors += other.errors
-
-
-Tallies = defaultdict[str, Tally]
-"""The tallies of a thread, by name."""
-
-
-class _Leaver:
-    """Value that dies with its thread, and reports that."""
-
-    def __init__(self, number: int, left: deque[int]) -> None:
-        self._number = number
-        self._left = left
-
-    def __del__(self) -> None:
-        self._left.append(self._number)
+    def copy(self) -> Tally:
+        """Return the counts as they are now."""
+        found = Tally()
+        found.buckets = self.buckets[:]
+        found.ns, found.bytes, found.refusals, found.errors = self.ns, self.bytes, self.refusals, self.errors
+        return found
 
 
 class Meters:
@@ -96,41 +75,28 @@ class Meters:
     def after_fork(self) -> None:
         """Reset counts and lock in a child process, which is another client."""
         self.since_s = time()
-        self._mine = threading.local()
-        self._numbers = itertools.count()
-        self._threads: dict[int, Tallies] = {}
-        self._left: deque[int] = deque()
-        """Threads that have ended."""
-        self._of_ended: Tallies = defaultdict(Tally)
-        """Tallies of threads that count now."""
-        self._lock = threading.RLock()  # a signal handler may ask while its thread has it
-        self._is_clearing = False
+        self._tallies: defaultdict[str, Tally] = defaultdict(Tally)
+        self._lock = threading.RLock()  # a signal handler may count, or ask, while its thread has it
 
-    # -- counting ------------------------------------------------------------------------------------------
-
-    def count(self, name: str, began_ns: int, size: int = 0) -> Tally:
+    def count(self, name: str, began_ns: int, size: int = 0, *, refusals: int = 0, errors: int = 0) -> None:
         """Count a call that has ended, and its bytes; `began_ns` is `perf_counter_ns` before it."""
         ns = perf_counter_ns() - began_ns
-        try:
-            tally: Tally = self._mine.tallies[name]
-        except AttributeError:
-            tally = self._join()[name]
         if ns < NS_MIN:
             ns = NS_MIN
         power = ns.bit_length()
         index = (power << STEP_BITS) | ((ns >> (power - STEP_BITS - 1)) & (STEPS - 1))
-        tally.buckets[index] += 1
-        tally.ns += ns
-        tally.bytes += size
-        return tally
+        with self._lock:
+            tally = self._tallies[name]
+            tally.buckets[index] += 1
+            tally.ns += ns
+            tally.bytes += size
+            tally.refusals += refusals
+            tally.errors += errors
 
     def failed(self, name: str, began_ns: int, error: BaseException) -> None:
         """Count a call that has raised an error."""
-        tally = self.count(name, began_ns)
-        if isinstance(error, REFUSALS):
-            tally.refusals += 1
-        else:
-            tally.errors += 1
+        is_refused = isinstance(error, REFUSALS)
+        self.count(name, began_ns, refusals=is_refused, errors=not is_refused)
 
     def note(self, name: str) -> None:
         """Count something that takes no time."""
@@ -147,44 +113,10 @@ class Meters:
         self.count(name, began_ns, size)
         return found
 
-    def _join(self) -> Tallies:
-        """Return the tallies of a thread that counts for the first time."""
-        number = next(self._numbers)
-        tallies = self._threads[number] = defaultdict(Tally)
-        self._mine.tallies, self._mine.leaver = tallies, _Leaver(number, self._left)
-        if len(self._left) >= LEFT_MAX and self._lock.acquire(blocking=False):
-            try:
-                self._clear()
-            finally:
-                self._lock.release()
-        return tallies
-
-    # -- asking --------------------------------------------------------------------------------------------
-
     def total(self) -> dict[str, Tally]:
-        """Return the sums over all threads, by name."""
-        found: Tallies = defaultdict(Tally)
+        """Return the counts so far, by name."""
         with self._lock:
-            self._clear()
-            for tallies in (self._of_ended, *self._threads.copy().values()):
-                _add(found, tallies)
-        return dict(found)
-
-    def _clear(self) -> None:
-        """Add up what ended threads have left, so that it takes no room; the caller has the lock."""
-        if self._is_clearing:
-            return
-        self._is_clearing = True
-        try:
-            while self._left:
-                _add(self._of_ended, self._threads.pop(self._left.popleft()))
-        finally:
-            self._is_clearing = False
-
-
-def _add(total: Tallies, tallies: Tallies) -> None:
-    for name, tally in tallies.copy().items():
-        total[name].add(tally)
+            return {name: tally.copy() for name, tally in self._tallies.copy().items()}
 
 
 Progress = Callable[[int], None]

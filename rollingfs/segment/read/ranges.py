@@ -149,8 +149,7 @@ class Fetcher:
             raise
         results = [job.result() for job in jobs]
         sizes = [len(result) for result in results if not isinstance(result, Exception)]
-        tally = self.meters.count(READ, began_ns, sum(sizes))
-        tally.errors += len(sizes) < len(results)
+        self.meters.count(READ, began_ns, sum(sizes), errors=len(sizes) < len(results))
         return results
 
     def at_hand(self, snapshot: Segment, start: int, end: int) -> bytes | None:
