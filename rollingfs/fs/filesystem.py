@@ -216,8 +216,6 @@ class RollingFileSystem(AsyncFileSystem, ChainedFileSystem, metaclass=Configured
     streams, _streams = both(queries.streams, of="_core")
     created, _created = both(queries.created, of="_core")
     modified, _modified = both(queries.modified, of="_core")
-    ukey, _ukey = both(queries.ukey, of="_core")
-    checksum, _checksum = both(queries.checksum, of="_core")
     cat_file, _cat_file = both(cat_and_get.cat_file, of="_core")
     cat_ranges, _cat_ranges = both(cat_and_get.cat_ranges, of="_core")
     get_file, _get_file = both(cat_and_get.get_file, of="_core")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 from collections.abc import Iterable
 from datetime import UTC, datetime
@@ -263,23 +262,6 @@ async def _date(core: Core, path: str, key: str) -> datetime:
     if key not in found:
         raise IsADirectoryError(21, "A folder has no date", found["name"])
     return datetime.fromtimestamp(found[key], UTC)
-
-
-async def ukey(core: Core, path: str) -> str:
-    """Return a text that changes whenever the content of the file may have changed."""
-    path = core.strip(path)
-    view = await core.client.headers.view(path)
-    if view.header is not None:
-        said = f"{path} {view.header.segment} {view.header.version}"
-    else:
-        assert view.plain is not None
-        said = f"{path} {view.plain.size} {view.plain.modified} {view.token}"
-    return hashlib.sha256(said.encode()).hexdigest()
-
-
-async def checksum(core: Core, path: str) -> int:
-    """Return a number that changes whenever the content of the file may have changed."""
-    return int((await ukey(core, path))[:32], 16)
 
 
 def _spelled(found: dict[str, Info], given: str, path: str) -> dict[str, Info]:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -24,6 +23,7 @@ from rollingfs.backend.wrapper import BackendWrapper
 from rollingfs.fs.arguments import CHAIN_OPTIONS, accepted_by, listed, meant, unknown
 from rollingfs.policy import check_alias
 from rollingfs.runtime.bridge import Bridge
+from rollingfs.runtime.concurrency import AsyncRuntime, drive
 from rollingfs.runtime.system import at_fork
 
 ANON = "anon"
@@ -372,6 +372,7 @@ class Elsewhere(BackendWrapper):
         super().__init__(inner)
         self._bridge = Bridge(inner)
         self._from_async = from_async
+        self._threads = AsyncRuntime()
 
     async def call(self, verb: str, *args: Any) -> Any:
         coroutine = super().call(verb, *args)
@@ -379,15 +380,4 @@ class Elsewhere(BackendWrapper):
             return self._bridge.run(coroutine)
         if self.inner.is_async:
             return await self._bridge.arun(coroutine)
-        thread = asyncio.ensure_future(self._bridge.arun(coroutine))
-        try:
-            return await asyncio.shield(thread)
-        except asyncio.CancelledError:
-            # nothing stops a thread. If `abort` closed the file under it, the thread could write into the file that
-            # gets the descriptor's number next
-            while not thread.done():
-                with contextlib.suppress(asyncio.CancelledError):
-                    await asyncio.wait([thread])
-            if not thread.cancelled():
-                thread.exception()  # retrieved, or asyncio would log it
-            raise
+        return await self._threads.in_thread(partial(drive, coroutine))

@@ -302,13 +302,17 @@ class AsyncRuntime:
         """Return at once, because tasks wait for locks."""
 
     async def in_thread(self, call: Callable[[], T]) -> T:
-        """Call a function that may block in another thread; a caller that is cancelled waits for its end."""
-        calling = asyncio.get_running_loop().run_in_executor(None, call)
+        """Call a function that may block in another thread; a caller that is cancelled waits for its end.
+
+        Nothing stops a thread: what it uses, a file for example, must not be closed before.
+        """
+        calling = asyncio.ensure_future(asyncio.to_thread(call))
         try:
             return await asyncio.shield(calling)
         finally:
-            if not calling.done():
-                await asyncio.wait([calling])
+            while not calling.done():
+                with contextlib.suppress(asyncio.CancelledError):
+                    await asyncio.wait([calling])
 
     async def gather(self, calls: Iterable[Callable[[], Awaitable[T]]], limit: int) -> list[T]:
         return await gather_limited(calls, limit)
