@@ -255,6 +255,13 @@ class NoSegmentError(FileNotFoundError):
     """No segment and no plain file has this name. No byte was written."""
 
 
+def text_of(error: BaseException) -> str:
+    """Return the text of an error with its file, and without its number."""
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    return str(error) or type(error).__name__
+
+
 TELLING = (RollingError, FileNotFoundError, FileExistsError)
 """Errors whose kind proves that no byte was written."""
 COMMITTED, NOT_COMMITTED, PARTLY, UNKNOWN = "committed", "not committed", "partly", "unknown"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import json
 import os
 import select
@@ -18,9 +17,9 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from rollingfs.errors import visible
+from rollingfs.errors import text_of, visible
 from rollingfs.runtime.system import READER_GONE
-from rollingfs.stream.cut import StreamCut
+from rollingfs.show.readable import plain
 
 DONE = 0
 FAILED = 1
@@ -81,12 +80,7 @@ def as_typed(verb: str, given: Mapping[str, Any]) -> str:
 
 def in_one_line(error: BaseException) -> str:
     """Return the text of an error and its notes, on a line."""
-    if isinstance(error, OSError) and error.strerror and error.filename:
-        text = f"{error.filename}: {error.strerror}"
-    elif isinstance(error, OSError) and error.strerror:
-        text = error.strerror  # without the number
-    else:
-        text = str(error) or type(error).__name__
+    text = text_of(error)
     if not isinstance(error, OSError | ValueError | TypeError | ImportError | NotImplementedError | WrongUsage):
         text = f"{type(error).__name__}: {text}"  # an error of another library, whose name says more than its text
     return " ".join("; ".join([text, *getattr(error, "__notes__", ())]).split())
@@ -184,22 +178,12 @@ def complain(text: str) -> None:
 def write_json(value: Any) -> None:
     """Write a JSON value on its own line."""
     with _to_reader():
-        print(json.dumps(value, default=_as_json))
+        print(json.dumps(plain(value)))
 
 
 def picked(value: object, names: str) -> dict[str, Any]:
     """Return some attributes of a result, by name, for JSON."""
     return {name: getattr(value, name) for name in names.split()}
-
-
-def _as_json(value: Any) -> Any:
-    if isinstance(value, StreamCut):
-        return json.loads(str(value))
-    if isinstance(value, Mapping):
-        return dict(value)
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value) if field.repr}
-    raise TypeError(f"{type(value).__name__} has no form in JSON")
 
 
 # -- dates, as people read them ----------------------------------------------------------------------------------

@@ -7,11 +7,11 @@ import dataclasses
 import os
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import Literal, get_args
 
-from rich.cells import cell_len
+from rich.cells import cell_len, set_cell_size
 from rich.console import Group
 from rich.live import Live
 from rich.table import Table
@@ -134,7 +134,10 @@ def top(
                 segments.append({**told, "error": lag.error})
             output.write_json(segments)
         else:
-            output.show(*map(Text, look.picture(states)), table(states, look.root, now_s=time.time()), *look.logs())
+            width = output.screen().width if sys.stdout.isatty() else None
+            for line in (*look.picture(states), *table(states, look.root, now_s=time.time(), width=width)):
+                output.say(line)
+            output.show(*look.logs())
         if any(one.error for one in states):
             session.code = output.DAMAGED
     else:
@@ -207,8 +210,8 @@ class _Look:
 
 def table(
     states: Sequence[SegmentState], root: str, *, now_s: float, rows_max: int | None = None, width: int | None = None
-) -> Table:
-    """Return a row for each segment below a root.
+) -> list[str]:
+    """Return the titles, and a line for each segment below a root.
 
     Parameters
     ----------
@@ -217,19 +220,29 @@ def table(
     width
         Columns of the screen; then columns that do not fit are left out, and only names and errors are cut.
     """
-    rows = [_row(one, root, now_s) for one in states[:rows_max]]
-    widths = {title: max(map(cell_len, (title, *(row[title] for row in rows)))) for title in COLUMNS}
+    rows = [dict(zip(COLUMNS, COLUMNS, strict=True)), *(_row(one, root, now_s) for one in states[:rows_max])]
+    widths = {title: max(cell_len(row[title]) for row in rows) for title in COLUMNS}
     if width is not None:
         widths = _fitting(widths, width)
-    made = Table(box=None, pad_edge=False, padding=(0, GAP_COLUMNS, 0, 0))
+    lines = [_line(row, widths) for row in rows]
+    for nth, one in enumerate(states[:rows_max], 1):
+        if one.error is not None:
+            line = f"{lines[nth].rstrip()}{' ' * GAP_COLUMNS}{visible(one.error)}"
+            lines[nth] = line if width is None else _cut(line, width)
+    return lines if rows_max is None or len(states) <= rows_max else [*lines, f"… {len(states) - rows_max:,} more …"]
+
+
+def _line(row: Mapping[str, str], widths: Mapping[str, int]) -> str:
+    cells = []
     for title, columns in widths.items():
-        made.add_column(title, justify="left" if title in LEFT else "right", no_wrap=True, width=columns)
-    for row, one in zip(rows, states, strict=False):
-        last = [] if one.error is None or "last commit" not in widths else [Text(visible(one.error))]
-        made.add_row(*[Text(row[title]) for title in widths][: len(widths) - len(last)], *last)
-    if rows_max is not None and len(states) > rows_max:
-        made.add_row(f"… {len(states) - rows_max:,} more …")
-    return made
+        text = _cut(row[title], columns)
+        gap = " " * (columns - cell_len(text))
+        cells.append(text + gap if title in LEFT else gap + text)
+    return (" " * GAP_COLUMNS).join(cells)
+
+
+def _cut(text: str, columns: int) -> str:
+    return text if cell_len(text) <= columns else f"{set_cell_size(text, columns - 1)}…"
 
 
 def _row(one: SegmentState, root: str, now_s: float) -> dict[str, str]:
@@ -281,9 +294,8 @@ def _watch(look: _Look, every_s: float) -> None:
             except OSError as error:
                 said = f"{output.in_one_line(error)}; trying again" + ("; as of the last look:" if states else "")
             rows_max = max(1, console.height - FRAME_LINES - (len(look.lags) + 2 if look.lags else 0))
-            shown = table(states, look.root, now_s=time.time(), rows_max=rows_max, width=console.width)
-            title = Text("\n".join(map(visible, said.splitlines())))
-            shown.title, shown.title_justify, shown.title_style = title, "left", "bold"
-            live.update(Group(shown, *look.logs()), refresh=True)
+            titles, *rows = table(states, look.root, now_s=time.time(), rows_max=rows_max, width=console.width)
+            head = Text("\n".join([*map(visible, said.splitlines()), titles]), "bold")
+            live.update(Group(head, Text("\n".join(rows)), *look.logs()), refresh=True)
             if set(output.wait(every_s, keys)) & set(QUIT_KEYS):  # any other key looks at once
                 return

@@ -66,9 +66,7 @@ def text_of(error: Exception, root: str) -> str:
         return visible(error.detail)
     if not isinstance(error, OSError | ValueError | TypeError | NotImplementedError):
         return "the server failed at this request; its log says why"
-    text = str(error)
-    if isinstance(error, OSError) and error.strerror:
-        text = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    text = errors.text_of(error)
     if root:
         text = text.replace(f"{root}/", "").replace(root, "/")
     return visible(" ".join(text.split()))

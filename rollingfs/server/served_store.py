@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
-import json
 import math
 import os
 from collections import deque
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterable, AsyncIterator, Callable
 from typing import Any, cast
 
 from rollingfs import RollingFileSystem, core
@@ -23,7 +21,7 @@ from rollingfs.segment.files.intakes import addition
 from rollingfs.segment.read.revalidate import Current, Span, Trust, read_current
 from rollingfs.segment.segment import Segment
 from rollingfs.segment.verbs.append import Written, append
-from rollingfs.stream.cut import StreamCut
+from rollingfs.show.readable import plain
 
 PATH_CHARS_MAX = 4096
 READ_BYTES_MAX = 8 * 1024 * 1024
@@ -91,17 +89,7 @@ class ServedStore:
 
     def shown(self, value: Any) -> Any:
         """Return a value for JSON, with all paths as clients know them."""
-        if isinstance(value, str):
-            return self.name(value) if self.root else value
-        if isinstance(value, StreamCut):
-            value = json.loads(str(value))
-        elif dataclasses.is_dataclass(value):
-            value = {one.name: getattr(value, one.name) for one in dataclasses.fields(value)}
-        if isinstance(value, Mapping):
-            return {self.shown(key): self.shown(one) for key, one in value.items()}
-        if isinstance(value, list | tuple | set | frozenset):
-            return [self.shown(one) for one in value]
-        return value if isinstance(value, int | float | None) else str(value)
+        return plain(value, self.name if self.root else str)
 
     # -- reading -------------------------------------------------------------------------------------------
 

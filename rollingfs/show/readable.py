@@ -1,8 +1,14 @@
-"""Numbers, prices, and what upkeep does next, as people read them. Pure."""
+"""Numbers, prices, and what upkeep does next, as people read them; values as JSON. Pure."""
 
 from __future__ import annotations
 
+import dataclasses
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
 from rollingfs.runtime.values import value_class
+from rollingfs.stream.cut import StreamCut
 from rollingfs.stream.states import SIZES, Outlook
 
 _UNITS = ("KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
@@ -21,6 +27,21 @@ def size_text(size: float) -> str:
 def count_text(count: int, noun: str) -> str:
     """Return a count with its noun: ``1 file``, ``2 files``."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def plain(value: Any, shown: Callable[[str], str] = str) -> Any:
+    """Return a value for JSON, with its texts as `shown` makes them; fields that a repr leaves out are left out."""
+    if isinstance(value, str):
+        return shown(value)
+    if isinstance(value, StreamCut):
+        value = json.loads(str(value))
+    elif dataclasses.is_dataclass(value):
+        value = {one.name: getattr(value, one.name) for one in dataclasses.fields(value) if one.repr}
+    if isinstance(value, Mapping):
+        return {plain(key, shown): plain(one, shown) for key, one in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [plain(one, shown) for one in value]
+    return value if isinstance(value, int | float | None) else str(value)
 
 
 GB = 2**30

@@ -7,8 +7,9 @@ tiers, the policies of the folders are read too: below by the listing, and above
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import astuple, replace
+from dataclasses import replace
 from functools import partial
+from operator import add, attrgetter
 
 from rollingfs.errors import ConflictError, CorruptHeaderError
 from rollingfs.folders.collect_tree import tree_of
@@ -61,7 +62,7 @@ class Outlook:
     def plus(self, other: Outlook) -> Outlook:
         """Return both together."""
         sizes = tuple(map(sum, zip(self.sizes, other.sizes, strict=True)))
-        return Outlook(sizes, *map(sum, zip(astuple(self)[1:], astuple(other)[1:], strict=True)))
+        return Outlook(sizes, *map(add, _counts(self), _counts(other)))
 
     @staticmethod
     def of(
@@ -91,6 +92,9 @@ class Outlook:
         if may_join(header):
             joined = joins(stores, by_itself=True)(header, _after(chunks, moved), now_ms, True)[1]
         return Outlook(tuple(sizes), *_sums(joined), *_sums(moved))
+
+
+_counts = attrgetter("joins", "joins_to", "join_bytes", "moves", "moves_to", "move_bytes")
 
 
 def size_class(size: float) -> int:
