@@ -304,7 +304,7 @@ class AsyncRuntime:
     async def in_thread(self, call: Callable[[], T]) -> T:
         """Call a function that may block in another thread; a caller that is cancelled waits for its end.
 
-        Nothing stops a thread: what it uses, a file for example, must not be closed before.
+        A thread cannot be stopped, so a file that it uses must not be closed before.
         """
         calling = asyncio.ensure_future(asyncio.to_thread(call))
         try:
