@@ -15,10 +15,8 @@ from rollingfs.format.crc import crc32c
 from rollingfs.format.header import (
     HEADER_BYTES_MAX,
     RECORDS_MAX,
-    SOURCE,
     TEXT_BYTES_MAX,
     VERSION,
-    WRITER,
     Adopted,
     Chunk,
     Commit,
@@ -56,37 +54,6 @@ def _known_text(entries: tuple[Entry, ...]) -> tuple[str, bool]:
     names_tier = line_codec.TIER_FIELD in text and any(isinstance(one, Chunk) and one.tier for one in entries)
     _texts[id(entries)] = entries, text, names_tier
     return text, names_tier
-
-
-PLAIN_LINES_BYTES_MAX = 2048
-"""All lines of a header that come once, without the words that users choose."""
-PLAIN_LINE_BYTES_MAX = 128
-"""A line of an attribute, a commit or a merge mark, without such words."""
-QUOTED_BYTES_MAX = 8
-"""Maximum bytes of a character: ``%10ffff``, or four bytes."""
-
-
-def is_surely_short(header: Header, room: int) -> bool:
-    """Return whether the header's text surely leaves this much room.
-
-    False: only the text itself shows it.
-    """
-    if header.drops or header.unknown:
-        return False
-    entries = _known_text(header.entries)[0] if header.entries else ""
-    words = [header.owner or "", header.turn or "", header.merged or "", *header.attrs, *header.attrs.values()]
-    if header.adopted is not None:
-        words.append(header.adopted.token)
-    if header.merge is not None:
-        words.append(header.merge.target)
-    marks = header.merges + header.aborts
-    words += map(SOURCE, marks)
-    count = len(header.attrs) + len(header.commits) + len(header.tiers) + len(marks)
-    writers = "".join(map(WRITER, header.commits))
-    lines = PLAIN_LINE_BYTES_MAX * count + PLAIN_LINES_BYTES_MAX
-    lines += len(writers) * (1 if writers.isascii() and writers.isalnum() else QUOTED_BYTES_MAX)
-    size = len(entries) + QUOTED_BYTES_MAX * sum(map(len, words)) + lines
-    return entries.isascii() and size + room <= TEXT_BYTES_MAX
 
 
 def format_text(header: Header) -> bytes:
@@ -144,8 +111,13 @@ def format_commit(line: Commit) -> str:
     return f"commit {tokens.quote(line.writer)} {line.number} {line.version}{offset}"
 
 
-def format_header(header: Header) -> bytes:
+def format_header(header: Header, text: bytes | None = None) -> bytes:
     """Return the header file's content: text, blank line, inline tail.
+
+    Parameters
+    ----------
+    text
+        Its text, where the caller has made it.
 
     Raises
     ------
@@ -155,7 +127,7 @@ def format_header(header: Header) -> bytes:
     invariants.check(header)
     if not header.tiers and header.entries and _known_text(header.entries)[1]:
         raise ValueError("an entry names a tier, which has no line of its own")
-    text = format_text(header)
+    text = format_text(header) if text is None else text
     if len(text) > TEXT_BYTES_MAX:
         raise ValueError(f"the header's text would be {len(text)} bytes, but at most {TEXT_BYTES_MAX} are allowed")
     return text + header.tail
@@ -166,14 +138,15 @@ def within_text(header: Header) -> Header:
 
     Lines of its version stay.
     """
-    if is_surely_short(header, 0) or (over := len(format_text(header)) - TEXT_BYTES_MAX) <= 0:
-        return header
+    over = len(format_text(header)) - TEXT_BYTES_MAX
     count = 0
     for line in sorted(header.commits, key=VERSION):
         if over <= 0 or line.version == header.version:
             break
         count += 1
         over -= len(format_commit(line).encode()) + 1
+    if not count:
+        return header
     kept, evicted = commit_lines.without_oldest(header.commits, count)
     return replace(header, commits=tuple(kept), evicted=max(header.evicted, evicted))
 

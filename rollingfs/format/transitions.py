@@ -18,7 +18,7 @@ from rollingfs.errors import (
     RollingError,
     SegmentSealedError,
 )
-from rollingfs.format import codec, commit_lines
+from rollingfs.format import commit_lines
 from rollingfs.format.drops import Pages, drop_all, drops_of, merge_drops
 from rollingfs.format.header import (
     ATTRS_BYTES_MAX,
@@ -80,25 +80,18 @@ STAMP_BYTES_MAX = 256
 """By how much `stamp` can lengthen a header's text: a commit line, an `evicted` and a `turn` line, a digit of each."""
 
 
-def stamp(
-    header: Header, base: Header | None, writer: str, number: int, now_ms: int, *, is_short: bool = False
-) -> Header:
-    """Make a commit of a transition's result: next version, the writer's line, the time, which never goes back.
-
-    Unless the text surely `is_short` enough for the stamp, the oldest commit lines go, as many as it is too long.
-    """
+def stamp(header: Header, base: Header | None, writer: str, number: int, now_ms: int) -> Header:
+    """Make a commit of a transition's result: next version, the writer's line, the time, which never goes back."""
     version = base.version + 1 if base else 1
     before, gone = (base.commits, base.evicted) if base is not None else ((), 0)
     commits, evicted = commit_lines.following(before, gone, Commit(writer, number, version))
-    is_short = is_short and (base is None or header.commits is base.commits)  # those of the base may be longer
-    stamped = changed(
+    return changed(
         header,
         version=version,
         commits=commits,
         evicted=evicted,
         modified_ms=max(now_ms, header.modified_ms, base.modified_ms if base else 0),
     )
-    return stamped if is_short else codec.within_text(stamped)
 
 
 # -- checks --------------------------------------------------------------------------------------------------

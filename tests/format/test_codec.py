@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from rollingfs.errors import CorruptHeaderError
-from rollingfs.format.codec import format_header, format_text, is_surely_short, parse_header
+from rollingfs.format.codec import format_header, format_text, parse_header
 from rollingfs.format.crc import crc32c
 from rollingfs.format.header import (
     OFFSET_MAX,
@@ -18,9 +18,7 @@ from rollingfs.format.header import (
     Commit,
     Drop,
     Header,
-    Merge,
     MergeOutcome,
-    Phase,
     Tier,
 )
 from rollingfs.format.tokens import seal_text
@@ -59,16 +57,6 @@ def parsed_or_none(data):
 
 
 # -- round trip ----------------------------------------------------------------------------------------------
-
-
-def test_a_text_of_long_words_is_not_short():
-    word = "\N{SNOWMAN}\N{CRAB}% \n" * 20
-    commits = tuple(Commit(word + str(n), OFFSET_MAX, OFFSET_MAX - n) for n in range(64))
-    header = Header(str(uuid.uuid4()), OFFSET_MAX, epoch=OFFSET_MAX, owner=word, start=OFFSET_MAX, evicted=OFFSET_MAX)
-    header = dataclasses.replace(header, attrs={word + str(n): word for n in range(64)}, commits=commits, turn=word)
-    marks = tuple(MergeOutcome(str(uuid.uuid4()), word.replace("\n", "")) for _ in range(64))
-    for one in (header, dataclasses.replace(EMPTY, merges=marks, aborts=marks)):
-        assert not is_surely_short(one, TEXT_BYTES_MAX - len(format_text(one)) + 1)
 
 
 @given(headers())
@@ -305,17 +293,6 @@ def test_a_header_at_every_limit_round_trips():
 def test_what_could_not_be_read_again_is_not_written(header):
     with pytest.raises(ValueError):  # noqa: PT011 - each has its own words
         format_header(header)
-
-
-@given(headers(), st.lists(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=3))
-@settings(max_examples=examples(200))
-def test_a_text_is_short_only_if_it_has_room(header, letters):
-    bare, long = dataclasses.replace(header, drops=(), unknown=()), "".join(letters) * 2000
-    merge = Merge(SEGMENT, "\U0001d11e" * 2000, SEGMENT, Phase.OPEN, 1)  # not `long`, which may be no name
-    words = {"".join(letters) * number: long for number in range(1, 5)}
-    for more in ({"attrs": words}, {"owner": long}, {"merge": merge}):
-        one = dataclasses.replace(bare, **more)
-        assert not is_surely_short(one, TEXT_BYTES_MAX - len(format_text(one)) + 1)
 
 
 def test_a_tier_without_its_line_is_refused_both_ways():

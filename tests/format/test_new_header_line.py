@@ -30,9 +30,9 @@ client, drive = core(fs).client, core(fs).run
 def header(name):
     return drive(client.headers.load(f"{FOLDER}/{name}")).header
 
-def coloured(name):
+def coloured(name, colour="blue"):
     async def step(base, attempt):
-        return dataclasses.replace(base.header, colour="blue")
+        return dataclasses.replace(base.header, colour=colour)
     drive(client.commits.commit(f"{FOLDER}/{name}", step))
 
 def make(name, *data, policy=RollingPolicy(4, None, 0)):
@@ -88,6 +88,9 @@ make("p", bytes(4 * (LOOSE_CHUNKS_MAX + 1)))
 found["index page"] = header("p").colour if len(header("p").entries) <= LOOSE_CHUNKS_MAX else "no page"
 fs.truncate(FOLDER + "/p", 4 * LOOSE_CHUNKS_MAX)
 found["truncate within a page"] = header("p").colour
+make("l", bytes(4 * 100))
+coloured("l", "blue" * 15000)  # its text has room for this line once the chunks are in an index page
+found["a long line"] = header("l").colour[:4]
 plain = pathlib.Path(FOLDER, "plain")
 plain.write_bytes(b"of another program")
 fs.append(str(plain), b"adopts it")

@@ -28,8 +28,8 @@ from rollingfs.errors import (
     not_committed,
 )
 from rollingfs.format import names, placement, records, transitions
-from rollingfs.format.codec import format_header, is_surely_short
-from rollingfs.format.header import AGE_S_MAX, FILE, OFFSET_MAX, Header
+from rollingfs.format.codec import format_header, format_text, within_text
+from rollingfs.format.header import AGE_S_MAX, FILE, OFFSET_MAX, TEXT_BYTES_MAX, Header
 from rollingfs.format.transitions import MarksFullError, MergeFoundError
 from rollingfs.runtime.meters import COMMIT, CONFLICT, UNKNOWN
 from rollingfs.runtime.system import Moment
@@ -308,15 +308,17 @@ class Commits:
         return attempt.record is not None
 
     async def _finished(self, base: Segment, wanted: Header, attempt: Attempt) -> tuple[Header, bytes]:
-        """Return a step's header, with entries folded where it must be and stamped, and the file for it."""
-        now_ms, room = self.store.now_ms(), transitions.STAMP_BYTES_MAX
-        is_grown = base.header is None or wanted.entries is not base.header.entries
-        is_short = not (is_grown and placement.plan_fold(wanted.entries)) and is_surely_short(wanted, room)
-        if not is_short:
-            wanted = await self.store.pages.fold(attempt.path, wanted, attempt.files.page, now_ms, room)
-        made = transitions.stamp(wanted, base.header, attempt.writer, attempt.number, now_ms, is_short=is_short)
+        """Return a step's header, stamped, and the file for it; entries and commit lines go until its text fits."""
+        now_ms = self.store.now_ms()
+        stamp = base.header, attempt.writer, attempt.number, now_ms
+        made = transitions.stamp(wanted, *stamp)
+        text = None if placement.plan_fold(wanted.entries) else format_text(made)
+        if text is None or len(text) > TEXT_BYTES_MAX:
+            wanted = await self.store.pages.fold(attempt.path, wanted, attempt.files.page, now_ms)
+            made = within_text(transitions.stamp(wanted, *stamp))
+            text = None
         try:
-            return made, format_header(made)
+            return made, format_header(made, text)
         except ValueError as error:
             is_long = made.length > OFFSET_MAX
             raise BadOffsetError(f"{attempt.path}: {error}; nothing was written") if is_long else error from None

@@ -267,26 +267,19 @@ class Pages:
         return Page(origin, chunks[-1].end - origin, name, len(chunks), crc32c(data), len(data), 0, foreign)
 
     async def fold(
-        self,
-        segment: str,
-        header: Header,
-        write: Callable[[tuple[Entry, ...]], Awaitable[Page]],
-        now_ms: int,
-        room: int = STAMP_BYTES_MAX,
+        self, segment: str, header: Header, write: Callable[[tuple[Entry, ...]], Awaitable[Page]], now_ms: int
     ) -> Header:
-        """Move entries into index pages until the header keeps the limits of the format.
+        """Move entries into index pages until the header keeps the limits of the format, also once it is stamped.
 
         Parameters
         ----------
         write
             Writes an index page for some entries.
-        room
-            The bytes by which the commit may yet lengthen the text.
         """
         while True:
             plan, over = placement.plan_fold(header.entries), 0
             if plan is None:
-                over = len(format_text(header)) + room - TEXT_BYTES_MAX
+                over = len(format_text(header)) + STAMP_BYTES_MAX - TEXT_BYTES_MAX
                 plan = placement.plan_squeeze(header.entries) if over > 0 else None
             if plan is None:
                 return shed_drops(header, over) if over > 0 else header
