@@ -9,7 +9,7 @@ import pytest
 ROLLINGFS = Path(__file__).parents[1] / "rollingfs"
 ON_TOP = ("cli", "server", "ship", "parquet", "spark", "logging.py", "demo.py")
 TAKING = frozenset(
-    {"rm", "rm_file", "delete", "delete_file", "rmdir", "remove_empty", "bury", "take_all", "remove_whole"}
+    {"rm", "rm_file", "delete", "delete_file", "rmdir", "remove_empty", "bury", "take_whole", "remove_whole"}
     | {"delete_if", "cp", "cp_file", "copy", "mv", "mv_file", "move", "rename"}
 )
 """Verbs that take something away, or make a second one of it: each site has its row in `STEPS`."""

@@ -261,18 +261,17 @@ class Backend(abc.ABC):
     # -- whole segments ------------------------------------------------------------------------------------
 
     async def remove_whole(self, headers: Sequence[tuple[str, str]]) -> Sequence[bool]:
-        """Delete headers with their chunk folders, by token, if no file is in the folder.
+        """Delete headers with their chunk folders, by token and durably, if no file is in the folder.
 
-        A delete is durable after `flush` of the header. False: no file was deleted. After an error, headers before the
-        named header are deleted.
+        False: no file was deleted. After an error, headers before the named header are deleted.
         """
         raise NotImplementedError(f"{type(self).__name__} cannot delete a segment whole")
 
     async def move_whole(self, headers: Sequence[tuple[str, str, str]]) -> Sequence[bool]:
         """Give headers other names (header, token, target), as `remove_whole` deletes.
 
-        The chunk folder goes. A move is durable after `flush` of both. False: no file was moved: the target's name is
-        taken, and never replaced, or the store cannot do it. After an error, earlier headers are moved.
+        The chunk folder goes. False: no file was moved: the target's name is taken, and never replaced, or the store
+        cannot do it. After an error, earlier headers are moved.
         """
         raise NotImplementedError(f"{type(self).__name__} cannot move a segment whole")
 

@@ -23,7 +23,7 @@ from rollingfs.format import names
 from rollingfs.format.codec import parse_header
 from rollingfs.format.transitions import missing
 from rollingfs.segment.at import At
-from rollingfs.segment.commit.removals import take_all
+from rollingfs.segment.commit.removals import take_whole
 from rollingfs.segment.files.adopt import remove_plain
 from rollingfs.segment.read.folder_contents import kept_path, removed_path
 from rollingfs.segment.segment import Segment
@@ -246,7 +246,7 @@ async def _delete_tree(at: At, path: str, depth_max: int | None, damaged: bool) 
     for link in [link for scan in scans.values() for link in scan.found.links]:
         await take_link(at, link)  # first, so that nothing is deleted through one
     seen = {path: view for scan in scans.values() for path, view in scan.views.items()}
-    gone = await take_all(at, path, seen)
+    gone = await take_whole(at, path, seen)
     files = [*seen, *(file for scan in scans.values() for file in scan.unreadable)]
     calls = [partial(_bury_gone, at, file, damaged, seen.get(file)) for file in files if file not in gone]
     await bury_all(at, calls)

@@ -14,7 +14,7 @@ from rollingfs.folders.listing import REPORT, info, is_there, tree
 from rollingfs.format import names
 from rollingfs.format.transitions import exists, missing
 from rollingfs.segment.at import At
-from rollingfs.segment.commit.removals import take_all
+from rollingfs.segment.commit.removals import take_whole
 from rollingfs.segment.files.adopt import ADOPTIONS_MAX, remove_plain
 from rollingfs.segment.files.intakes import replacement
 from rollingfs.segment.read.folder_contents import kept_path
@@ -165,7 +165,7 @@ async def _move_tree(at: At, source: str, target: str, overwrite: bool) -> None:
     try:
         done = [await _move_one(at, file, targets.pop(file), overwrite) for file in list(targets) if file in scans]
         seen = {path: views[path] for path in targets}
-        moved = await take_all(at, target, seen, targets)
+        moved = await take_whole(at, target, seen, targets)
         calls = [partial(_move_one, at, *one, overwrite) for one in targets.items() if one[0] not in moved]
         done += await at.each(calls)
     except FileExistsError as error:

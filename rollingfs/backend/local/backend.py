@@ -6,9 +6,10 @@ import contextlib
 import logging
 import os
 import stat
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
+from operator import itemgetter
 
 from rollingfs.backend import shared_errors
 from rollingfs.backend.contract import Adapt, Backend, Blob, Buffer, FileInfo, Listing, Metadata, Over, Upload
@@ -23,6 +24,8 @@ from rollingfs.format import names
 from rollingfs.runtime.concurrency import within
 
 logger = logging.getLogger("rollingfs")
+
+_HEADER, _TARGET = itemgetter(0), itemgetter(2)
 
 
 class LocalBackend(Backend):
@@ -227,10 +230,7 @@ class LocalBackend(Backend):
         if path.endswith(names.HEADER_SUFFIX):
             with contextlib.suppress(FileNotFoundError, ConflictError):
                 disk.look(path, see, system.FLUSHABLE)
-        try:
-            folders.flush_folder_of(path)
-        except (FileNotFoundError, NotADirectoryError):
-            return  # no folder: nothing can be lost
+        self._flush_folders([path])
 
     @gives_locks_back
     async def delete_if(self, path: str, token: str) -> bool:
@@ -256,17 +256,19 @@ class LocalBackend(Backend):
 
     @gives_locks_back
     async def remove_whole(self, headers: Sequence[tuple[str, str]]) -> Sequence[bool]:
-        if len(headers) == 1:
-            return [removing.takes_alone(*headers[0], system.unlink, self.sync)]
-        with removing.CarriedLock(self.sync, len(headers)) as lock:
+        def remove(header: str) -> None:
+            if system.PLACE:  # elsewhere, an open file may keep its name
+                with contextlib.suppress(OSError):  # it only spares time: too many files may be open
+                    lock.closer.take(system.open_file(header, os.O_RDONLY | system.NO_FOLLOW))
+            system.unlink(header)
 
-            def remove(header: str) -> None:
-                if system.PLACE:  # elsewhere, an open file may keep its name
-                    with contextlib.suppress(OSError):  # it only spares time: too many files may be open
-                        lock.closer.take(system.open_file(header, os.O_RDONLY | system.NO_FOLLOW))
-                system.unlink(header)
-
-            return [lock.takes(header, token, remove) for header, token in headers]
+        try:
+            if len(headers) == 1:
+                return [removing.takes_alone(*headers[0], system.unlink, self.sync)]
+            with removing.CarriedLock(self.sync, len(headers)) as lock:
+                return [lock.takes(header, token, remove) for header, token in headers]
+        finally:
+            self._flush_folders(map(_HEADER, headers))
 
     @gives_locks_back
     async def move_whole(self, headers: Sequence[tuple[str, str, str]]) -> Sequence[bool]:
@@ -278,8 +280,11 @@ class LocalBackend(Backend):
                 return False
             return removing.rename_to_free(header, target)
 
-        with removing.CarriedLock(self.sync, len(headers)) as lock:
-            return [lock.takes(header, token, partial(move, target)) for header, token, target in headers]
+        try:
+            with removing.CarriedLock(self.sync, len(headers)) as lock:
+                return [lock.takes(header, token, partial(move, target)) for header, token, target in headers]
+        finally:  # the new names first: after a loss of power, a segment has one of its names, or both
+            self._flush_folders([*map(_TARGET, headers), *map(_HEADER, headers)])
 
     # -- new files -----------------------------------------------------------------------------------------
 
@@ -393,3 +398,10 @@ class LocalBackend(Backend):
     def _flush_folder_of(self, path: str) -> None:
         if self.sync:
             folders.flush_folder_of(path)
+
+    def _flush_folders(self, paths: Iterable[str]) -> None:
+        for path in {path.rpartition("/")[0]: path for path in paths}.values():
+            try:
+                self._flush_folder_of(path)
+            except (FileNotFoundError, NotADirectoryError):
+                continue  # no folder: nothing can be lost

@@ -11,7 +11,7 @@ from __future__ import annotations
 import errno
 import logging
 import time
-from collections.abc import Awaitable, Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Container, Mapping, Sequence
 from functools import partial
 from typing import TypeVar
 
@@ -232,43 +232,24 @@ def is_alone(header: Header) -> bool:
     )
 
 
-async def take_whole(store: Store, seen: Mapping[str, Segment], targets: Mapping[str, str] | None = None) -> set[str]:
-    """Delete segments without other files, or move them to free names; return their paths.
-
-    It is durable once `flush_folders` has been called.
-    """
+async def take_whole(
+    store: Store, what: str, seen: Mapping[str, Segment], targets: Mapping[str, str] | None = None
+) -> set[str]:
+    """Delete segments of the tree `what` that have no other files, or move them to free names; return their paths."""
     alone = {
         path: (names.header_path(path), loaded.token)
         for path, loaded in (seen.items() if store.backend.capability.removes_whole else ())
         if loaded.live and (header := loaded.header) is not None and loaded.token is not None
         if header.phase is not Phase.MERGING and is_alone(header)
     }
-    if targets is None:
-        return await _taken(store, alone, store.backend.remove_whole)
-    moves = {path: (header, token, names.header_path(targets[path])) for path, (header, token) in alone.items()}
-    taken = await _taken(store, moves, store.backend.move_whole)
+    with if_interrupted(what, "unknown"):
+        if targets is None:
+            return await _taken(store, alone, store.backend.remove_whole)
+        moves = {path: (header, token, names.header_path(targets[path])) for path, (header, token) in alone.items()}
+        taken = await _taken(store, moves, store.backend.move_whole)
     for path in taken:
         store.headers.forget(targets[path])
     return taken
-
-
-async def take_all(
-    store: Store, what: str, seen: Mapping[str, Segment], targets: Mapping[str, str] | None = None
-) -> set[str]:
-    """Take whole segments of the tree `what` as `take_whole` does, durably."""
-    taken = set(seen)  # after an error nobody knows which
-    try:
-        with if_interrupted(what, "unknown"):
-            taken = await take_whole(store, seen, targets)
-    finally:
-        await flush_folders(store, [*(targets[path] for path in taken if targets is not None), *taken])
-    return taken
-
-
-async def flush_folders(store: Store, paths: Iterable[str]) -> None:
-    """Make durable what was done to the headers of segments."""
-    for one in {names.parent(path): path for path in paths}.values():
-        await store.backend.flush(names.header_path(one))
 
 
 async def remove_grave(store: Store, path: str, grave: Header) -> None:
@@ -281,7 +262,7 @@ async def remove_grave(store: Store, path: str, grave: Header) -> None:
 
 
 async def remove_header(store: Store, path: str, header: Header) -> bool:
-    """Delete the header that a commit has just made, durably, if the store can do that in one step."""
+    """Delete the header that a commit has just made, if the store can do that in one step."""
     seen = store.headers.seen(path)
     if not store.backend.capability.removes_whole or seen is None or not seen.token:
         return False
@@ -291,8 +272,6 @@ async def remove_header(store: Store, path: str, header: Header) -> bool:
         (is_taken,) = await store.backend.remove_whole([(names.header_path(path), seen.token)])
     finally:  # after an error nobody knows
         store.headers.forget(path)
-    if is_taken:
-        await store.backend.flush(path)  # no header is left to flush, only its folder
     return is_taken
 
 

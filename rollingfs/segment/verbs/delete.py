@@ -30,7 +30,7 @@ BATCH_MAX = 256
 
 @value_class
 class Buried:
-    """A segment whose tombstone is committed, and the files that go with it."""
+    """A segment whose tombstone is committed, or which is gone whole, and the files that go with it."""
 
     path: str
     before: Header
@@ -38,8 +38,6 @@ class Buried:
     files: Sequence[str] = ()
     drops: Sequence[Drop] = ()
     """The lines whose work is done then."""
-    is_gone: bool = False
-    """Whether it is gone without a tombstone; this is durable once its folder was flushed."""
 
 
 Call = Callable[[], Awaitable[Buried | None]]
@@ -93,9 +91,7 @@ async def _removed(at: At, path: str, guard: Guard, seen: Segment) -> Buried | N
         header = transitions.check(seen.header, guard, path)
     except OSError:
         return None  # a commit looks at the header again, and says what is wrong
-    with if_interrupted(path, "unknown"):
-        is_gone = await removals.take_whole(at, {path: seen})
-    return Buried(path, header, header, is_gone=True) if is_gone else None
+    return Buried(path, header, header) if await removals.take_whole(at, path, {path: seen}) else None
 
 
 async def bury_unread(at: At, path: str) -> Buried:
@@ -142,10 +138,7 @@ async def clear_buried(at: At, buried: Sequence[Buried]) -> None:
     with if_interrupted(first, "committed"):
         what = first if len(buried) == 1 else f"{first} and {len(buried) - 1} more"
         await removals.delete_dropped(at.backend, what, [file for one in buried for file in one.files])
-        await removals.flush_folders(at, [one.path for one in buried if one.is_gone])
         for one in buried:
-            if one.is_gone:
-                continue
             at.slots.remember(one.path, drops=one.drops, header=one.header)
             await removals.delete_shadowed(at, one.path, one.header.adopted)
             # where tombstones need not stay, it stays while it hides a plain file

@@ -12,7 +12,7 @@ from rollingfs.format.header import Header, Phase
 from rollingfs.format.transitions import NO_GUARD
 from rollingfs.segment.at import At
 from rollingfs.segment.commit.attempt import Attempt
-from rollingfs.segment.commit.removals import check_there, take_all, try_drops
+from rollingfs.segment.commit.removals import check_there, take_whole, try_drops
 from rollingfs.segment.files.moves import Marked, frozen_headers, move
 from rollingfs.segment.segment import Segment, shadow
 
@@ -42,7 +42,7 @@ async def rename(at: At, path: str, target: str, *, overwrite: bool = True) -> N
         return
     if at.backend.capability.removes_whole:
         loaded = await at.headers.load(path)
-        if await take_all(at, target, {path: loaded}, {path: target}):
+        if await take_whole(at, target, {path: loaded}, {path: target}):
             return
     renamed = partial(_renamed, at, overwrite=overwrite)
     header = await move(at, target, [path], renamed, sealed=False)

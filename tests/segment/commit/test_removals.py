@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from rollingfs import RollingFileSystem
-from rollingfs.backend.local import record_lock as record_locks, removing, system
+from rollingfs.backend.local import folders, record_lock as record_locks, removing, system
 from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.backend.local.record_lock import record_lock
 from rollingfs.errors import AppendOutcomeUnknown, ConflictError, LockedError
@@ -124,6 +124,14 @@ def whole(verb: str, headers: list[tuple[str, str]]) -> Sequence[bool]:
     if verb == "remove":
         return drive(backend.remove_whole(headers))
     return drive(backend.move_whole([(path, token, path.replace("$", "-new$")) for path, token in headers]))
+
+
+@pytest.mark.parametrize("verb", ["remove", "move"])
+def test_one_call_flushes_each_folder_once(tmp_path, monkeypatch, headers, verb):
+    flushed: list[str] = []
+    beside(monkeypatch, folders, "flush_folder_of", lambda path: flushed.append(os.path.dirname(path)))
+    whole(verb, headers)
+    assert flushed == [str(tmp_path)]
 
 
 @pytest.mark.skipif(system.rename_free is None, reason="no rename that replaces nothing")
@@ -298,7 +306,7 @@ def test_a_lost_commit_of_a_moved_segment_stays_lost(fs, tmp_path, monkeypatch, 
 def test_a_segment_with_files_is_not_removed_whole(tmp_path, line):
     store, path = At.of(LocalBackend()), f"{tmp_path}/s"
     drive(store.backend.create(names.header_path(path), format_header(Header(str(uuid.uuid4()), 1, **line))))
-    assert drive(take_whole(store, {path: drive(store.headers.load(path))})) == set()
+    assert drive(take_whole(store, path, {path: drive(store.headers.load(path))})) == set()
 
 
 @pytest.mark.parametrize("line", ["merges", "aborts"])
