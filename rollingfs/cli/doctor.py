@@ -25,7 +25,7 @@ from rollingfs.backend.local.record_lock import record_lock
 from rollingfs.cli import output
 from rollingfs.cli.output import WrongUsage
 from rollingfs.cli.session import Session
-from rollingfs.errors import LockedError, visible
+from rollingfs.errors import LockedError
 
 PROCESSES = 4
 WAIT_S_MAX = 60.0
@@ -206,10 +206,11 @@ def doctor(session: Session, url: str, races: int = RACES, seconds: float = 0.0)
         output.write_json(dataclasses.asdict(found))
         return
     output.say(f"{found.store}: {'safe' if found.is_safe else 'NOT SAFE'} to write to")
-    output.show_rows(
-        (Text(one.what), Text(one.answer, STYLES.get(one.answer, "")), Text(visible(one.means)))
-        for one in found.findings
-    )
+    lines = output.columns([(one.what, one.answer, one.means) for one in found.findings])
+    for line, one in zip(lines, found.findings, strict=True):
+        text = Text(line)
+        text.highlight_regex(rf"(?<=  ){one.answer}(?=  )", STYLES.get(one.answer, ""))
+        output.show(text)
     if not found.is_safe:
         output.complain(found.refusal)
 

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Annotated, Any, cast
 
 import typer
-from rich.table import Table
 from rich.text import Text
 
 from rollingfs.cli import output
@@ -70,29 +69,26 @@ def ls(
     if session.json:
         output.write_json(infos)
     elif long:
-        output.show(_listing(infos, names))
+        output.say(*_listing(infos, names))
     else:
-        for name in names:
-            output.say(name)
+        output.say(*names)
     for one in infos:
         if "error" in one:
             session.code = output.DAMAGED
             output.complain(f"{one['name']} cannot be read: {one['error']}")
 
 
-def _listing(infos: Iterable[dict[str, Any]], names: Sequence[str]) -> Table:
+def _listing(infos: Iterable[dict[str, Any]], names: Sequence[str]) -> list[str]:
     """Return the rows of ``ls -l``, one for each info, with its shown name."""
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for title in ("state", "chunks", "start", "size", "modified", "name"):
-        table.add_column(title, justify="right" if title in ("chunks", "start", "size") else "left", no_wrap=True)
+    rows = [("state", "chunks", "start", "size", "modified", "name")]
     for info, name in zip(infos, names, strict=True):
         if info["type"] == "directory" or "error" in info:
-            table.add_row("unreadable" if "error" in info else "folder", "", "", "", "", Text(visible(name)))
+            rows.append(("unreadable" if "error" in info else "folder", "", "", "", "", name))
             continue
         state = "sealed" if info["sealed"] else "open" if info["version"] else "plain"
-        numbers = [f"{info['chunks']:,}", f"{info['start_offset']:,}", size_text(info["size"])]
-        table.add_row(state, *numbers, date_text(info["mtime"]), Text(visible(name)))
-    return table
+        numbers = (f"{info['chunks']:,}", f"{info['start_offset']:,}", size_text(info["size"]))
+        rows.append((state, *numbers, date_text(info["mtime"]), name))
+    return output.columns(rows, right=(1, 2, 3))
 
 
 def info(session: Session, path: PathsOf) -> None:
@@ -112,7 +108,7 @@ def info(session: Session, path: PathsOf) -> None:
             continue
         rows = [(name, _value(name, value)) for name, value in found.items()]
         rows += _details(segment) if segment is not None else []
-        output.show_rows((Text(visible(name)), Text(visible(value))) for name, value in rows)
+        output.say(*output.columns(rows))
 
 
 def _value(name: str, value: Any) -> str:

@@ -7,19 +7,18 @@ import dataclasses
 import os
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from operator import attrgetter
 from typing import Literal, get_args
 
 from rich.cells import cell_len, set_cell_size
 from rich.console import Group
 from rich.live import Live
-from rich.table import Table
 from rich.text import Text
 
 from rollingfs.cli import output
 from rollingfs.cli.command import FolderOf, Size, Time
-from rollingfs.cli.output import WrongUsage
+from rollingfs.cli.output import GAP_COLUMNS, WrongUsage
 from rollingfs.cli.session import Session, StorePath
 from rollingfs.cli.stores import split
 from rollingfs.errors import visible
@@ -74,7 +73,6 @@ LEFT_OUT = (
     *("cold end", "lag age", "drops", "start", "moves", "joins", "hot", "cold", "lag", "last commit", "sizes", "state"),
 )
 """Columns that a narrow terminal leaves out, in this order."""
-GAP_COLUMNS = 2
 NAME_COLUMNS_MIN = 8
 QUIT_KEYS = b"qQ"
 
@@ -135,9 +133,7 @@ def top(
             output.write_json(segments)
         else:
             width = output.screen().width if sys.stdout.isatty() else None
-            for line in (*look.picture(states), *table(states, look.root, now_s=time.time(), width=width)):
-                output.say(line)
-            output.show(*look.logs())
+            output.say(*look.picture(states), *table(states, look.root, now_s=time.time(), width=width), *look.logs())
         if any(one.error for one in states):
             session.code = output.DAMAGED
     else:
@@ -173,15 +169,13 @@ class _Look:
     def _count(self) -> int:
         return sum(calls.count for calls in self._place.fs.metrics().requests.values())
 
-    def logs(self) -> list[Table]:
-        """Return a table of the lags of local logs, if any."""
-        made = Table(box=None, pad_edge=False, padding=(1, GAP_COLUMNS, 0, 0), collapse_padding=True)
-        for title in ("file", "lag", "lag age", "error"):
-            made.add_column(title, justify="right" if "lag" in title else "left")
+    def logs(self) -> list[str]:
+        """Return the lags of local logs as lines, if any."""
+        rows = [("file", "lag", "lag age", "error")]
         for one in self.lags:
             lag = (size_text(one.bytes), age_text(one.seconds)) if one.bytes else ("", "")
-            made.add_row(*map(Text, (visible(one.path), *lag, visible(one.error or ""))))
-        return [made] if self.lags else []
+            rows.append((one.path, *lag, one.error or ""))
+        return ["", *output.columns(rows, (1, 2))] if self.lags else []
 
     def summary(self, states: Sequence[SegmentState]) -> str:
         """Return the sum over all segments, on a line."""
@@ -224,21 +218,13 @@ def table(
     widths = {title: max(cell_len(row[title]) for row in rows) for title in COLUMNS}
     if width is not None:
         widths = _fitting(widths, width)
-    lines = [_line(row, widths) for row in rows]
+    cells = [[_cut(row[title], columns) for title, columns in widths.items()] for row in rows]
+    lines = output.columns(cells, [nth for nth, title in enumerate(widths) if title not in LEFT])
     for nth, one in enumerate(states[:rows_max], 1):
         if one.error is not None:
-            line = f"{lines[nth].rstrip()}{' ' * GAP_COLUMNS}{visible(one.error)}"
+            line = f"{lines[nth]}{' ' * GAP_COLUMNS}{visible(one.error)}"
             lines[nth] = line if width is None else _cut(line, width)
     return lines if rows_max is None or len(states) <= rows_max else [*lines, f"… {len(states) - rows_max:,} more …"]
-
-
-def _line(row: Mapping[str, str], widths: Mapping[str, int]) -> str:
-    cells = []
-    for title, columns in widths.items():
-        text = _cut(row[title], columns)
-        gap = " " * (columns - cell_len(text))
-        cells.append(text + gap if title in LEFT else gap + text)
-    return (" " * GAP_COLUMNS).join(cells)
 
 
 def _cut(text: str, columns: int) -> str:
@@ -296,6 +282,6 @@ def _watch(look: _Look, every_s: float) -> None:
             rows_max = max(1, console.height - FRAME_LINES - (len(look.lags) + 2 if look.lags else 0))
             titles, *rows = table(states, look.root, now_s=time.time(), rows_max=rows_max, width=console.width)
             head = Text("\n".join([*map(visible, said.splitlines()), titles]), "bold")
-            live.update(Group(head, Text("\n".join(rows)), *look.logs()), refresh=True)
+            live.update(Group(head, Text("\n".join([*rows, *look.logs()]))), refresh=True)
             if set(output.wait(every_s, keys)) & set(QUIT_KEYS):  # any other key looks at once
                 return
