@@ -1,6 +1,7 @@
 """Programs on top change the store by one verb of the core a step: they never look, act, and then undo."""
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,11 +15,14 @@ TAKING = frozenset(
 )
 """Verbs that take something away, or make a second one of it: each site has its row in `STEPS`."""
 MOVING = frozenset({"mv", "mv_file", "move", "rename"})
-CHANGING = TAKING | frozenset(
-    {"seal", "truncate", "overwrite", "concat", "create", "append", "renew", "pipe_file", "pipe", "touch"}
-    | {"mkdir", "makedirs", "release", "acquire", "retain", "trim", "offload", "onload", "consolidate", "roll"}
-    | {"collect", "put_file"}
+COMMITTING = re.compile(r"^    (\w+), _\w+ = (?:methods\.\w+\()*\s*both\(.*\b(?:commits|takes)=", re.MULTILINE)
+FACES = "".join((ROLLINGFS / "fs" / name).read_text() for name in ("filesystem.py", "segment_handle.py"))
+CHANGING = (
+    TAKING
+    | {*COMMITTING.findall(FACES), "acquire"}
+    | {"renew", "pipe", "mkdir", "makedirs", "retain", "trim", "collect", "put_file"}
 )
+"""The verbs of the faces that commit, and others."""
 LOOKS = frozenset({"exists", "isfile", "isdir"})
 """Answers that are old when the next verb begins."""
 COMMON = frozenset({"append", "copy", "delete", "create", "move", "rename", "roll", "concat"})

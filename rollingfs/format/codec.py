@@ -216,6 +216,8 @@ _MANY: dict[str, tuple[str, Callable[[Sequence[str]], Any]]] = {
     "Drop": ("drops", line_codec.parse_drop),
 }
 """The fields of lines that a header may have many times, and their parsers."""
+LINE_KINDS = (*_ONCE, *_MANY, "attr")
+"""The first words of all lines."""
 
 
 class _Parser:

@@ -2,11 +2,14 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
+from pathlib import Path
 
 import fsspec
 import pytest
+import typer
 
 from rollingfs import cli
 from rollingfs.cli import app
@@ -117,3 +120,12 @@ def test_json_comes_as_one_value_line_from_every_command(stream):
         if words[0] == "trim":
             words = ["trim", stream, json.dumps({**json.loads(cut), "segments": {b: 5}})]
         assert len(done(*words, "--json", stdin=b"").lines) == 1, words
+
+
+def test_each_command_has_a_row_on_the_page():
+    page = (Path(__file__).parents[2] / "docs/cli.md").read_text()
+    described = {
+        word for row in re.findall(r"^\| (`.*?) \| ", page, re.MULTILINE) for word in re.findall(r"`([a-z-]+)", row)
+    }
+    missing = typer.main.get_command(app.app).commands.keys() - described
+    assert not missing, "docs/cli.md: the table has no row for these commands"

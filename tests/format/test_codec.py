@@ -5,7 +5,7 @@ import uuid
 from functools import reduce
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import Phase, given, settings, strategies as st
 
 from rollingfs.errors import CorruptHeaderError
 from rollingfs.format.codec import format_header, format_text, parse_header
@@ -57,6 +57,18 @@ def parsed_or_none(data):
 
 
 # -- round trip ----------------------------------------------------------------------------------------------
+
+
+def test_the_strategy_of_headers_draws_every_field():
+    left = {field.name for field in dataclasses.fields(Header)}
+
+    @given(headers())
+    @settings(max_examples=300, phases=[Phase.generate])
+    def draw(header):
+        left.difference_update([name for name in left if getattr(header, name) != getattr(EMPTY, name)])
+
+    draw()
+    assert not left, "tests/support/strategies.py: `headers` never draws these fields"
 
 
 @given(headers())

@@ -7,13 +7,14 @@ What each file says is described below by hand, and read twice: by the package, 
 """
 
 import functools
+import re
 import runpy
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from rollingfs.format.codec import format_header, parse_header
+from rollingfs.format.codec import LINE_KINDS, format_header, parse_header
 from rollingfs.format.header import (
     OFFSET_MAX,
     Adopted,
@@ -169,6 +170,7 @@ HEADERS: dict[str, Header] = {
         tail_at_ms=AT_MS,
         edges=Edges(0, "lines", 9000, ""),
     ),
+    "rewritten": of(9, entries=(Chunk(0, 100, FIRST, 1, AT_MS),), rewritten=2**40, **DATES),
     "turn": of(8, commits=(Commit(WRITER, 3, 8),), turn=WRITER),
     "asks": of(8, commits=(Commit(WRITER, 3, 8), Commit(WRITER_2, 17, 8))),
     "carried": of(
@@ -331,3 +333,13 @@ def test_a_header_of_release_1_round_trips(name):
 def test_the_reader_of_the_docs_refuses_what_is_flawed(name):
     with pytest.raises(ValueError):  # noqa: PT011 - each has its own words
         reader_of_the_docs()((FOLDER / f"{name}.flawed").read_bytes())
+
+
+@pytest.mark.parametrize("kind", LINE_KINDS)
+def test_each_kind_of_line_has_rule_and_fixture(kind: str) -> None:
+    rule = re.search(rf"^\| `{kind}\b", PROTOCOL.with_name("header.md").read_text(), re.MULTILINE)
+    assert rule, f"docs/protocol/header.md: the table has no row for the line {kind!r}"
+    line = f"\n{kind} ".encode()
+    assert any(line in file.read_bytes() for file in FOLDER.glob("*.header")), (
+        f"{FOLDER}: no header has the line {kind!r}"
+    )

@@ -11,7 +11,15 @@ from fsspec.callbacks import Callback
 from rollingfs import Erased, RollingFileSystem, Segment, errors
 from tests.support.backends import private_memory
 
-VERBS = ("append", "stage", "seal", "truncate", "concat", "roll", "offload", "onload", "set_policy")
+
+def verb_of(face: type, name: str) -> Any:
+    """Return the coroutine that a method was made of, or None."""
+    return getattr(vars(face).get(name), "__wrapped__", None)
+
+
+PUBLIC = [name for name in vars(Segment) if not name.startswith("_")]
+VERBS = [name for name in PUBLIC if None is not verb_of(Segment, name) is verb_of(RollingFileSystem, name)]
+"""The verbs of both faces."""
 Call = Callable[..., Any]
 
 
@@ -44,8 +52,6 @@ def test_both_faces_share_verbs_and_docstrings_except_the_path() -> None:
         parameters = list(inspect.signature(by_path).parameters.values())
         assert parameters[1].name == ("target" if name == "concat" else "path")
         assert [parameters[0], *parameters[2:]] == list(inspect.signature(by_handle).parameters.values())
-        assert name in vars(RollingFileSystem)
-        assert name in vars(Segment)  # the reference shows what stands in the class itself
 
 
 def test_append(call: Call, fs: RollingFileSystem) -> None:

@@ -108,10 +108,24 @@ def test_a_range_outside_is_an_argument_error(handle, start, end):
 
 ARGUMENTS = {"append": [b"x"], "truncate": [1], "acquire": ["me"], "read": [0, 5], "concat": [[]]}
 VERBS = {verb: methodcaller(verb, *args) for verb, args in ARGUMENTS.items()}
-VERBS |= {verb: methodcaller(verb) for verb in ("seal", "delete", "refresh", "collect", "roll")}
+VERBS |= {
+    verb: methodcaller(verb)
+    for verb in ("seal", "delete", "refresh", "collect", "roll", "consolidate", "verify", "onload")
+}
 VERBS |= {"large append": methodcaller("append", b"x" * 2_000), "empty append": methodcaller("append", b"")}
 VERBS["set_policy"] = methodcaller("set_policy", max_bytes=9)
+STAYING = frozenset({"stage", "offload", "release"})
+"""Verbs that need no segment, a tier, or an epoch."""
 WRITES = ("append", "empty append", "large append", "seal", "truncate", "delete", "concat", "set_policy")
+
+
+def test_each_verb_of_handle_is_tried_on_gone_segment():
+    verbs = {
+        name
+        for name, method in vars(SegmentHandle).items()
+        if not name.startswith("_") and hasattr(method, "__wrapped__")
+    }
+    assert verbs - VERBS.keys() == STAYING, "give each verb of a handle a row in VERBS"
 
 
 @pytest.mark.parametrize("verb", VERBS)

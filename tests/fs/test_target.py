@@ -7,6 +7,7 @@ import re
 import sys
 import tomllib
 from importlib.metadata import EntryPoint
+from itertools import chain
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,7 +19,7 @@ from fsspec.implementations.dirfs import DirFileSystem
 from fsspec.implementations.memory import MemoryFileSystem
 
 import rollingfs
-from rollingfs import RollingFileSystem, RollingPolicy, UnsafeBackendError
+from rollingfs import STORES, RollingFileSystem, RollingPolicy, UnsafeBackendError
 from rollingfs.backend.generic import GenericBackend
 from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.backend.memory import MemoryBackend
@@ -241,7 +242,15 @@ def test_new_kind_of_object_store_needs_two_rows(monkeypatch: Any) -> None:
 
 def test_the_entry_points_are_those_that_the_package_registers():
     with open(Path(__file__).parents[2] / "pyproject.toml", "rb") as file:
-        entries = tomllib.load(file)["project"]["entry-points"]["fsspec.specs"]
+        project = tomllib.load(file)["project"]
+    groups, ours = (
+        project["entry-points"],
+        {f"rolling{plus}{one}" for one in chain(*STORES.values()) for plus in ("+", "")},
+    )
+    entries = groups["fsspec.specs"]
+    for group in ("fsspec.specs", "universal_pathlib.implementations"):
+        assert groups[group].keys() == {"rolling", *ours}, f"pyproject.toml: {group} has other schemes than STORES"
+    assert {cloud.extra for cloud in clouds.CLOUDS} <= project["optional-dependencies"].keys()
     for name, value in entries.items():
         cls = EntryPoint(name, value, "fsspec.specs").load()
         assert fsspec.get_filesystem_class(name) is cls
