@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-import signal
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
-from types import FrameType
 from typing import Annotated
 
 import typer
@@ -17,7 +15,7 @@ from rollingfs import parquet
 from rollingfs.cli import output
 from rollingfs.cli.command import FolderOf, PathsOf, Size, Time
 from rollingfs.cli.output import WrongUsage
-from rollingfs.cli.session import SIGNALS, ExpectMark, Session, StorePath, check_mark, handling, stopping
+from rollingfs.cli.session import ExpectMark, Session, StorePath, check_mark, stopping
 from rollingfs.format.header import GRACE_S
 from rollingfs.fs.follower import Follower
 from rollingfs.policy import BLOCK_BYTES, DELETION_LAG_S, TIER_DEFAULT
@@ -39,12 +37,7 @@ def follow_all(
     except ValueError as error:
         raise WrongUsage(str(error)) from error
 
-    def stop(number: int, frame: FrameType | None) -> None:
-        for one in SIGNALS:
-            signal.signal(one, signal.SIG_DFL)  # nothing is lost if the process ends at any moment
-        follower.stop()
-
-    with handling(stop):  # the follower stops after the blocks under way; a second signal ends the process
+    with stopping(follower.stop):  # nothing is lost if a second signal ends the process
         follower.run()
 
 
@@ -107,8 +100,8 @@ def run(
     if follow and grace is not None and grace < GRACE_S:
         raise WrongUsage(f"--grace {grace:g}: less than 24h asserts that no client writes, and --follow writes")
     steps = [step for step in STEPS if step != OFFLOAD or not follow]
-    following = Follower(place.path, fs=place.fs, on_change=partial(tell, session)) if follow else nullcontext()
-    with stopping() as stop, following:
+    follower = Follower(place.path, fs=place.fs, on_change=partial(tell, session)) if follow else None
+    with stopping(None if follower is None else follower.stop) as stop, follower or nullcontext():
         upkeep = Upkeep(place.core.client, steps, grace_s=grace, readers_grace_s=readers_grace, is_stopped=stop)
         number, saved, began_s = 1, 0, time.monotonic()
         while True:

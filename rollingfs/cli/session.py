@@ -227,10 +227,17 @@ LOOK_S = 0.2
 
 
 class Stop:
-    """Whether the command is to end. A second signal ends it at once, as Ctrl-C ends any command."""
+    """Whether the command is to end. A second signal ends it at once, as Ctrl-C ends any command.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    tell
+        Called by the first signal. A second signal then ends the process, whatever its threads do.
+    """
+
+    def __init__(self, tell: Callable[[], None] | None = None) -> None:
         self.is_wanted = False
+        self._tell = tell
 
     def __call__(self) -> bool:
         return self.is_wanted
@@ -241,26 +248,24 @@ class Stop:
         while not self.is_wanted and (left_s := deadline_s - time.monotonic()) > 0:
             time.sleep(min(LOOK_S, left_s))
 
-    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+    def on_signal(self, number: int, frame: FrameType | None) -> None:
+        """Note a signal."""
         if self.is_wanted:
             raise KeyboardInterrupt
         self.is_wanted = True
+        if self._tell is not None:
+            for one in SIGNALS:
+                signal.signal(one, signal.SIG_DFL)
+            self._tell()
 
 
 @contextlib.contextmanager
-def stopping() -> Iterator[Stop]:
-    """Turn the first SIGTERM or Ctrl-C into a wish to end. Only the main thread can."""
-    stop = Stop()
-    with handling(stop._on_signal):
-        yield stop
-
-
-@contextlib.contextmanager
-def handling(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
-    """Let a handler take SIGTERM and Ctrl-C. Only the main thread can."""
-    before = {number: signal.signal(number, handler) for number in SIGNALS}
+def stopping(tell: Callable[[], None] | None = None) -> Iterator[Stop]:
+    """Turn the first SIGTERM or Ctrl-C into a wish to end, as of `Stop`. Only the main thread can."""
+    stop = Stop(tell)
+    before = {number: signal.signal(number, stop.on_signal) for number in SIGNALS}
     try:
-        yield
+        yield stop
     finally:
         for number, former in before.items():
             signal.signal(number, former)

@@ -18,7 +18,7 @@ from rollingfs.format import names
 from rollingfs.runtime.values import added, value_class
 from rollingfs.segment.at import At
 from rollingfs.segment.files.survey import Collected, Failure
-from rollingfs.segment.read.folder_contents import removed_path
+from rollingfs.segment.read.folder_contents import Sorted, removed_path
 from rollingfs.segment.verbs.collect import collect
 
 logger = logging.getLogger("rollingfs")
@@ -61,11 +61,16 @@ async def tree_below(at: At, *paths: str, on_error: OnError = REPORT) -> Tree:
     Parameters
     ----------
     on_error
-        Treatment of folders that we may not list, except the given folders, which raise.
+        Treatment of folders that we may not list, except a single given folder, which raises.
     """
     scans: dict[str, Scan] = {}
     for path in paths:
-        scans |= await tree(at, path, hidden=True, on_error=on_error, by_names=True)
+        try:
+            scans |= await tree(at, path, hidden=True, on_error=on_error, by_names=True)
+        except PermissionError as error:
+            if len(paths) == 1 or on_error != REPORT:
+                raise
+            scans[path] = Scan(path, Sorted.of(()), error=error)
     return tree_of(scans)
 
 

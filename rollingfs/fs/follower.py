@@ -121,7 +121,7 @@ class Follower:
         self._moves_max = max(1, memory_bytes // REWRITE_BYTES_MAX)
         self._on_change = on_change
         self._busy: dict[str, asyncio.Task[None]] = {}
-        self._stopped = threading.Event()
+        self._is_stopped = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._error: BaseException | None = None
@@ -151,7 +151,7 @@ class Follower:
         """Run as `run` does, on the caller's event loop; a cancel stops it, and waits for the blocks under way."""
         self._prepare()
         try:
-            while not self._stopped.is_set():
+            while not self._is_stopped:
                 self._wake.clear()
                 await self._list()
                 pause_s = self._begin()
@@ -160,7 +160,7 @@ class Follower:
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._wake.wait(), None if pause_s == math.inf else pause_s)
         except BaseException:
-            self._stopped.set()  # so that no further block begins
+            self._is_stopped = True  # so that no further block begins
             raise
         finally:
             if self._busy:
@@ -184,7 +184,7 @@ class Follower:
 
     def stop(self) -> None:
         """End `run` once the blocks under way have moved; from any thread, or from a signal handler."""
-        self._stopped.set()
+        self._is_stopped = True
         if (loop := self._loop) is not None:
             with contextlib.suppress(RuntimeError):  # the loop has closed
                 loop.call_soon_threadsafe(self._wake.set)
@@ -202,6 +202,10 @@ class Follower:
             self.run()
         except BaseException as error:  # noqa: BLE001 - `close` raises it
             self._error = error
+            if not main_has_ended():
+                logger.error(
+                    "the follower of %s has ended: %r", ", ".join(sorted({*self._named, *self._folders})), error
+                )
 
     def close(self) -> None:
         """Stop, and wait until the blocks under way have moved; raises what ended the thread before."""
@@ -258,7 +262,7 @@ class Follower:
         error = asyncio.CancelledError() if task.cancelled() else task.exception()
         if error is not None:
             self._error = error
-            self._stopped.set()
+            self._is_stopped = True
         self._wake.set()
 
     # -- one segment ---------------------------------------------------------------------------------------
@@ -276,7 +280,7 @@ class Follower:
                 return
             if isinstance(now, Move):
                 async with self._moves:
-                    now = Wait(0.0) if self._stopped.is_set() else await self._bridge.arun(one.move(now))
+                    now = Wait(0.0) if self._is_stopped else await self._bridge.arun(one.move(now))
             elif one.tier is None and not is_named:
                 now = Wait(math.inf, is_over=True)
         except Exception as error:

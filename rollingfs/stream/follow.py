@@ -276,9 +276,7 @@ class Followed:
         if left_s > 0:  # the status keeps the error that waits
             logger.debug("%s: %s", self.path, error)
             return Wait(left_s)
-        is_missing = isinstance(error, FileNotFoundError)
-        if is_missing:
-            self.token = None  # deleted, or another incarnation: the next look shows it
+        self.token = None  # read again: it may be gone, or another incarnation; and the pause counts for its new header
         text = str(error) or repr(error)
         if self._error is None:
             is_told = isinstance(error, OSError | ValueError)
@@ -286,7 +284,7 @@ class Followed:
         pause_s = blocks.retry_s(self._failures, random.random())
         self._failures, self._error = self._failures + 1, text
         self._retry_s = time.monotonic() + pause_s if is_move else 0.0
-        return Wait(pause_s, is_over=is_missing and not is_move)
+        return Wait(pause_s, is_over=isinstance(error, FileNotFoundError) and not is_move)
 
 
 # -- an offload by policies, once -------------------------------------------------------------------------------

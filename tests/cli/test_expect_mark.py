@@ -1,13 +1,12 @@
 """A disk that is not mounted yet: `run` and `serve` change nothing in the mount point."""
 
-import signal
 from functools import partial
 
 import pytest
 import uvicorn
 
 from rollingfs import RollingFileSystem
-from rollingfs.cli.session import StorePath, check_mark, handling
+from rollingfs.cli.session import StorePath, check_mark, stopping
 from rollingfs.server import make_app
 from tests.server.conftest import Client
 from tests.support.cli import Run
@@ -25,7 +24,7 @@ def test_unmarked_store_is_absent_and_nothing_is_made(tmp_path, verb):
 def test_with_its_mark_a_command_begins(tmp_path, monkeypatch):
     (tmp_path / ".mounted").touch()
     monkeypatch.setattr(uvicorn.Server, "run", lambda server: None)
-    with handling(signal.default_int_handler):  # a server leaves its own handlers, as its process ends then
+    with stopping():  # a server leaves its own handlers, as its process ends then
         for verb in (["run", "--once"], ["serve", "--port", 0]):
             did = Run(*verb, "--expect-mark", ".mounted", tmp_path)
             assert did.code == 0, did.err

@@ -2,13 +2,14 @@
 
 import json
 import signal
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from rollingfs import OffloadPolicy, RetentionPolicy, RollingFileSystem, RollingPolicy
 from rollingfs.cli.session import Stop
-from tests.support.cli import Run, done, failed, running
+from tests.support.cli import Run, done, failed, running, running_program
 from tests.support.forks import needs_signals
 
 
@@ -106,6 +107,34 @@ def test_process_that_runs_ends_by_signal_while_it_waits(fs, tmp_path, option, n
             if line.startswith(b"round 1"):
                 process.send_signal(number)
         assert process.wait() == 0
+
+
+STUCK = """
+import sys, time
+from rollingfs.cli import main
+from rollingfs.stream import follow
+
+async def move(self, block):
+    print("a block is on its way", flush=True)
+    time.sleep(600)
+
+follow.Followed.move = move
+sys.exit(main())
+"""
+
+
+@needs_signals
+@pytest.mark.slow
+@pytest.mark.parametrize("words", [["run", "--follow"], ["offload", "--follow"]])
+def test_second_signal_ends_a_follower_at_once(fs, tmp_path, option, words):
+    fs.set_policy(f"{tmp_path}/data/logs", OffloadPolicy("cold", block_bytes=100))
+    with running_program(STUCK, *words, f"{tmp_path}/data/logs", *option) as process:
+        assert any(b"on its way" in line for line in process.stdout)
+        process.send_signal(signal.SIGTERM)
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(1)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == -signal.SIGTERM
 
 
 def test_offload_without_options_does_what_the_policies_say(fs, tmp_path, option):

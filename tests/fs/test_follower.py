@@ -88,7 +88,7 @@ def test_blocks_beyond_the_memory_wait_and_move_later(root, monkeypatch):
     assert {status.cold_end for status in follower.status().values()} == {304}
 
 
-def test_error_of_callback_ends_follower_and_reaches_its_user(root):
+def test_error_of_callback_ends_follower_and_reaches_its_user(root, caplog):
     fs, has_failed = tiered(root), threading.Event()
 
     def fail(path: str, status: OffloadStatus) -> None:
@@ -103,6 +103,7 @@ def test_error_of_callback_ends_follower_and_reaches_its_user(root):
     assert has_failed.wait(WAIT_S)
     with pytest.raises(BrokenPipeError):
         follower.close()
+    assert "has ended: BrokenPipeError('nobody listens')" in caplog.text
 
 
 @pytest.mark.parametrize(

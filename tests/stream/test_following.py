@@ -74,7 +74,7 @@ def test_folder_with_damaged_memory_is_reported_others_continue(root):
     assert tiers(fs, bad) == {"", "inline"}
 
 
-def following(world: World, path: str, **given: Any) -> Follower:
+def following(world: World, path: str | list[str], **given: Any) -> Follower:
     """A follower that a test drives, by the client of a world."""
     bridge, strip = SimpleNamespace(arun=lambda call: call), world.backend.strip
     below = SimpleNamespace(client=world.client, bridge=bridge, strip=strip)
@@ -161,6 +161,32 @@ def test_failed_segment_waits_its_pause_in_spite_of_listings(monkeypatch):
     assert poll(one) == ["/root/a"], "so that the status shows that it grows"
     assert one.status()["/root/a"].lag_bytes == 304
     assert one.status()["/root/a"].last_error == "the tier is away"
+
+
+def test_header_damaged_later_waits_its_pause_in_spite_of_listings(monkeypatch):
+    store = TieredStore()
+    world = World(store, RollingPolicy(100, inline_bytes=10))
+    world.create("/root/a", [DATA])
+    monkeypatch.setattr(blocks, "retry_s", lambda failures, chance: 300.0)
+    one = following(world, "/", tier="cold", max_delay=1000)
+    assert poll(one) == ["/root/a"]
+    store._put("/root/a$header", b"damaged")
+    assert poll(one) == ["/root/a"]
+    assert "header" in str(one.status()["/root/a"].last_error)
+    assert poll(one) == []
+
+
+def test_folder_that_may_not_be_listed_leaves_others_followed():
+    world = World(Scripted(TieredStore()), RollingPolicy(100, inline_bytes=10))
+    world.create("/root/a/s", [DATA])
+    world.create("/other/b/s", [DATA])
+    one = following(world, ["/root/a", "/other/b"], tier="cold", max_delay=1000)
+    assert poll(one) == ["/other/b", "/root/a"]
+    assert poll(one) == ["/other/b/s", "/root/a/s"]
+    world.backend.plan("list", "/other/b", before=raises(PermissionError("no")), times=None)
+    world.append("/root/a/s", b"more")
+    world.create("/root/a/later", [DATA])
+    assert poll(one) == ["/root/a/later", "/root/a/s"]
 
 
 def test_pause_below_a_clock_step_is_no_loop(monkeypatch):
