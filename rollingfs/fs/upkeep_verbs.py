@@ -298,14 +298,9 @@ async def _set_of_folder(at: Binding, change: PolicyChange) -> None:
     from rollingfs.stream.members import Members
     from rollingfs.stream.upkeep import ROLL, Upkeep
 
-    members = Members(at.client, at.path)
+    await stream_verbs.set_policies(Members(at.client, at.path), change)
     if change.given or change.inherit:
-        await stream_verbs.set_rolling(members, change)
         at.client.inherited.forget()
-    if change.offload is not KEEP:
-        assert change.offload is None or isinstance(change.offload, OffloadPolicy)
-        await stream_verbs.set_offload_policy(members, change.offload)
-    if change.given or change.inherit:
         default = at.client.inherited.default
         upkeep = Upkeep(at.client, (ROLL,), dropped={name: getattr(default, name) for name in change.inherit})
         for folder in await upkeep.folders(at.path):

@@ -15,7 +15,7 @@ from rollingfs.folders.listing import exact_info
 from rollingfs.format import names
 from rollingfs.format.listing_codec import Row
 from rollingfs.format.policies import PolicyChange
-from rollingfs.policy import OffloadPolicy
+from rollingfs.policy import KEEP, OffloadPolicy
 from rollingfs.segment.files.rewrite_plan import Asked
 from rollingfs.segment.segment import Segment
 from rollingfs.segment.verbs.delete import delete as delete_segment
@@ -198,7 +198,7 @@ async def change_retention(
     members: Members, change: Callable[[RetentionPolicy | None], RetentionPolicy | None]
 ) -> None:
     """Store what `change` makes of the policy that is there at the commit, as `set_retention` does."""
-    await _update_checked(members, lambda found: replace(found, retention=_stored(change(found.retention))))
+    await _update(members, lambda found: replace(found, retention=_stored(change(found.retention))))
 
 
 async def get_offload_policy(members: Members) -> OffloadPolicy | None:
@@ -220,22 +220,28 @@ async def set_offload_policy(members: Members, policy: OffloadPolicy | None) -> 
     """
     if policy is not None:
         _check_kind(members.path, policy, OffloadPolicy, "the offload policy", "OffloadPolicy('cold')")
-        if policy.tier:
-            check_tier(members.client.backend, policy.tier, members.path)
-    await _update_checked(members, lambda found: replace(found, offload=_stored(policy)))
+    await set_policies(members, PolicyChange(policy))
 
 
-async def set_rolling(members: Members, change: PolicyChange) -> None:
-    """Change the folder's fields of the rolling policy.
+async def set_policies(members: Members, change: PolicyChange) -> None:
+    """Change the folder's offload policy and its fields of the rolling policy, in one commit.
 
     Raises
     ------
     FileNotFoundError, NotADirectoryError
         There is no such folder.
-    ValueError
-        A value is outside its range; no byte was written.
+    UnknownTierError, ValueError
+        As of `set_offload_policy`; or a value is outside its range. No byte was written.
     """
-    await members.ledgers.update(members.path, lambda found: replace(found, rolling=change.of_folder(found.rolling)))
+    policy = change.offload
+    if isinstance(policy, OffloadPolicy) and policy.tier:
+        check_tier(members.client.backend, policy.tier, members.path)
+
+    def changed(found: Ledger) -> Ledger:
+        offload = found.offload if policy is KEEP else _stored(policy)
+        return replace(found, rolling=change.of_folder(found.rolling), offload=offload)
+
+    await _update(members, changed, is_checked=policy is not KEEP)
 
 
 def _stored(policy: Policy | None) -> Policy | None:
@@ -243,12 +249,14 @@ def _stored(policy: Policy | None) -> Policy | None:
     return policy if policy is not None and policy.as_fields() else None
 
 
-async def _update_checked(members: Members, change: Callable[[Ledger], Ledger]) -> None:
+async def _update(members: Members, change: Callable[[Ledger], Ledger], *, is_checked: bool = True) -> None:
     """Update the ledger, unless the retention and the offload policy that count then contradict each other."""
-    above = await members.ledgers.above(members.path)
+    above = await members.ledgers.above(members.path) if is_checked else Ledger()
 
     def checked(found: Ledger) -> Ledger:
         ledger = change(found)
+        if not is_checked:
+            return ledger
         resolved = ledger.under(above)
         policies = policies_of(members.path, None, resolved, members.client.offload_policy)
         check_policy(members.path, policies, resolved, "nothing was written")

@@ -3,7 +3,7 @@
 import fsspec
 import pytest
 
-from rollingfs import FencedError, Follower, OffloadPolicy, RollingFileSystem, RollingPolicy
+from rollingfs import FencedError, Follower, OffloadPolicy, RollingFileSystem, RollingPolicy, UnknownTierError
 from rollingfs.folders import folders, listing, moving
 from rollingfs.segment.verbs.create import create
 from tests.support.places import tiered
@@ -169,6 +169,16 @@ def test_invalid_policy_is_refused_and_nothing_is_written(fs, path, given, error
     with pytest.raises(error, match=said):
         fs.set_policy(path, **given)
     assert fs.segment(path).version == before
+
+
+def test_refused_policy_leaves_other_fields_of_a_folder(fs, path):
+    folder = path.rpartition("/")[0]
+    before = fs.get_policy(folder)
+    with pytest.raises(UnknownTierError):
+        fs.set_policy(folder, OffloadPolicy("warm"), max_bytes=77)
+    assert fs.get_policy(folder) == before
+    fs.set_policy(folder, OffloadPolicy("cold"), max_bytes=77)
+    assert (fs.get_policy(folder).folder.tier, fs.segment(path).policy.max_bytes) == ("cold", 77)
 
 
 def test_stream_memory_is_neither_moved_offloaded_nor_followed(fs, path):

@@ -75,7 +75,7 @@ class TreeVerbs(Draw):
         fields |= {"max_age": self.chance.choice((1, 60))}
         given = self.chance.sample(sorted(fields), self.chance.randint(0, 3))
         change = PolicyChange(**{name: fields[name] for name in given}, inherit=tuple(fields.keys() - set(given)))
-        return self._upkeep(*self._stream(lambda stream: stream.set_rolling(change)))
+        return self._upkeep(*self._stream(lambda stream: stream.set_policies(change)))
 
     def _name(self) -> str:
         return self.chance.choice(("one", "other"))

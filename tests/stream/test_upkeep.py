@@ -139,7 +139,7 @@ def test_first_round_by_max_delay_loads_each_header_once():
 
 def test_change_of_policy_above_ends_rest_of_all_below():
     world, upkeep, paths = idle_world()
-    drive(verbs(world).set_rolling(PolicyChange(max_age=60)))
+    drive(verbs(world).set_policies(PolicyChange(max_age=60)))
     CLOCK.sleep(61)
     assert kept_again(upkeep).rolled == len(paths)
     drive(verbs(world, "/root/d1").set_offload_policy(OffloadPolicy("cold", after_bytes=0, deletion_lag=0)))
@@ -149,7 +149,7 @@ def test_change_of_policy_above_ends_rest_of_all_below():
 
 def test_policy_of_age_ends_rest_of_segment_in_time():
     world, upkeep, _ = idle_world()
-    drive(verbs(world).set_rolling(PolicyChange(max_age=3600)))
+    drive(verbs(world).set_policies(PolicyChange(max_age=3600)))
     drive(verbs(world).set_offload_policy(OffloadPolicy("cold", after_age=7200, deletion_lag=0)))
     for folder in ("/root/d1", "/root/d2"):
         drive(verbs(world, folder).set_offload_policy(None))
@@ -271,7 +271,7 @@ def test_folder_keeps_all_forever_below_one_that_drops_all():
 def test_round_sets_folder_policies_and_no_client_policy():
     world = World(policy=RollingPolicy(max_bytes=200, inline_bytes=10))
     path = world.create("/root/stream/a", [bytes(300)])
-    drive(verbs(world).set_rolling(PolicyChange(max_age=60)))
+    drive(verbs(world).set_policies(PolicyChange(max_age=60)))
     other = World(world.backend, RollingPolicy(max_bytes=999), world.clock)
     a_round(Upkeep(other.client))
     assert other.header(path).policy == RollingPolicy(200, 60, 10)
