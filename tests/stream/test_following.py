@@ -163,7 +163,7 @@ def test_failed_segment_waits_its_pause_in_spite_of_listings(monkeypatch):
     assert one.status()["/root/a"].last_error == "the tier is away"
 
 
-def test_header_damaged_later_waits_its_pause_in_spite_of_listings(monkeypatch):
+def test_damaged_header_waits_its_pause_in_spite_of_listings(monkeypatch):
     store = TieredStore()
     world = World(store, RollingPolicy(100, inline_bytes=10))
     world.create("/root/a", [DATA])
