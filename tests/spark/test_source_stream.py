@@ -49,6 +49,24 @@ def test_latest_offset_skips_the_present_except_partial_lines(fs, tmp_path):
     assert step(source, at)[0] == ["half", "new"]
 
 
+@pytest.mark.parametrize("starting", ["earliest", "latest"])
+def test_repeated_first_batch_reads_what_it_had_planned(fs, tmp_path, starting):
+    """Spark asks for the begin of its first batch again, because its checkpoint has only the end."""
+    path = made(fs, tmp_path / "s", b"old\n")
+    source = reader(path, startingOffsets=starting)
+    start = saved(source.initialOffset())
+    fs.append(path, b"first\n")
+    end = saved(source.latestOffset(start, ALL))
+    fs.append(path, b"second\n")
+    again = reader(path, startingOffsets=starting)  # the driver was killed
+    planned = again.partitions(saved(again.initialOffset()), end)
+    assert first_column(again, planned) == ["old", "first"][starting == "latest" :]
+    assert step(again, end)[0] == ["second"]
+    fs.truncate(path, len(b"old\nfirst\n"))
+    with pytest.raises(DataLossError, match="truncated away before they were read"):
+        again.partitions(saved(again.initialOffset()), end)
+
+
 @pytest.mark.parametrize("limit", [1, 5, 13, 100])
 def test_a_limit_takes_whole_lines_and_at_least_one(fs, tmp_path, limit):
     lines = ["x" * (nth % 17) for nth in range(40)]

@@ -106,7 +106,7 @@ def extents(start: Mapping[str, ReadMark], end: Mapping[str, ReadMark]) -> list[
     for path, mark in sorted(end.items()):
         before = start.get(path)
         begin = mark.begin if mark.begin is not None or before is None else before.offset
-        if begin is not None and begin < mark.offset:
+        if begin is not None and begin < mark.offset and before != mark:
             found.append(Extent(path, mark.identity, begin, mark.offset))
     return found
 

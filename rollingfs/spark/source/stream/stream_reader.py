@@ -101,7 +101,8 @@ class RollingStreamReader(RowReader, DataSourceStreamReader, SupportsTriggerAvai
 
         starts = each(self._fs, start, views.values())
         found = zip(views.items(), starts, strict=True)
-        marks = {path: mark for (path, view), mark in found if not self._is_unborn(view)}
+        # with their begins, for Spark keeps no offset before its first batch, and asks anew to repeat it
+        marks = {path: replace(mark, begin=mark.offset) for (path, view), mark in found if not self._is_unborn(view)}
         self._at = marks
         if self._subscription is not None:
             self._subscription.begin(marks)
@@ -191,7 +192,8 @@ class RollingStreamReader(RowReader, DataSourceStreamReader, SupportsTriggerAvai
             end = ends.get(path) or mark_at(view, begin)
             is_next = mark is not None and mark.offset == begin and self._records.is_same(view, mark)
             of = mark if mark is not None and is_next and end.offset == mark.offset else end
-            begin_told = None if is_next and before.get(path) == mark else begin
+            is_first = mark is not None and mark.begin == mark.offset < end.offset
+            begin_told = None if is_next and not is_first and before.get(path) == mark else begin
             is_done = view.sealed and end.offset == view.length
             marks[path] = replace(of, identity=end.identity, begin=begin_told, sealed=is_done)
         return marks
