@@ -23,6 +23,7 @@ from hypothesis import HealthCheck, settings
 from rollingfs.backend import patience, verdicts
 from tests.support.certificates import make_certificate
 from tests.support.clouds import azurite_server, fake_google_server, new_container
+from tests.support.environments import built_release
 from tests.support.examples import examples
 from tests.support.seaweed import seaweed_server
 from tests.support.servers import believe, minio_server, moto_server, new_bucket, require_module, shared
@@ -151,7 +152,7 @@ def no_verdicts_of_this_user(session_patch: pytest.MonkeyPatch, tmp_path_factory
     cache = tmp_path_factory.mktemp("cache")
     (cache / "rollingfs").write_text("no folder\n")
     of_user = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    for name, folder in (("PIP_CACHE_DIR", "pip"), ("GOCACHE", "go-build")):
+    for name, folder in (("PIP_CACHE_DIR", "pip"), ("GOCACHE", "go-build"), ("UV_CACHE_DIR", "uv")):
         session_patch.setenv(name, os.environ.get(name, os.path.join(of_user, folder)))
     session_patch.setenv("XDG_CACHE_HOME", str(cache))
 
@@ -207,6 +208,7 @@ minio_of_region = served(functools.partial(minio_server, region="us-east-1"))
 
 
 seaweed_shared = served(seaweed_server)
+release_shared = served(built_release)
 
 
 @pytest.fixture(scope="session")

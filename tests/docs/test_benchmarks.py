@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.servers import new_bucket, require_module
+from tests.support.servers import aws_environment, new_bucket, require_module
 
 require_module("pyarrow")
 require_module("s3fs")
@@ -79,13 +79,7 @@ def test_a_quick_run_measures_every_contestant(tmp_path):
 @pytest.mark.slow
 def test_a_store_of_the_environment_is_left_clean(seaweed, tmp_path):
     bucket = new_bucket(seaweed)
-    settings = {
-        "AWS_ENDPOINT_URL": seaweed["endpoint_url"],
-        "AWS_ACCESS_KEY_ID": seaweed["key"],
-        "AWS_SECRET_ACCESS_KEY": seaweed["secret"],
-        "AWS_DEFAULT_REGION": "us-east-1",
-        "AWS_ALLOW_HTTP": "true",
-    }
+    settings = aws_environment(seaweed) | {"AWS_ALLOW_HTTP": "true"}
     store = ["--store", f"s3://{bucket}/some/prefix", "--only", "P8", "--results", str(tmp_path)]
     command = [sys.executable, "-m", "benchmarks", "--quick", *store]
     done = subprocess.run(command, cwd=REPOSITORY, env={**os.environ, **settings}, capture_output=True, text=True)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.docs.test_docs import PAGES, RUNS, Block, missing, page_blocks, run
-from tests.support.servers import new_bucket, require, require_module
+from tests.support.servers import aws_environment, new_bucket, require, require_module
 
 require_module("s3fs")
 
@@ -43,10 +43,8 @@ def forget_clients() -> None:
 @pytest.fixture
 def bucket(seaweed: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """A bucket of the store that the environment names, with its credentials."""
-    names = {"endpoint_url": "AWS_ENDPOINT_URL", "key": "AWS_ACCESS_KEY_ID", "secret": "AWS_SECRET_ACCESS_KEY"}
-    for option, name in names.items():
-        monkeypatch.setenv(name, seaweed[option])
-    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    for name, value in aws_environment(seaweed).items():
+        monkeypatch.setenv(name, value)
     forget_clients()
     yield new_bucket(seaweed)
     forget_clients()

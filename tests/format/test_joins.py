@@ -19,7 +19,6 @@ import pyarrow.feather
 import pyarrow.orc
 import pyarrow.parquet
 import pytest
-import zstandard
 
 from rollingfs.errors import WholeFileError
 from rollingfs.format.whole_files import (
@@ -38,7 +37,7 @@ from rollingfs.format.whole_files import (
 from tests.support.servers import require_module
 
 require_module("zstandard")
-
+import zstandard
 
 MARKER = b"m" * 16
 TEXT = b"line\n"

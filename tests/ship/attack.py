@@ -24,7 +24,7 @@ from typing import Any
 from benchmarks.servers import post, toxiproxy
 from rollingfs import RollingFileSystem
 from tests.support.debian import LOGROTATE, libraries
-from tests.support.servers import new_bucket
+from tests.support.servers import aws_environment, new_bucket
 
 MODES = {
     "create": "create",
@@ -254,7 +254,6 @@ def place_of(kind: str, folder: Path, options: dict[str, Any]) -> Iterator[Place
         return
     path, url = f"{new_bucket(options)}/app", options["endpoint_url"]
     with toxiproxy(url, LATENCY_MS) if kind == "minio" else contextlib.nullcontext((url, None)) as (url, proxy):
-        keys = {"AWS_ENDPOINT_URL": url, "AWS_DEFAULT_REGION": "us-east-1"}
-        keys |= {"AWS_ACCESS_KEY_ID": options["key"], "AWS_SECRET_ACCESS_KEY": options["secret"]}
+        keys = aws_environment(options | {"endpoint_url": url})
         fs = RollingFileSystem("s3", target_options=options)
         yield Place(f"rolling+s3://{path}", keys, fs, path, proxy)

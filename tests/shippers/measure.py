@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import signal
 import subprocess
@@ -16,7 +17,7 @@ import httpx
 from rollingfs import RollingFileSystem
 from tests.shippers.programs import Job, Shipper
 from tests.support.schedules import eventually
-from tests.support.servers import free_port, minio_server, new_bucket, restart
+from tests.support.servers import aws_environment, free_port, minio_server, new_bucket, restart
 
 KILLS = 3
 LINES = 20_000
@@ -69,9 +70,8 @@ def _place(
     with minio_server() as options:
         path = f"{new_bucket(options)}/log"
         fs = RollingFileSystem("s3", target_options=options)
-        keys = {"AWS_ENDPOINT_URL": options["endpoint_url"], "AWS_DEFAULT_REGION": "us-east-1"}
-        keys |= {"AWS_ACCESS_KEY_ID": options["key"], "AWS_SECRET_ACCESS_KEY": options["secret"]}
-        yield f"rolling+s3://{path}", fs, path, lambda: restart(options["endpoint_url"]), keys
+        killed = functools.partial(restart, options["endpoint_url"])
+        yield f"rolling+s3://{path}", fs, path, killed, aws_environment(options)
 
 
 def measured(shipper: Shipper, folder: Path) -> dict[str, str]:

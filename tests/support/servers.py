@@ -208,6 +208,12 @@ def _options(url: str) -> dict[str, Any]:
     return {"endpoint_url": url, "key": USER, "secret": PASSWORD}
 
 
+def aws_environment(options: dict[str, Any]) -> dict[str, str]:
+    """Return the variables by which every client of S3 finds a server and its keys."""
+    keys = {"AWS_ACCESS_KEY_ID": options["key"], "AWS_SECRET_ACCESS_KEY": options["secret"]}
+    return keys | {"AWS_ENDPOINT_URL": options["endpoint_url"], "AWS_DEFAULT_REGION": "us-east-1"}
+
+
 @contextlib.contextmanager
 def running(
     name: str,

@@ -3,7 +3,6 @@
 import os
 import re
 import shutil
-import subprocess
 import sys
 import tarfile
 import zipfile
@@ -11,10 +10,10 @@ from dataclasses import dataclass
 from email import message_from_bytes
 from email.message import Message
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from tests.support.environments import ROOT, environment, install, run, uv
 from tests.support.examples import nightly
 from tests.support.servers import require, require_module
 
@@ -23,7 +22,6 @@ for module in ("build", "check_wheel_contents", "twine", "uv"):
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
-ROOT = Path(__file__).parents[2]
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 EXTRAS = ("s3", "cli")
 PROGRAM = """
@@ -48,19 +46,6 @@ assert importlib.util.find_spec("pyspark_rollingfs") is not None
 """
 
 
-def run(*words: str | Path, cwd: Path | None = None, **variables: str) -> str:
-    """Run a command, which must succeed; returns what it printed. In the checkout, Python would import that."""
-    environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
-    how: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "timeout": 600}
-    done = subprocess.run([*map(str, words)], cwd=cwd, env=environment | variables, **how)
-    assert done.returncode == 0, f"{words}\n{done.stdout}"
-    return done.stdout
-
-
-def uv(*words: str | Path) -> str:
-    return run(sys.executable, "-m", "uv", *words)
-
-
 @dataclass(frozen=True)
 class Release:
     wheel: Path
@@ -73,18 +58,8 @@ class Release:
 
 
 @pytest.fixture(scope="module")
-def release(tmp_path_factory: pytest.TempPathFactory) -> Release:
-    """The source distribution, and the wheel that is built from it."""
-    folder = tmp_path_factory.mktemp("dist")
-    run(sys.executable, "-m", "build", "--outdir", folder, ROOT, cwd=folder)
-    [wheel], [sdist] = folder.glob("*.whl"), folder.glob("*.tar.gz")
-    return Release(wheel, sdist)
-
-
-def environment(folder: Path, python: str) -> Path:
-    """The Python of a fresh environment."""
-    uv("venv", "--quiet", "--python", python, folder)
-    return folder / "bin" / "python"
+def release(release_shared: dict[str, str]) -> Release:
+    return Release(Path(release_shared["wheel"]), Path(release_shared["sdist"]))
 
 
 def interpreter(version: str) -> str | None:
@@ -150,13 +125,13 @@ def test_the_installed_wheel_works(release: Release, tmp_path: Path, python: str
     if found is None:
         pytest.skip(f"there is no Python {python} on this machine")  # not by `require`: it may not be to be had
     fresh = environment(tmp_path / "venv", found)
-    uv("pip", "install", "--quiet", "--python", fresh, f"rollingfs[{','.join(EXTRAS)}] @ {release.wheel.as_uri()}")
+    install(fresh, f"rollingfs[{','.join(EXTRAS)}] @ {release.wheel.as_uri()}")
     works(fresh, tmp_path / "data")
 
 
 def test_the_installed_sdist_works(release: Release, tmp_path: Path) -> None:
-    fresh = environment(tmp_path / "venv", sys.executable)
-    uv("pip", "install", "--quiet", "--python", fresh, f"rollingfs[{','.join(EXTRAS)}] @ {release.sdist.as_uri()}")
+    fresh = environment(tmp_path / "venv")
+    install(fresh, f"rollingfs[{','.join(EXTRAS)}] @ {release.sdist.as_uri()}")
     works(fresh, tmp_path / "data")
 
 
@@ -166,8 +141,8 @@ def test_it_works_with_the_oldest_dependencies_that_it_names(release: Release, t
     extras = [word for extra in (*EXTRAS, "demo") for word in ("--extra", extra)]
     # what is direct must be named: the dependencies of a wheel would not be
     oldest = ("--resolution", "lowest-direct", "-r", ROOT / "pyproject.toml", *extras)
-    uv("pip", "install", "--quiet", "--python", fresh, *oldest)
-    uv("pip", "install", "--quiet", "--python", fresh, "--no-deps", release.wheel)
+    install(fresh, *oldest)
+    install(fresh, "--no-deps", release.wheel)
     installed = uv("pip", "list", "--python", fresh)
     assert re.search(r"^pandas +2\.2\.", installed, re.MULTILINE)
     assert re.search(r"^typer +0\.19\.", installed, re.MULTILINE)
@@ -184,12 +159,12 @@ def test_wheel_built_without_jdk_says_so_twice(tmp_path: Path) -> None:
         if name and (ROOT / name).is_file():
             (tree / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / name, tree / name)
-    fresh = environment(tmp_path / "venv", sys.executable)
+    fresh = environment(tmp_path / "venv")
     path = str(fresh.parent)  # no javac is there
     build = (sys.executable, "-m", "build", "--wheel", "--outdir", tmp_path, tree)
     assert "built without its jar for Spark" in run(*build, PATH=path)
     [wheel] = tmp_path.glob("*.whl")
-    uv("pip", "install", "--quiet", "--python", fresh, f"rollingfs[{','.join(EXTRAS)}] @ {wheel.as_uri()}")
+    install(fresh, f"rollingfs[{','.join(EXTRAS)}] @ {wheel.as_uri()}")
     works(fresh, tmp_path / "data")
     asks = "from rollingfs.spark.jar import own_jar\ntry: own_jar()\nexcept FileNotFoundError as error: print(error)"
     said = run(fresh, "-c", asks, cwd=tmp_path, PATH=path)
