@@ -128,6 +128,24 @@ class Change:
         return None
 
 
+@value_class
+class Sent:
+    """A request for the next header: a whole file, or a record that is put after the header before."""
+
+    base: Segment
+    """The header before."""
+    wanted: Header | None = None
+    """The next header; None for a record."""
+    data: bytes = b""
+    """The file of that header."""
+    named: frozenset[str] = frozenset()
+    """The files that it names, also those that its new index pages list."""
+    record: tuple[Record, Tip] | None = None
+    """The record, and the tip after it."""
+    is_plain: bool = False
+    """Whether the record may follow other records that came after its base."""
+
+
 @dataclass(eq=False, repr=False)
 class Attempt:
     """The attempts to commit an operation, in their order: a change as its commit line names it.
@@ -151,18 +169,10 @@ class Attempt:
     """The files that were written for the change."""
     prompt: bool = False
     """Whether it never waits for a turn."""
-    base: Segment | None = None
-    """The header that the newest attempt is based on."""
-    wanted: Header | None = None
-    """The header that the newest attempt would make; None if that sends a record."""
-    is_out: bool = False
-    """Whether an attempt was sent that took place, or that may still take place."""
+    sent: Sent | None = None
+    """The newest request, if it took place, or may still take place."""
     fresh: bool = False
     """Whether the base that `step` is given was read for this commit."""
-    record: tuple[Record, Tip] | None = None
-    """Record that the next attempt appends to its base in place, and the tip then; None if it replaces the header."""
-    is_plain: bool = False
-    """Whether the record may follow other records that came after its base."""
     adapted: tuple[Segment, tuple[Record, Tip]] | None = None
     """The header file with such records, or another, and the record after them, with the tip then."""
     may_lose: bool = False
@@ -189,13 +199,13 @@ class Attempt:
         may_be_gone
             Whether the attempt may have made a header that was moved or deleted whole since, where the store does that.
         """
-        base = self.base
-        assert base is not None
+        assert self.sent is not None
+        base = self.sent.base
         is_same = current.token == base.token
         found = None if is_same else current.header
         verdict = judge(base, is_same, found, self.writer, self.number)
         if verdict is Verdict.NOT_MINE and may_be_gone and self.store.backend.capability.removes_whole:
-            ours = {header.segment for header in (base.text, self.wanted) if header is not None}
+            ours = {header.segment for header in (base.text, self.sent.wanted) if header is not None}
             if found is not None and found.segment not in ours:
                 return Verdict.UNKNOWN  # the attempt's segment may have been moved or deleted, with the commit's line
         return verdict
@@ -205,10 +215,11 @@ class Attempt:
 
         If a look must judge it again, the answer is b"" with a turn to look and commit, or None.
         """
-        assert self.record is not None
+        assert self.sent is not None
+        assert self.sent.record is not None
         self.turns.meet()
-        record, _ = self.record
-        base = self._later(others) if token is None else self._instead(plain, others, token)
+        record, _ = self.sent.record
+        base = self._later(self.sent.base, others) if token is None else self._instead(plain, others, token)
         if base is not None and base.text is not None:
             adapted = base.tip.record(self.writer, self.number, record.at_ms, record.data)
             if adapted is not None:
@@ -217,10 +228,9 @@ class Attempt:
         self.took_turn = self.took_turn or self.has_turns
         return b"" if self.has_turns else None
 
-    def _later(self, others: bytes) -> Segment | None:
-        base = self.base
-        text = base.text if base is not None else None
-        if base is None or text is None:
+    def _later(self, base: Segment, others: bytes) -> Segment | None:
+        text = base.text
+        if text is None:
             return None
         tip = base.tip.behind(others, text.segment, self.writer)
         return Grown(base, others, tip) if tip is not None else None
@@ -242,11 +252,15 @@ class Attempt:
         token
             The token of what it made; None if a look has shown that: others may have gone on before the look.
         """
-        base, record = self.adapted or (self.base, self.record)
-        assert base is not None
+        assert self.sent is not None
+        base, record = self.adapted or (self.sent.base, self.sent.record)
         if record is not None:
             return Committed(base, Grown(base, *record, token))
-        return Committed(base, Segment(self.path, self.wanted, token, room=RECORDS_MAX))
+        return Committed(base, Segment(self.path, self.sent.wanted, token, room=RECORDS_MAX))
+
+    def acknowledged(self, done: Committed) -> Acknowledged:
+        """Return the commit as the client remembers it where the store may lose it."""
+        return Acknowledged.of(done.base, done.made, self.writer, self.number, time.monotonic())
 
     def left_s(self) -> float:
         """Return the seconds that are left for the commit."""
@@ -348,11 +362,6 @@ Plain = Callable[[Segment, int], bytes | None]
 """`Change.plain`."""
 Step = Callable[[Segment, Attempt], Awaitable[Header | None]]
 """Makes the wanted header (not stamped) from the present header; None if that is as wanted already."""
-
-
-def acknowledged(attempt: Attempt, base: Header | None, made: Header) -> Acknowledged:
-    """Return the operation of an attempt that has replaced `base`, as the client remembers it."""
-    return Acknowledged.of(base, made, attempt.writer, attempt.number, time.monotonic())
 
 
 def check_time(attempt: Attempt, *, is_void: bool, cause: Exception | None = None) -> None:

@@ -33,7 +33,7 @@ from rollingfs.format.header import AGE_S_MAX, FILE, OFFSET_MAX, TEXT_BYTES_MAX,
 from rollingfs.format.transitions import MarksFullError, MergeFoundError
 from rollingfs.runtime.meters import COMMIT, CONFLICT, UNKNOWN
 from rollingfs.runtime.system import Moment
-from rollingfs.segment.commit.attempt import Attempt, Change, Committed, Plain, Step, Verdict, acknowledged, check_time
+from rollingfs.segment.commit.attempt import Attempt, Change, Committed, Plain, Sent, Step, Verdict, check_time
 from rollingfs.segment.commit.chunk_files import Uploads
 from rollingfs.segment.commit.index_pages import PageGoneError, names_page
 from rollingfs.segment.commit.recovery import LostAnswers, Merges, after_error, after_interrupt
@@ -162,7 +162,7 @@ class Commits:
                     meters.count(COMMIT, began_ns)
                 return committed
             except BaseException as error:
-                if attempt.is_out:
+                if attempt.sent is not None:
                     self.store.headers.forget(change.path)  # a read that follows must show what is there
                 if isinstance(error, AppendOutcomeUnknown):
                     meters.count(UNKNOWN, began_ns)
@@ -180,7 +180,7 @@ class Commits:
         except UnflushedError as error:  # of what a look has shown: that of an own record is judged
             raise not_committed(error, change.path) from error
         except OSError as error:
-            if attempt.is_out or isinstance(error, TELLING):
+            if attempt.sent is not None or isinstance(error, TELLING):
                 raise
             raise not_committed(error, change.path) from error
         except Exception as error:  # noqa: BLE001 - no answer of the store, but out of memory or a bug: it is judged
@@ -202,30 +202,23 @@ class Commits:
         return attempt
 
     async def _loop(self, slot: Slot, change: Change, attempt: Attempt) -> Committed:
-        path, headers, backend = attempt.path, self.store.headers, self.store.backend
+        path, headers, capability = attempt.path, self.store.headers, self.store.backend.capability
         seen = None if change.fresh else headers.seen(path) or change.seen
-        if seen is not None and not backend.capability.conflicts_are_final:
+        if seen is not None and not capability.conflicts_are_final:
             seen = attempt.believed(seen, change.seen)
         attempt.fresh = seen is None
         base = await attempt.load() if seen is None else seen
         while True:
-            wanted, data, named, now_ms = None, None, frozenset[str](), round(self.store.clock() * 1000)
+            now_ms = round(self.store.clock() * 1000)
             # without conditions: no step, no turn, and no header of what it makes
-            may_follow = backend.capability.can_extend and not (slot.done_drops or slot.settled)
+            may_follow = capability.can_extend and not (slot.done_drops or slot.settled)
             plain = change.plain(base, now_ms) if may_follow else None
-            attempt.record = base.tip.record(attempt.writer, attempt.number, now_ms, plain) if plain else None
-            attempt.is_plain = attempt.record is not None
-            if attempt.record is None:
+            record = base.tip.record(attempt.writer, attempt.number, now_ms, plain) if plain else None
+            sent = Sent(base, record=record, is_plain=True) if record is not None else None
+            if sent is None:
                 base = await attempt.in_turn(base)
                 try:
-                    wanted = await change.step(slot.cleared(base), attempt)
-                    if wanted is not None and self._is_record(base, wanted, attempt):
-                        wanted = None
-                    elif wanted is not None:
-                        made, data = await self._finished(base, wanted, attempt)  # it may be refused
-                        # folding hides chunks in index pages; drops name pages that list dropped chunks
-                        named = frozenset(map(FILE, (*wanted.entries, *made.entries, *made.drops)))
-                        wanted = made
+                    sent = await self._stepped(slot, change, attempt, base)
                 except PageGoneError as gone:
                     base, attempt.fresh = await self._without_page(base, attempt, gone), True
                     continue
@@ -233,21 +226,19 @@ class Commits:
                     if attempt.fresh:
                         await headers.secure(path, base)  # it may say that an earlier commit took place
                         raise
-                    wanted = None
-                if wanted is None and attempt.record is None:
-                    # errors and "nothing to do" are judged by a fresh header only
-                    if attempt.fresh:
-                        await headers.secure(path, base)
-                        return Committed(base, base)
-                    base, attempt.fresh = await headers.load(path), True
-                    continue
+            if sent is None:  # errors and "nothing to do" are judged by a fresh header only
+                if attempt.fresh:
+                    await headers.secure(path, base)
+                    return Committed(base, base)
+                base, attempt.fresh = await headers.load(path), True
+                continue
             if not slot.is_able:
                 await self.store.verdicts.abilities(path)  # not before: a refusal leaves none of the probe's folders
                 slot.is_able = not attempt.may_lose
-            if named:
-                attempt.files.name(named)
-            attempt.base, attempt.wanted, attempt.is_out = base, wanted, True  # in this order, whatever interrupts
-            found = await self._try(base, data, attempt, change.plain)
+            if sent.named:
+                attempt.files.name(sent.named)
+            attempt.sent = sent
+            found = await self._try(attempt, sent, change.plain)
             if isinstance(found, Committed):
                 if slot.done_drops or slot.settled:
                     self.store.slots.committed(slot, found.made)
@@ -255,7 +246,7 @@ class Commits:
                     slot.free_s = time.monotonic() + self.interval_s
                 return found
             self.store.meters.note(CONFLICT)
-            attempt.is_out = False
+            attempt.sent = None
             attempt.files.lose()
             check_time(attempt, is_void=True)
             base, attempt.fresh = found, True
@@ -299,50 +290,50 @@ class Commits:
         check_time(attempt, is_void=True)
         return current
 
-    def _is_record(self, base: Segment, wanted: Header, attempt: Attempt) -> bool:
-        """Return whether a record is enough for what a step wants."""
-        data = records.data_of(base.header, wanted) if base.header is not None else None
-        if data and base.room and self.store.backend.capability.can_extend:
+    async def _stepped(self, slot: Slot, change: Change, attempt: Attempt, base: Segment) -> Sent | None:
+        """Return the request for what a step wants; None if it wants no change."""
+        wanted, old = await change.step(slot.cleared(base), attempt), base.header
+        if wanted is None:
+            return None
+        can_extend = base.room and self.store.backend.capability.can_extend
+        if old is not None and can_extend and (data := records.data_of(old, wanted)):
             at_ms = wanted.tail_until_ms or wanted.tail_at_ms
-            attempt.record = base.tip.record(attempt.writer, attempt.number, at_ms, data)
-        return attempt.record is not None
-
-    async def _finished(self, base: Segment, wanted: Header, attempt: Attempt) -> tuple[Header, bytes]:
-        """Return a step's header, stamped, and the file for it; entries and commit lines go until its text fits."""
-        now_ms = self.store.now_ms()
-        stamp = base.header, attempt.writer, attempt.number, now_ms
+            if (record := base.tip.record(attempt.writer, attempt.number, at_ms, data)) is not None:
+                return Sent(base, record=record)
+        now_ms, entries = self.store.now_ms(), wanted.entries
+        stamp = old, attempt.writer, attempt.number, now_ms
         made = transitions.stamp(wanted, *stamp)
-        text = None if placement.plan_fold(wanted.entries) else format_text(made)
-        if text is None or len(text) > TEXT_BYTES_MAX:
+        text = None if placement.plan_fold(entries) else format_text(made)
+        if text is None or len(text) > TEXT_BYTES_MAX:  # entries go to index pages, and then commit lines
             wanted = await self.store.pages.fold(attempt.path, wanted, attempt.files.page, now_ms)
-            made = within_text(transitions.stamp(wanted, *stamp))
-            text = None
+            made, text = within_text(transitions.stamp(wanted, *stamp)), None
         try:
-            return made, format_header(made, text)
+            data = format_header(made, text)
         except ValueError as error:
             is_long = made.length > OFFSET_MAX
             raise BadOffsetError(f"{attempt.path}: {error}; nothing was written") if is_long else error from None
+        # folding hides chunks in index pages; drops name pages that list dropped chunks
+        return Sent(base, made, data, frozenset(map(FILE, (*entries, *made.entries, *made.drops))))
 
-    async def _try(self, base: Segment, data: bytes | None, attempt: Attempt, plain: Plain) -> Segment | Committed:
-        """Replace `base`, or extend it; returns what was committed, or the header that is there instead."""
+    async def _try(self, attempt: Attempt, sent: Sent, plain: Plain) -> Segment | Committed:
+        """Replace a header, or extend it; returns what was committed, or the header that is there instead."""
         headers, backend, limit, lost = self.store.headers, self.store.backend, self.store.runtime.limit, None
-        path = names.header_path(attempt.path)
+        path, base = names.header_path(attempt.path), sent.base
         while True:
             attempt.count += 1
             attempt.adapted = token = None
             began, began_s = headers.begin(), time.monotonic()
             try:
-                if attempt.record is not None and base.text is not None and base.token is not None:
-                    adapt = partial(attempt.adapt, plain) if attempt.is_plain else None
-                    call = backend.extend(path, attempt.record[0].encode(base.text.segment), base.token, adapt)
+                if sent.record is not None and base.text is not None and base.token is not None:
+                    adapt = partial(attempt.adapt, plain) if sent.is_plain else None
+                    call = backend.extend(path, sent.record[0].encode(base.text.segment), base.token, adapt)
                     token = await limit(call, attempt.share_s())
                     if token is None:  # the file cannot be extended
                         attempt.adapted = None
-                        attempt.wanted = attempt.result().header
-                        attempt.record = None
+                        wanted = attempt.result().made
+                        attempt.sent = sent = Sent(base, wanted, format_header(wanted))
                 if token is None:
-                    assert attempt.wanted is not None
-                    data = format_header(attempt.wanted) if data is None else data
+                    data = sent.data
                     send = backend.create(path, data) if base.token is None else backend.replace(path, data, base.token)
                     token = await limit(send, attempt.share_s())
             except (OSError, TimeoutError) as error:
@@ -355,7 +346,7 @@ class Commits:
             else:
                 done = attempt.result(token)
                 attempt.turns.took(time.monotonic() - began_s, done.after.version)
-                mine = acknowledged(attempt, done.base, done.made) if attempt.may_lose else None
+                mine = attempt.acknowledged(done) if attempt.may_lose else None
                 headers.keep(attempt.path, done.after, began, is_own=True, mine=mine)
                 return done
 
@@ -363,6 +354,5 @@ class Commits:
         """Return the result of a commit that a look has shown."""
         done = attempt.result()
         if attempt.may_lose and done.header is not None:
-            mine = acknowledged(attempt, done.base, done.header)
-            self.store.headers.acknowledge(attempt.path, mine, done.header)
+            self.store.headers.acknowledge(attempt.path, attempt.acknowledged(done), done.header)
         return done

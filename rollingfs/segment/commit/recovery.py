@@ -256,7 +256,7 @@ class LostAnswers:
             The store refuses the request for good, or the bucket does not exist.
         """
         attempt = self._attempt
-        assert attempt.base is not None
+        assert attempt.sent is not None
         if isinstance(cause, UnflushedError):
             raise unknown(attempt.path, str(cause)) from cause
         self._is_refused = self._is_refused and isinstance(cause, _DEFINITE)
@@ -264,7 +264,7 @@ class LostAnswers:
         is_certain = self._is_refused and attempt.store.backend.capability.conflicts_are_final
         has_bucket = not isinstance(cause, NoBucketError)
         pause_s = self._pause_s(cause)
-        looks_first = not is_certain and is_crowded(attempt.base.header)
+        looks_first = not is_certain and is_crowded(attempt.sent.base.header)
         if pause_s > 0 and not looks_first and has_bucket:  # in a turn, there is none
             await attempt.store.runtime.sleep(pause_s)
         current = await self._look(cause)
@@ -300,8 +300,8 @@ class LostAnswers:
             attempt.turns.meet()
             return 0.0
         pause_s = backoff_s(attempt.count)
-        if isinstance(cause, ConflictError) and attempt.base is not None:
-            pause_s = attempt.turns.pause_s(attempt.base.header, attempt.count)
+        if isinstance(cause, ConflictError) and attempt.sent is not None:
+            pause_s = attempt.turns.pause_s(attempt.sent.base.header, attempt.count)
         return min(pause_s, max(attempt.left_s(), 0))
 
     async def _look(self, cause: Exception) -> Segment:
@@ -375,7 +375,7 @@ async def after_error(attempt: Attempt, error: Exception) -> None:
 
 async def _looked_once(attempt: Attempt) -> Verdict:
     """Return the verdict of a look at the header on the requests."""
-    if not attempt.is_out:
+    if attempt.sent is None:
         return Verdict.NOT_MINE
     try:
         return attempt.judge(await attempt.store.headers.load_durable(attempt.path))

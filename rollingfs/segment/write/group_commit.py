@@ -127,7 +127,7 @@ class Group(Change):
     @property
     def is_open(self) -> bool:
         """Whether an attempt was sent that took place, or may have."""
-        return self.attempt is not None and self.attempt.is_out
+        return self.attempt is not None and self.attempt.sent is not None
 
     def succeeded(self, committed: Committed) -> Mapping[Append, Outcome]:
         """Return the outcomes of a commit that took place, or that found the data there."""
