@@ -89,8 +89,6 @@ class Hot:
     """Offset of the first of them; without a chunk, of the inline tail."""
     first: int
     """Offset of the first that may move now; without a chunk, of the inline tail."""
-    retained: int
-    """Offset of the first byte of the segment."""
     length: int
     """Offset of its end."""
     tail_bytes: int = 0
@@ -124,7 +122,6 @@ def look(header: Header, now_ms: int, rule: Asked = DEFAULT) -> Hot:
         header.segment,
         header.tail_start,
         header.tail_start,
-        header.start,
         header.length,
         tail_bytes,
         oldest_ms=at_ms,
@@ -140,14 +137,14 @@ def with_chunks(hot: Hot, chunks: Sequence[Chunk], rule: Asked, header: Header, 
         if chunk.tier or hot.block_end is not None:
             continue
         if hot.start == header.tail_start:
-            hot = replace(hot, start=max(chunk.start, hot.retained))
+            hot = replace(hot, start=max(chunk.start, header.start))
         if not rule.chosen.has(chunk, header, now_ms):
             next_ms = chunk.at_ms + after_ms if rule.chosen.after_age_s is not None else math.inf
             kept = hot.kept_bytes + chunk.length
             hot = replace(hot, kept_bytes=kept, next_ms=min(hot.next_ms, next_ms))
             continue
         if not hot.chunk_bytes:
-            first = max(chunk.start, hot.retained)
+            first = max(chunk.start, header.start)
             hot = replace(hot, first=first, oldest_ms=min(chunk.at_ms + after_ms, hot.oldest_ms))
         size = hot.chunk_bytes + chunk.length
         hot = replace(hot, chunk_bytes=size, block_end=chunk.end if size >= rule.block_bytes else None, end=chunk.end)
