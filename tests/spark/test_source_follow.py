@@ -241,6 +241,22 @@ def test_each_folder_of_a_query_is_its_own_stream(fs, tmp_path):
         assert kept(fs, tmp_path / "f" / folder) == offsets
 
 
+@pytest.mark.parametrize("is_seen", [True, False])
+def test_folder_that_is_made_again_is_joined_again(fs, tmp_path, is_seen):
+    """Its ledger went with it, and the names in it may be those of before."""
+    folder = f"{tmp_path}/f/day"
+    fs.overwrite(f"{folder}/a", b"one\n")
+    fs.seal(f"{folder}/a")
+    query = Query(tmp_path / "f", subscriber="me")
+    query.run()
+    fs.rm(folder, recursive=True)
+    if is_seen:
+        query.run()
+    fs.overwrite(f"{folder}/a", b"two\n")
+    assert query.step(crash=lambda: kept(fs, tmp_path / "f" / "day"))
+    assert query.rows == ["one", "two"]
+
+
 SEEDS = [8, *slowly(1, *range(9, 47))]
 
 

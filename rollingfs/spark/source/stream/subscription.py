@@ -65,7 +65,7 @@ class Subscription:
             self._publish_first(folder)
 
     def join(self, before: Mapping[str, ReadMark], marks: Mapping[str, ReadMark]) -> None:
-        """Become a subscriber of folders that appeared since, before the query reads them.
+        """Become a subscriber of folders that appeared since, also again, before the query reads them.
 
         Parameters
         ----------
@@ -74,6 +74,9 @@ class Subscription:
         """
         if self._last is None:
             self._last = dict(before)
+        # a folder of which no segment stayed may have been deleted, with its ledger, and made again
+        stay = {names.parent(path) for path, mark in marks.items() if _is_kept(mark, before.get(path))}
+        self._published = {folder: cut for folder, cut in self._published.items() if folder in stay}
         for folder in {names.parent(path) for path in marks} - self._published.keys():
             if self.name not in self.fs.stream(folder).subscribers():
                 self._publish_first(folder)
@@ -135,6 +138,11 @@ class Subscription:
             logger.info("%s: the folder is gone, and nothing is left to hold back there", folder)
         else:
             self._published[folder] = cut
+
+
+def _is_kept(mark: ReadMark, known: ReadMark | None) -> bool:
+    """Return whether a segment was there before."""
+    return known is not None and (known.identity == mark.identity or mark.identity.startswith(PLAIN))
 
 
 def _safe(mark: ReadMark, last: ReadMark | None, known: int | None) -> int | None:
