@@ -56,8 +56,8 @@ class Pipe:
     stop: Stop
     written: int = 0
     """Bytes that are committed."""
+    commits: int = 0
     _name: str = field(default_factory=lambda: uuid.uuid4().hex)
-    _number: int = 0
     _waiting: bytearray = field(default_factory=bytearray)
     _since_s: float = 0.0
     """When the oldest byte that waits came."""
@@ -67,11 +67,6 @@ class Pipe:
 
     def __post_init__(self) -> None:
         self._sender = Sender(self.core, self.path, self.stop, self._complain)
-
-    @property
-    def commits(self) -> int:
-        """Return the number of commits."""
-        return self._number
 
     def bind(self, create: bool) -> None:
         """Find the segment, or make it."""
@@ -141,7 +136,7 @@ class Pipe:
 
     def _commit(self, size: int) -> None:
         """Commit the first bytes that wait, and wait as long as the store fails."""
-        data, self._number = bytes(self._waiting[:size]), self._number + 1
+        data, self.commits = bytes(self._waiting[:size]), self.commits + 1
         self._is_unknown = False
         try:
             self._sender.patiently(lambda: self._append(data))
@@ -152,7 +147,7 @@ class Pipe:
         self._since_s = time.monotonic()
 
     def _append(self, data: bytes) -> None:
-        key = AppendKey(self._name, self._number, self._gone, self._segment)
+        key = AppendKey(self._name, self.commits, self._gone, self._segment)
         guard, attrs = Guard(self._segment), key.attributes(len(data))
         try:
             self.core.run(append(self.core.client, self.path, data, guard=guard, attrs=attrs))

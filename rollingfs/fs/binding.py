@@ -106,11 +106,6 @@ class Binding(Current):
         assert header is not None
         return header
 
-    def holding(self, header: Header) -> Binding:
-        """Return the binding of a handle that holds the epoch of this header."""
-        snapshot = self.known if self.known.header is header else Segment(self.path, header)
-        return Binding(self.core, snapshot, header.epoch)
-
     # -- what only a handle does ---------------------------------------------------------------------------
 
     async def refresh(self) -> None:

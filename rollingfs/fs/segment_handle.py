@@ -21,6 +21,7 @@ from rollingfs.fs.tail import POLL_S_MAX, POLL_S_MIN, Tail
 from rollingfs.policy import RollingPolicy
 from rollingfs.runtime.values import cached
 from rollingfs.segment.segment import Segment as Snapshot, modified_ms
+from rollingfs.segment.verbs.change import acquire as acquire_segment
 
 
 def _of_snapshot(name: str) -> Any:
@@ -32,6 +33,19 @@ def _of_snapshot(name: str) -> Any:
         return found(handle._binding.known)
 
     return property(get)
+
+
+async def acquire(at: Binding, owner: str) -> SegmentHandle:
+    """Take the segment exclusively, from whoever holds it.
+
+    Returns
+    -------
+    SegmentHandle
+        Return a handle with the new epoch. Only this handle can change the segment until another acquires it.
+    """
+    header = await acquire_segment(at.client, at.path, owner, at.guard())
+    at.advance(made := Snapshot(at.path, header))
+    return SegmentHandle(at.core, at.known if at.known.header is header else made, header.epoch)
 
 
 class SegmentHandle:
@@ -127,20 +141,7 @@ class SegmentHandle:
     consolidate, _consolidate = both(upkeep_verbs.consolidate, of="_binding", commits=True)
     verify, _verify = both(upkeep_verbs.verify, of="_binding")
     release, _release = both(segment_verbs.release, of="_binding", commits=True)
-    _acquired, _acquired_soon = both(segment_verbs.acquire, of="_binding", commits=True)
-
-    def acquire(self, owner: str) -> SegmentHandle:
-        """Take the segment exclusively, from whoever holds it.
-
-        Returns
-        -------
-        SegmentHandle
-            Return a handle with the new epoch. Only this handle can change the segment until another acquires it.
-        """
-        return _bound(self._acquired(owner))
-
-    async def _acquire(self, owner: str) -> SegmentHandle:
-        return _bound(await self._acquired_soon(owner))
+    acquire, _acquire = both(acquire, of="_binding", commits=True)
 
     def tail(
         self,
@@ -175,10 +176,6 @@ class SegmentHandle:
             poll_s_min=poll_s_min,
             poll_s_max=poll_s_max,
         )
-
-
-def _bound(binding: Binding) -> SegmentHandle:
-    return SegmentHandle(binding.core, binding.known, binding.held)
 
 
 def _unpickled(fs: AbstractFileSystem, snapshot: Snapshot, held: int | None) -> SegmentHandle:

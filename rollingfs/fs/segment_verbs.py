@@ -19,9 +19,8 @@ from rollingfs.fs.binding import Binding
 from rollingfs.policy import RollingPolicy
 from rollingfs.segment.commit.chunk_files import Staged
 from rollingfs.segment.files.intakes import addition, replacement
-from rollingfs.segment.segment import Segment
 from rollingfs.segment.verbs.append import append as append_segment, stage as stage_segment
-from rollingfs.segment.verbs.change import acquire as acquire_segment, release as release_segment, seal as seal_segment
+from rollingfs.segment.verbs.change import release as release_segment, seal as seal_segment
 from rollingfs.segment.verbs.create import create as create_segment, overwrite as overwrite_segment
 from rollingfs.segment.write.ingest import Data, Intake
 
@@ -304,13 +303,6 @@ async def delete(at: Binding) -> None:
     from rollingfs.segment.verbs.delete import delete
 
     await delete(at.client, at.path, at.guard())
-
-
-async def acquire(at: Binding, owner: str) -> Binding:
-    """Take the segment exclusively, from whoever holds it; returns the binding that holds the new epoch."""
-    header = await acquire_segment(at.client, at.path, owner, at.guard())
-    at.advance(Segment(at.path, header))
-    return at.holding(header)
 
 
 async def release(at: Binding) -> None:

@@ -259,11 +259,8 @@ class SyncRuntime:
 
     async def limit(self, call: Awaitable[T], seconds: float) -> T:
         """Set the deadline `until_s`; a blocking call looks at it where it waits for other processes."""
-        token = _until_s.set(time.monotonic() + seconds)
-        try:
+        with within(seconds):
             return await call
-        finally:
-            _until_s.reset(token)
 
 
 async def gather_limited(calls: Iterable[Callable[[], Awaitable[T]]], limit: int) -> list[T]:
