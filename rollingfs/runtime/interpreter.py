@@ -28,18 +28,12 @@ from concurrent.futures import Future
 from concurrent.futures.thread import ThreadPoolExecutor  # an import after the main thread's end would fail
 from contextlib import contextmanager
 from types import FrameType
-from typing import Any, ParamSpec, Protocol, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from rollingfs.runtime.system import HANDLES_SIGTERM, at_fork
 
 P = ParamSpec("P")
 T = TypeVar("T")
-
-
-class EndsWithMain(Protocol):
-    """Callback at the end of the main thread, while other threads go on."""
-
-    def main_ends(self) -> None: ...
 
 
 class _Here(ThreadPoolExecutor):
@@ -55,14 +49,14 @@ class _Here(ThreadPoolExecutor):
 
 
 _here = _Here(1)
-_told: weakref.WeakKeyDictionary[EndsWithMain, None] = weakref.WeakKeyDictionary()
+_told: weakref.WeakKeyDictionary[Any, None] = weakref.WeakKeyDictionary()
 _told_by_sigterm: weakref.WeakSet[Any] = weakref.WeakSet()
 _main_has_ended = False
 _waits: list[Callable[[], None]] = []
 
 
-def at_end(thing: EndsWithMain) -> None:
-    """Register a callback for the end of the main thread.
+def at_end(thing: Any) -> None:
+    """Register an object, whose `main_ends` is called at the end of the main thread, while other threads go on.
 
     Callbacks run in the order of registration, and are held by weak references.
     """
