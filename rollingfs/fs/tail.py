@@ -14,7 +14,7 @@ from rollingfs.errors import BadOffsetError, SegmentReplacedError
 from rollingfs.fs.core import Core
 from rollingfs.segment.read.piece_checks import RUNS_MAX, PieceChecks
 from rollingfs.segment.read.revalidate import Current
-from rollingfs.segment.segment import Segment, Spot, begin, check_extent
+from rollingfs.segment.segment import Segment, Spot, begin, check_extent, read_on
 
 POLL_S_MIN = 0.05
 POLL_S_MAX = 2.0
@@ -186,17 +186,14 @@ class Tail(Iterator[bytes], AsyncIterator[bytes]):
             end = min(snapshot.length, spot.offset + PIECE_BYTES_MAX)
             if spot.offset == end:
                 return None if self._is_over(spot) else b"", spot, None
-            overlap = spot.overlap(snapshot)
-            data = await self._read(snapshot, spot.offset - overlap, end)
+            before, data = await read_on(snapshot, spot, end, partial(self._read, snapshot))
         except SegmentReplacedError:
             raise
         except FileNotFoundError:
             if snapshot.header is not None:
                 raise
             return b"", self.spot, None  # a plain file was written anew since the look: look again
-        spot.check_bytes(snapshot, data[:overlap])
-        found = data[overlap:] if overlap else data
-        return found, Spot.at(snapshot, end, data), None if end == snapshot.length else snapshot
+        return data, Spot.at(snapshot, end, before + data), None if end == snapshot.length else snapshot
 
     async def _read(self, snapshot: Segment, start: int, end: int) -> bytes:
         return await self._client.fetcher.read(snapshot, start, end, checks=self._checks)

@@ -349,10 +349,23 @@ async def begin(view: Segment, spot: Spot, read: Read) -> Spot:
     """
     spot.check(view)
     check_extent(view, spot.offset)
-    size = spot.overlap(view)
-    before = await read(spot.offset - size, spot.offset) if size else b""
-    spot.check_bytes(view, before)
+    before, _ = await read_on(view, spot, spot.offset, read)
     return Spot.at(view, spot.offset, before)
+
+
+async def read_on(view: Segment, spot: Spot, end: int, read: Read) -> tuple[bytes, bytes]:
+    """Return bytes from a spot up to an offset, and of a plain file the bytes before them, which show that it goes on.
+
+    Raises
+    ------
+    SegmentReplacedError
+        The plain file has other bytes before the spot.
+    """
+    first = spot.offset - spot.overlap(view)
+    found = await read(first, end) if first < end else b""
+    before = found[: spot.offset - first]
+    spot.check_bytes(view, before)
+    return before, found[len(before) :]
 
 
 def check_extent(view: Segment, offset: int) -> None:

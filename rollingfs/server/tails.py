@@ -15,7 +15,7 @@ from starlette.requests import ClientDisconnect, Request
 
 from rollingfs.errors import SegmentReplacedError
 from rollingfs.runtime.values import value_class
-from rollingfs.segment.segment import BEFORE_BYTES_MAX, Segment, Spot, begin, check_extent
+from rollingfs.segment.segment import BEFORE_BYTES_MAX, Segment, Spot, begin, check_extent, read_on
 from rollingfs.server.problems import problem_fields
 from rollingfs.server.served_store import ServedStore, etag
 
@@ -185,12 +185,10 @@ class RecordTail:
         """
         self._spot.check(view)
         check_extent(view, self._spot.offset)
-        size, overlap = self._bytes_max, self._spot.overlap(view)
+        size = self._bytes_max
         while True:
             end = min(view.length, self._spot.offset + size)
-            found = await self._pieces(self._spot.offset - overlap, end)
-            before, data = found[:overlap], found[overlap:]
-            self._spot.check_bytes(view, before)
+            before, data = await read_on(view, self._spot, end, self._pieces)
             if view.sealed and end == view.length:
                 return before, data
             cut = data.rfind(b"\n") + 1
