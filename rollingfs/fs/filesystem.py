@@ -234,11 +234,15 @@ class RollingFileSystem(AsyncFileSystem, ChainedFileSystem, metaclass=Configured
     set_policy, _set_policy = both(upkeep_verbs.set_policy, of="_at", path="path", commits=True)
     create, _create = both(segment_verbs.create, of="_at", path="path", commits=True)
     overwrite, _overwrite = both(segment_verbs.overwrite, of="_at", path="path", takes=segment_verbs.take_overwrite)
-    touch, _touch = methods.waiting(both(segment_verbs.touch, of="_at", path="path", commits=True), methods.held_touch)
+    touch, _touch = both(segment_verbs.touch, of="_at", path="path", commits=True, held=methods.held_touch)
     pipe = methods.pipe
-    pipe_file, _pipe_file = methods.waiting(
-        both(segment_verbs.pipe_file, of="_at", path="path", takes=segment_verbs.take_pipe_file, data="value"),
-        methods.held_pipe_file,
+    pipe_file, _pipe_file = both(
+        segment_verbs.pipe_file,
+        of="_at",
+        path="path",
+        takes=segment_verbs.take_pipe_file,
+        data="value",
+        held=methods.held_pipe_file,
     )
     rebuild, _rebuild = both(folder_operations.rebuild, of="_core")
     export, _export = both(folder_operations.export, of="_core")
@@ -247,16 +251,16 @@ class RollingFileSystem(AsyncFileSystem, ChainedFileSystem, metaclass=Configured
     mkdir, _mkdir = both(folder_operations.mkdir, of="_core")
     makedirs, _makedirs = both(folder_operations.makedirs, of="_core")
     rmdir, _rmdir = both(folder_operations.rmdir, of="_core")
-    rm_file, _rm_file = methods.outside(*both(folder_operations.rm_file, of="_core"))
-    rm, _rm = methods.outside(*both(folder_operations.rm, of="_core"))
-    mv_file, _mv_file = methods.outside(*both(folder_operations.mv_file, of="_core"))
-    mv, _mv = methods.outside(*both(folder_operations.mv, of="_core"))
+    rm_file, _rm_file = both(folder_operations.rm_file, of="_core", outside=True)
+    rm, _rm = both(folder_operations.rm, of="_core", outside=True)
+    mv_file, _mv_file = both(folder_operations.mv_file, of="_core", outside=True)
+    mv, _mv = both(folder_operations.mv, of="_core", outside=True)
 
-    cp_file, _cp_file = methods.outside(*both(transfers.cp_file, of="_core"))
-    put_file, _put_file = methods.waiting(both(transfers.put_file, of="_core"), methods.held_put_file)
-    copy, _copy = methods.outside(*both(transfers.copy, of="_core", passes=(transfers.cp_file,)))
+    cp_file, _cp_file = both(transfers.cp_file, of="_core", outside=True)
+    put_file, _put_file = both(transfers.put_file, of="_core", held=methods.held_put_file)
+    copy, _copy = both(transfers.copy, of="_core", passes=(transfers.cp_file,), outside=True)
     get, _get = both(transfers.get, of="_core", passes=(cat_and_get.get_file,))
-    put, _put = methods.waiting(both(transfers.put, of="_core", passes=(transfers.put_file,)), methods.held_put)
+    put, _put = both(transfers.put, of="_core", passes=(transfers.put_file,), held=methods.held_put)
     # fsspec orders the arguments of these differently
     _copy = in_order(_copy, "path1", "path2", "recursive", "on_error", "maxdepth", "batch_size")
     _put = in_order(_put, "lpath", "rpath", "recursive", "callback", "batch_size", "maxdepth")

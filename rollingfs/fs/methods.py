@@ -1,6 +1,6 @@
 """Methods of the faces, made of verbs: `both` makes a blocking and an awaited form of a coroutine.
 
-Within a transaction, verbs that write a file wait for its end (`waiting`), or refuse (`outside`).
+Within a transaction, verbs that write a file wait for its end, or refuse.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import inspect
 import os
 import shutil
 from collections.abc import Callable, Coroutine, Mapping
-from typing import Any, Concatenate, ParamSpec, TypeVar, cast, overload
+from typing import Any, Concatenate, ParamSpec, TypeVar, overload
 
 import fsspec.transaction
 from fsspec import AbstractFileSystem
@@ -24,8 +24,6 @@ from rollingfs.segment.write.ingest import is_small
 P = ParamSpec("P")
 T = TypeVar("T")
 V = TypeVar("V")
-F = TypeVar("F", bound=Callable[..., Any])
-G = TypeVar("G", bound=Callable[..., Any])
 
 Verb = Callable[..., Coroutine[Any, Any, T]]
 
@@ -56,6 +54,8 @@ def both(  # type: ignore[misc]  # an overload takes options of any name
     of: str,
     path: str | None = None,
     passes: tuple[Verb[Any], ...] = (),
+    outside: bool = False,
+    held: Callable[..., Any] | None = None,
 ) -> tuple[Any, Any]:
     """Return the blocking and the awaited method for a verb; the latter runs on any event loop and does not block it.
 
@@ -80,6 +80,10 @@ def both(  # type: ignore[misc]  # an overload takes options of any name
         the verb's first argument of it.
     passes
         The verbs whose options a verb with ``**kwargs`` takes, too.
+    outside
+        Within a transaction both methods refuse, because they take place at once.
+    held
+        What the blocking method does within a transaction, which holds it until its end; the awaited method refuses.
     """
     known = _known(verb, passes)
     parameters = verb.__code__.co_varnames[1:]
@@ -103,7 +107,11 @@ def both(  # type: ignore[misc]  # an overload takes options of any name
         except TypeError as error:
             raise TypeError(str(error).replace(function.__qualname__, _name(face, verb), 1)) from None
 
-    def blocking(self: Any, /, *args: Any, **kwargs: Any) -> T:
+    def blocking(self: Any, /, *args: Any, **kwargs: Any) -> Any:
+        if held is not None and self._intrans:
+            return held(self, *args, **kwargs)
+        if outside:
+            check_outside(self, verb.__name__, *args, *kwargs.values())
         if takes is not None and not is_small(args[place] if len(args) > place else kwargs.get(data)):
             taken = self._bridge.run(begin(self, takes, args, kwargs)[1])
             if len(args) > place:
@@ -111,10 +119,11 @@ def both(  # type: ignore[misc]  # an overload takes options of any name
             else:
                 kwargs = {**kwargs, data: taken}
         first, running = begin(self, verb, args, kwargs)
-        result: T = self._bridge.run(running, commits=first.path if commits or takes is not None else None)
-        return result
+        return self._bridge.run(running, commits=first.path if commits or takes is not None else None)
 
     async def awaited(self: Any, /, *args: Any, **kwargs: Any) -> T:
+        if outside or held is not None:
+            check_outside(self, verb.__name__, *args, *kwargs.values())
         result: T = await self._bridge.arun(begin(self, verb, args, kwargs)[1])
         return result
 
@@ -222,12 +231,7 @@ def start_transaction(self: Any) -> Any:
     return AbstractFileSystem.start_transaction(self)
 
 
-def outside(*methods: Callable[..., Any]) -> tuple[Any, ...]:
-    """Return these methods, which take place at once: within a transaction each of them refuses."""
-    return tuple(map(_outside, methods))
-
-
-def check_outside(self: Any, name: str, path: object) -> None:
+def check_outside(self: Any, name: str, path: object = "", *_: object) -> None:
     """Refuse a method that takes place at once.
 
     Raises
@@ -241,35 +245,6 @@ def check_outside(self: Any, name: str, path: object) -> None:
             "back. So nothing was changed: call it before or after the transaction. The blocking open, pipe, put and "
             "touch wait for its end"
         )
-
-
-def _outside(method: Callable[..., Any]) -> Callable[..., Any]:
-    def check(self: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        check_outside(self, method.__name__, next(iter((*args, *kwargs.values())), ""))
-
-    @functools.wraps(method)
-    def blocking(self: Any, /, *args: Any, **kwargs: Any) -> Any:
-        check(self, args, kwargs)
-        return method(self, *args, **kwargs)
-
-    @functools.wraps(method)
-    async def awaited(self: Any, /, *args: Any, **kwargs: Any) -> Any:
-        check(self, args, kwargs)
-        return await method(self, *args, **kwargs)
-
-    return awaited if inspect.iscoroutinefunction(method) else blocking
-
-
-def waiting(forms: tuple[F, G], held: Callable[..., Any]) -> tuple[F, G]:
-    """Return the forms of a verb that writes: within a transaction `held` is called, and the awaited form refuses."""
-    now: Callable[..., Any]
-    now, awaited = forms
-
-    @functools.wraps(now)
-    def blocking(self: Any, /, *args: Any, **kwargs: Any) -> Any:
-        return (held if self._intrans else now)(self, *args, **kwargs)
-
-    return cast("tuple[F, G]", (blocking, _outside(awaited)))
 
 
 def open_to_write(self: Any, path: str, mode: str, compression: str | None, options: dict[str, Any]) -> Any:
