@@ -259,8 +259,11 @@ class SyncRuntime:
 
     async def limit(self, call: Awaitable[T], seconds: float) -> T:
         """Set the deadline `until_s`; a blocking call looks at it where it waits for other processes."""
-        with within(seconds):
+        token = _until_s.set(time.monotonic() + seconds)
+        try:
             return await call
+        finally:
+            _until_s.reset(token)
 
 
 async def gather_limited(calls: Iterable[Callable[[], Awaitable[T]]], limit: int) -> list[T]:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import KW_ONLY, dataclass
+from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING
 
@@ -231,18 +232,12 @@ class Shipper:
             self._find()
             self._delete()
         routes = [one for one in self._routes.values() if one.error is None and (flush or not one.rests(now_s))]
-        shares = [routes[first::STEPS_AT_ONCE] for first in range(min(STEPS_AT_ONCE, len(routes)))]
-        since_s = self._looked_s or now_s
-
-        def steps(routes: Sequence[Route]) -> bool:
-            found = [route.step(since_s, flush=flush) for route in routes]  # each takes its step
-            return any(found)
-
-        if len(shares) > 1:
-            with ThreadPoolExecutor(len(shares)) as threads:
-                found = list(threads.map(steps, shares))
+        step = partial(Route.step, since_s=self._looked_s or now_s, flush=flush)
+        if len(routes) > 1:
+            with ThreadPoolExecutor(min(len(routes), STEPS_AT_ONCE)) as threads:
+                found = list(threads.map(step, routes))
         else:  # in this thread: a caller may drive coroutines there
-            found = list(map(steps, shares))
+            found = list(map(step, routes))
         self._looked_s, self._rests = now_s, not routes
         return any(found)
 
