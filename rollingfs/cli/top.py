@@ -18,12 +18,13 @@ from rich.text import Text
 
 from rollingfs.cli import output
 from rollingfs.cli.command import FolderOf, Size, Time
-from rollingfs.cli.output import GAP_COLUMNS, WrongUsage
+from rollingfs.cli.output import WrongUsage
 from rollingfs.cli.session import Session, StorePath
 from rollingfs.cli.stores import split
 from rollingfs.errors import visible
 from rollingfs.ship import Lag, Shipper
 from rollingfs.show.readable import (
+    GAP_COLUMNS,
     count_text,
     joins_mark,
     moves_mark,

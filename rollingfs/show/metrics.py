@@ -18,7 +18,7 @@ from weakref import WeakKeyDictionary
 from rollingfs.runtime import meters
 from rollingfs.runtime.meters import STEP_BITS, Meters, Tally, bounds_ns
 from rollingfs.runtime.values import value_class
-from rollingfs.show.readable import count_text, size_text
+from rollingfs.show.readable import count_text, in_columns, size_text
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import CallbackOptions, Meter, Observation
@@ -184,14 +184,7 @@ class Metrics:
         return rows
 
     def __repr__(self) -> str:
-        rows = [COLUMNS, *self._rows()]
-        widths = [max(len(row[at]) for row in rows) for at in range(len(COLUMNS))]
-        lines = [
-            "  ".join(
-                [row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))]
-            )
-            for row in rows
-        ]
+        lines = in_columns([COLUMNS, *self._rows()], right=range(1, len(COLUMNS)))
         return "\n".join([f"Metrics: {self._facts}", *lines])
 
     def _repr_html_(self) -> str:

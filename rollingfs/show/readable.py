@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Any
 
 from rollingfs.runtime.values import value_class
@@ -27,6 +27,33 @@ def size_text(size: float) -> str:
 def count_text(count: int, noun: str) -> str:
     """Return a count with its noun: ``1 file``, ``2 files``."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+GAP_COLUMNS = 2
+
+
+def in_columns(
+    rows: Sequence[Sequence[str]], right: Container[int] = (), size: Callable[[str], int] = len
+) -> list[str]:
+    """Return rows as lines, with their cells in columns of equal width.
+
+    Tables of rich measure, fold and pad each cell again, which takes 0.5 ms a row.
+
+    Parameters
+    ----------
+    right
+        The columns, by number, that align right.
+    size
+        Returns the width of a text.
+    """
+    widths = [max(map(size, column)) for column in zip(*rows, strict=True)]
+    lines = []
+    for row in rows:
+        gaps = [" " * (width - size(cell)) for cell, width in zip(row, widths, strict=True)]
+        pairs = enumerate(zip(row, gaps, strict=True))
+        cells = [gap + cell if nth in right else cell + gap for nth, (cell, gap) in pairs]
+        lines.append((" " * GAP_COLUMNS).join(cells).rstrip())
+    return lines
 
 
 def plain(value: Any, shown: Callable[[str], str] = str) -> Any:
