@@ -169,27 +169,22 @@ class Upkeep:
         ledger
             The ledger of the folder, resolved; without it, only collection runs.
         """
-        began_s, gather = self.client.now_ms() / 1000, self.client.runtime.gather
+        began_s, found = self.client.now_ms() / 1000, {path: Upkept(path) for path in paths}
+        due = [path for path in paths if ledger is None or not self.rest_s(path, ledger)]
 
-        async def change(path: str) -> Upkept | None:
-            if ledger is None:
-                return Upkept(path)
-            if self.rest_s(path, ledger):
-                return None
-            return await self._attempt("read", path, partial(self._by_policies, path, ledger))
+        async def do(verb: str, step: Callable[[str], Awaitable[Upkept]]) -> None:
+            calls = [partial(self._attempt, verb, path, partial(step, path)) for path in due]
+            for did in await self.client.runtime.gather(calls, SEGMENTS_AT_ONCE_MAX):
+                found[did.path] = found[did.path].plus(did)
 
-        async def clear(path: str, did: Upkept | None) -> Upkept:
-            if did is None:
-                return Upkept(path)
-            if COLLECT in self.steps:
-                did = did.plus(await self._attempt(COLLECT, path, partial(self._collect, path)))
-            if did.is_idle and ledger is not None and not self.is_stopped():
-                await self._let_rest(path, ledger, began_s)
-            return did
-
-        changed = await gather([partial(change, path) for path in paths], SEGMENTS_AT_ONCE_MAX)
-        calls = [partial(clear, path, did) for path, did in zip(paths, changed, strict=True)]
-        return await gather(calls, SEGMENTS_AT_ONCE_MAX)
+        if ledger is not None:
+            await do("read", partial(self._by_policies, ledger))
+        if COLLECT in self.steps:
+            await do(COLLECT, self._collect)
+        if ledger is not None and not self.is_stopped():
+            calls = [partial(self._let_rest, path, ledger, began_s) for path in due if found[path].is_idle]
+            await self.client.runtime.gather(calls, SEGMENTS_AT_ONCE_MAX)
+        return list(found.values())
 
     def rest_s(self, path: str, ledger: Ledger | None) -> float:
         """Return the time for which the last look at a segment counts; 0 if a look is due.
@@ -252,7 +247,7 @@ class Upkeep:
         except Exception as error:  # noqa: BLE001 - whatever it is, the next segment has nothing to do with it
             return failure(path, verb, path, error)
 
-    async def _by_policies(self, path: str, ledger: Ledger) -> Upkept:
+    async def _by_policies(self, ledger: Ledger, path: str) -> Upkept:
         """Do the steps that need the header of a segment, which is loaded once."""
         result, steps = Upkept(path), {ROLL: self._roll, OFFLOAD: self._offload, CONSOLIDATE: self._consolidate}
         verbs = [verb for verb in steps if verb in self.steps and not names.is_hidden_segment(path)]
