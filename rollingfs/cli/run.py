@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
 from functools import partial
 from typing import Annotated
@@ -23,22 +23,6 @@ from rollingfs.segment.verbs.offload import Offloaded
 from rollingfs.show.readable import count_text
 from rollingfs.stream.blocks import OffloadStatus
 from rollingfs.stream.upkeep import OFFLOAD, STEPS, Upkeep, Upkept, total, with_rewritten
-
-
-def follow_all(
-    session: Session, texts: Sequence[str], tier: str | None, block_bytes: Size, max_delay: Time, lag: Time
-) -> None:
-    """Follow segments of a store, and print the progress of each."""
-    fs, paths = session.places(texts)
-    try:
-        follower = Follower(
-            paths, tier, block_bytes, max_delay, fs=fs, deletion_lag=lag, on_change=partial(tell, session)
-        )
-    except ValueError as error:
-        raise WrongUsage(str(error)) from error
-
-    with stopping(follower.stop):  # nothing is lost if a second signal ends the process
-        follower.run()
 
 
 def tell(session: Session, name: str, status: OffloadStatus) -> None:
@@ -292,7 +276,15 @@ def offload(
     alias, deletion_lag = TIER_DEFAULT if tier is None else tier, DELETION_LAG_S if lag is None else lag
     if follow:
         _check_absent("--follow moves all", {"--upto": upto, "--after-bytes": after_bytes, "--after-age": after_age})
-        follow_all(session, path, tier, block, max_delay, lag)
+        fs, paths = session.places(path)
+        try:
+            follower = Follower(
+                paths, tier, block, max_delay, fs=fs, deletion_lag=lag, on_change=partial(tell, session)
+            )
+        except ValueError as error:
+            raise WrongUsage(str(error)) from error
+        with stopping(follower.stop):  # nothing is lost if a second signal ends the process
+            follower.run()
         return
     _check_absent("only --follow takes it", {"--max-delay": max_delay})
     session.interrupted = "interrupted; chunks that were moved stay moved, run it again for the rest"

@@ -100,8 +100,7 @@ class Followed:
     @property
     def status(self) -> OffloadStatus:
         """Return the progress at the last look; sends no request."""
-        hot, error, moving_s = self._hot, self._error, self._moving_s
-        damage = self._damage
+        hot, error, moving_s, damage = self._hot, self._error, self._moving_s, self._damage
         if error is None and damage is not None:
             error = damage.text
         took_s = 0.0 if moving_s is None else time.monotonic() - moving_s
