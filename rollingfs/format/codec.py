@@ -35,25 +35,23 @@ FORMAT = "rollingfs 1"
 
 TEXTS_KEPT_MAX = 32
 
-_texts: dict[int, tuple[tuple[Entry, ...], str, bool]] = {}
+_texts: dict[int, tuple[tuple[Entry, ...], str]] = {}
 """The text of entries, by identity: many commits in a row write the same tuple, often of hundreds of entries."""
 
 
-def _known_text(entries: tuple[Entry, ...]) -> tuple[str, bool]:
-    """Return the text of entries, and whether any entry names a tier."""
+def _known_text(entries: tuple[Entry, ...]) -> str:
+    """Return the text of entries."""
     kept = _texts.get(id(entries))
     if kept is not None and kept[0] is entries:
-        return kept[1], kept[2]
+        return kept[1]
     text = "\n".join(
         line_codec.format_chunk(entry) if isinstance(entry, Chunk) else line_codec.format_page(entry)
         for entry in entries
     )
     if len(_texts) >= TEXTS_KEPT_MAX:
         _texts.clear()
-    # a file's own name may begin so, as that of a partition does
-    names_tier = line_codec.TIER_FIELD in text and any(isinstance(one, Chunk) and one.tier for one in entries)
-    _texts[id(entries)] = entries, text, names_tier
-    return text, names_tier
+    _texts[id(entries)] = entries, text
+    return text
 
 
 def format_text(header: Header) -> bytes:
@@ -76,7 +74,7 @@ def format_text(header: Header) -> bytes:
         lines.append(f"Adopted {tokens.quote(header.adopted.token)} {tokens.format_time(header.adopted.modified_ms)}")
     lines += map(line_codec.format_tier, header.tiers)
     if header.entries:
-        lines.append(_known_text(header.entries)[0])
+        lines.append(_known_text(header.entries))
     if tail := header.tail:
         at = tokens.format_time(header.tail_at_ms)
         until = f" until={tokens.format_time(header.tail_until_ms)}" if header.tail_until_ms is not None else ""
@@ -125,8 +123,6 @@ def format_header(header: Header, text: bytes | None = None) -> bytes:
         The header breaks an invariant or a limit of the format.
     """
     invariants.check(header)
-    if not header.tiers and header.entries and _known_text(header.entries)[1]:
-        raise ValueError("an entry names a tier, which has no line of its own")
     text = format_text(header) if text is None else text
     if len(text) > TEXT_BYTES_MAX:
         raise ValueError(f"the header's text would be {len(text)} bytes, but at most {TEXT_BYTES_MAX} are allowed")
@@ -264,8 +260,6 @@ class _Parser:
         if inline is not None and inline != (header.tail_start, len(tail), crc32c(tail)):
             raise tokens.Malformed("the inline tail does not have the offset, length and checksum that its line says")
         invariants.check(header)
-        if not header.tiers and any(isinstance(entry, Chunk) and entry.tier for entry in header.entries):
-            raise tokens.Malformed("an entry names a tier, which has no line of its own")
         return header
 
 

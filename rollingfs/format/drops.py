@@ -108,7 +108,7 @@ def drops_of(entry: Entry, old_start: int, offset: int, now_ms: int, pages: Page
 def drop_line(entry: Entry, now_ms: int) -> Drop:
     """Return the drop line for the file of an entry; a hint where the collection of its folder deletes it."""
     if is_deletable(entry.file):
-        return Drop(entry.file, now_ms, tier=entry.tier if isinstance(entry, Chunk) else "")
+        return Drop(entry.file, now_ms, tier=entry.tier)
     return Drop(f"{names.parent(entry.file) or '.'}/", now_ms, size=entry.size)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import field
 from enum import StrEnum
 from operator import attrgetter
-from typing import Any
+from typing import Any, ClassVar
 
 from rollingfs.policy import OffloadPolicy, RollingPolicy
 from rollingfs.runtime.values import value_class
@@ -149,6 +149,8 @@ class Page:
     """Offset within the page of the first byte used."""
     foreign: int = 0
     """Chunks of the page that the segment must not delete itself: in other folders, or staged."""
+    tier: ClassVar[str] = ""
+    """A page is in the hot store."""
 
     def __post_init__(self) -> None:
         if self.start < 0 or self.length < 1 or self.offset < 0 or not 1 <= self.count <= LARGE_PAGE_CHUNKS:
@@ -223,7 +225,8 @@ class Commit:
 WRITER = attrgetter("writer")
 VERSION = attrgetter("version")
 FILE = attrgetter("file")
-SOURCE = attrgetter("source")
+TIER = attrgetter("tier")
+ALIAS = attrgetter("alias")
 
 
 @value_class

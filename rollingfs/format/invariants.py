@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 from rollingfs.format.header import (
+    ALIAS,
     ATTRS_BYTES_MAX,
     ATTRS_MAX,
     CARRIED_LINES_MAX,
@@ -14,10 +15,10 @@ from rollingfs.format.header import (
     MARKS_MAX,
     OFFSET_MAX,
     TAIL_BYTES_MAX,
+    TIER,
     TIERS_MAX,
     VERSION,
     WRITER,
-    Chunk,
     Header,
     Page,
     Phase,
@@ -40,8 +41,11 @@ def check(header: Header, known: Header | None = None) -> None:
     problem = _problem(header)
     if header.entries and (known is None or known.entries is not header.entries or known.start != header.start):
         problem = problem or _map_problem(header)
-    if header.tiers or header.drops:
-        problem = problem or _tier_problem(header)
+    aliases = {"", *map(ALIAS, header.tiers)}
+    if len(aliases) <= len(header.tiers):
+        problem = problem or "a tier has two lines"
+    for alias in {*map(TIER, header.entries), *map(TIER, header.drops)} - aliases:
+        problem = problem or f"a line names the tier {alias!r}, which has no line of its own"
     if problem:
         raise ValueError(problem)
 
@@ -95,14 +99,3 @@ def _map_problem(header: Header) -> str | None:
         return "an index page is named twice"
     loose = len(entries) - len(pages)
     return f"{loose} loose chunks, but at most {LOOSE_CHUNKS_MAX} are allowed" if loose > LOOSE_CHUNKS_MAX else None
-
-
-def _tier_problem(header: Header) -> str | None:
-    named = {drop.tier for drop in header.drops}
-    if header.tiers:  # without any, `codec` sees by the text of the entries whether they name one
-        if len({tier.alias for tier in header.tiers}) != len(header.tiers):
-            return "a tier has two lines"
-        named |= {entry.tier for entry in header.entries if isinstance(entry, Chunk)}
-    for alias in sorted(named - {"", *(tier.alias for tier in header.tiers)}):
-        return f"a line names the tier {alias!r}, which has no line of its own"
-    return None

@@ -181,7 +181,7 @@ def test_header_that_goes_during_the_record_read_is_gone(tmp_path, monkeypatch, 
         file.seek(len(base))
         file.write(record)
     beside(monkeypatch, LocalBackend, "read", lambda *_: header.unlink())
-    assert drive(headers.load(path) if look == "load" else headers.newer(path, token)).token is None
+    assert drive(headers.load(path) if look == "load" else headers.load(path, token)).token is None
 
 
 @needs_linux

@@ -241,7 +241,7 @@ class Attempt:
             found = self.store.headers.parsed(self.path, token, content)
         except CorruptHeaderError:
             return None
-        is_free = self.judge(found) is Verdict.NOT_MINE and plain(found, round(self.store.clock() * 1000))
+        is_free = self.judge(found) is Verdict.NOT_MINE and plain(found, self.store.now_ms())
         return found if is_free else None
 
     def result(self, token: str | None = None) -> Committed:

@@ -233,7 +233,7 @@ class Commits:
                 base, attempt.fresh = await headers.load(path), True
                 continue
             if not slot.is_able:
-                await self.store.verdicts.abilities(path)  # not before: a refusal leaves none of the probe's folders
+                await self.store.abilities(path)  # not before: a refusal leaves none of the probe's folders
                 slot.is_able = not attempt.may_lose
             if sent.named:
                 attempt.files.name(sent.named)

@@ -10,7 +10,6 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
 
 from rollingfs.backend.contract import Backend, Blob, FileInfo
 from rollingfs.backend.patience import NAME_KEPT_S, look_for, read_fitting
@@ -275,14 +274,14 @@ class Headers:
         """Return the header that was seen within the cache time, unless `fresh`; else load it."""
         return (None if fresh else self.recent(segment)) or await self.load(segment)
 
-    async def newer(self, segment: str, token: str) -> Segment | None:
-        """Return the present header; None if it has `token`, for a caller who watches more than the cache holds."""
-        loaded = await self.load(segment, token)
-        return None if loaded.token == token else loaded
-
     async def load_newer(self, segment: str, token: str | None) -> Segment:
         """Load again after the header with `token` has named a missing file, which a mount may remember for a while."""
-        path, newer = names.header_path(segment), partial(self.newer, segment, token or "")
+        path = names.header_path(segment)
+
+        async def newer() -> Segment | None:
+            loaded = await self.load(segment, token)
+            return None if loaded.token == token else loaded
+
         if token is None or not self.backend.may_tear(path):
             return await self.load(segment)
         return await look_for(self.backend, self.runtime, path, newer, NAME_KEPT_S) or await self.load(segment)

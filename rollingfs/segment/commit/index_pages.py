@@ -104,7 +104,7 @@ async def read_map(headers: Headers, path: str, read: Callable[[Segment], Awaita
 
 def _place(segment: str, line: Chunk | Page | Drop) -> tuple[str, File]:
     folder, _, name = names.resolve(segment, line.file).rpartition("/")
-    return names.folded(folder), ("" if isinstance(line, Page) else line.tier, name)
+    return names.folded(folder), (line.tier, name)
 
 
 class Pages:
