@@ -6,7 +6,6 @@ A short lock guards the counts. `Steps` counts the bytes of one call for its cal
 from __future__ import annotations
 
 import threading
-from collections import defaultdict
 from collections.abc import Awaitable, Callable
 from time import perf_counter_ns, time
 from typing import TypeVar
@@ -75,7 +74,7 @@ class Meters:
     def after_fork(self) -> None:
         """Reset counts and lock in a child process, which is another client."""
         self.since_s = time()
-        self._tallies: defaultdict[str, Tally] = defaultdict(Tally)
+        self._tallies: dict[str, Tally] = {}
         self._lock = threading.RLock()  # a signal handler may count, or ask, while its thread has it
 
     def count(self, name: str, began_ns: int, size: int = 0, *, refusals: int = 0, errors: int = 0) -> None:
@@ -86,7 +85,7 @@ class Meters:
         power = ns.bit_length()
         index = (power << STEP_BITS) | ((ns >> (power - STEP_BITS - 1)) & (STEPS - 1))
         with self._lock:
-            tally = self._tallies[name]
+            tally = self._tallies.get(name) or self._tallies.setdefault(name, Tally())  # garbage collection may count
             tally.buckets[index] += 1
             tally.ns += ns
             tally.bytes += size
