@@ -169,22 +169,22 @@ class Upkeep:
         ledger
             The ledger of the folder, resolved; without it, only collection runs.
         """
-        began_s, found = self.client.now_ms() / 1000, {path: Upkept(path) for path in paths}
+        began_s, gather = self.client.now_ms() / 1000, self.client.runtime.gather
         due = [path for path in paths if ledger is None or not self.rest_s(path, ledger)]
+        done = [Upkept(path) for path in due]
 
-        async def do(verb: str, step: Callable[[str], Awaitable[Upkept]]) -> None:
-            calls = [partial(self._attempt, verb, path, partial(step, path)) for path in due]
-            for did in await self.client.runtime.gather(calls, SEGMENTS_AT_ONCE_MAX):
-                found[did.path] = found[did.path].plus(did)
+        async def finish(did: Upkept) -> Upkept:
+            if COLLECT in self.steps:
+                did = did.plus(await self._attempt(COLLECT, did.path, partial(self._collect, did.path)))
+            if did.is_idle and ledger is not None and not self.is_stopped():
+                await self._let_rest(did.path, ledger, began_s)  # at once, while the cache has its header
+            return did
 
         if ledger is not None:
-            await do("read", partial(self._by_policies, ledger))
-        if COLLECT in self.steps:
-            await do(COLLECT, self._collect)
-        if ledger is not None and not self.is_stopped():
-            calls = [partial(self._let_rest, path, ledger, began_s) for path in due if found[path].is_idle]
-            await self.client.runtime.gather(calls, SEGMENTS_AT_ONCE_MAX)
-        return list(found.values())
+            calls = [partial(self._attempt, "read", path, partial(self._by_policies, path, ledger)) for path in due]
+            done = await gather(calls, SEGMENTS_AT_ONCE_MAX)
+        done = await gather([partial(finish, did) for did in done], SEGMENTS_AT_ONCE_MAX)
+        return list(({path: Upkept(path) for path in paths} | {did.path: did for did in done}).values())
 
     def rest_s(self, path: str, ledger: Ledger | None) -> float:
         """Return the time for which the last look at a segment counts; 0 if a look is due.
@@ -247,7 +247,7 @@ class Upkeep:
         except Exception as error:  # noqa: BLE001 - whatever it is, the next segment has nothing to do with it
             return failure(path, verb, path, error)
 
-    async def _by_policies(self, ledger: Ledger, path: str) -> Upkept:
+    async def _by_policies(self, path: str, ledger: Ledger) -> Upkept:
         """Do the steps that need the header of a segment, which is loaded once."""
         result, steps = Upkept(path), {ROLL: self._roll, OFFLOAD: self._offload, CONSOLIDATE: self._consolidate}
         verbs = [verb for verb in steps if verb in self.steps and not names.is_hidden_segment(path)]

@@ -16,6 +16,7 @@ from rollingfs.format.header import GRACE_S, Page
 from rollingfs.format.policies import PolicyChange
 from rollingfs.runtime.bridge import Bridge
 from rollingfs.runtime.concurrency import drive
+from rollingfs.segment.commit import header_cache
 from rollingfs.segment.verbs.change import change
 from rollingfs.segment.verbs.consolidate import READERS_GRACE_S
 from rollingfs.segment.verbs.delete import delete
@@ -125,6 +126,18 @@ def test_idle_segments_cost_round_listing_and_nothing_else():
         of_root = {"/root$header", "/root$chunks", "/$stream$header"}
         assert {path for path in asked if "/$stream$chunks/" not in path} <= of_root
         assert len(world.backend.calls) <= CALLS
+
+
+def test_segments_beyond_the_cache_of_headers_rest_too(monkeypatch):
+    monkeypatch.setattr(header_cache, "HEADERS_CACHED_MAX", 4)
+    world = World(Counting(TieredStore()), SMALL, CLOCK.time)
+    for nth in range(20):
+        world.create(f"/root/{nth}", [b"x" * 60])
+    upkeep = Upkeep(world.client)
+    assert kept_again(upkeep).is_idle
+    world.backend.calls.clear()
+    assert kept_again(upkeep).is_idle
+    assert not [path for _, path in world.backend.calls if path.startswith("/root/")]
 
 
 def test_first_round_by_max_delay_loads_each_header_once():
