@@ -3,55 +3,24 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import os
 import signal
 import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
-
-import httpx
 
 from rollingfs import RollingFileSystem
 from tests.shippers.programs import Job, Shipper
 from tests.support.schedules import eventually
-from tests.support.servers import aws_environment, free_port, minio_server, new_bucket, restart
+from tests.support.servers import aws_environment, minio_server, new_bucket, restart, running
 
 KILLS = 3
 LINES = 20_000
 PART = 100
 WAIT_S_MAX = 60
-
-
-class Serve:
-    """`rollingfs serve` of a folder on one port."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.port = folder, free_port()
-        self.start()
-
-    def start(self) -> None:
-        """Start it, and wait until it answers."""
-        command = [sys.executable, "-m", "rollingfs.cli", "serve", str(self.folder), "--port", str(self.port)]
-        self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        eventually(self._answers, WAIT_S_MAX)
-
-    def _answers(self) -> bool:
-        with contextlib.suppress(httpx.TransportError):
-            return httpx.get(f"http://127.0.0.1:{self.port}/healthz").is_success
-        return False
-
-    def restart(self) -> None:
-        """Kill it, and start it anew."""
-        self.stop()
-        self.start()
-
-    def stop(self) -> None:
-        """Kill it."""
-        self.process.kill()
-        self.process.wait()
 
 
 @contextlib.contextmanager
@@ -60,17 +29,15 @@ def _place(
 ) -> Iterator[tuple[str, RollingFileSystem, str, Callable[[], None], dict[str, str]]]:
     """Give a shipper's target, a filesystem and path to read it by, what kills its server, and its environment."""
     if shipper.by_http:
-        serve = Serve(folder / "store")
-        try:
-            target = f"http://127.0.0.1:{serve.port}/v1/segments/log"
-            yield target, RollingFileSystem("file"), f"{folder}/store/log", serve.restart, {}
-        finally:
-            serve.stop()
+        store = folder / "store"
+        command = [sys.executable, "-m", "rollingfs.cli", "serve", str(store), "--port"]
+        with running("serve", lambda port: [*command, str(port)], "/healthz", os.environ.copy()) as url:
+            yield f"{url}/v1/segments/log", RollingFileSystem("file"), f"{store}/log", partial(restart, url), {}
         return
     with minio_server() as options:
         path = f"{new_bucket(options)}/log"
         fs = RollingFileSystem("s3", target_options=options)
-        killed = functools.partial(restart, options["endpoint_url"])
+        killed = partial(restart, options["endpoint_url"])
         yield f"rolling+s3://{path}", fs, path, killed, aws_environment(options)
 
 
