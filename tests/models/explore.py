@@ -15,7 +15,8 @@ def explore(first: W, steps: Callable[[W], Iterable[W]], problem: Callable[[W], 
         if why := problem(world):
             return known, world, why
         for after in steps(world):
-            if after not in known:
-                known.add(after)
+            count = len(known)
+            known.add(after)  # and no look before: the hash of a state takes most of the time
+            if len(known) > count:
                 waiting.append(after)
     return known, None, ""

@@ -10,7 +10,8 @@ Rules of the protocol: P6.18, P6.22, P6.35.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from tests.models.explore import explore
 
@@ -39,16 +40,14 @@ class Rules:
     """A new header is linked to its name, which the server refuses where there is one."""
 
 
-@dataclass(frozen=True)
-class Party:
+class Party(NamedTuple):
     state: str = "idle"
     base: int = NOTHING
     lock: int = NOTHING
     tries: int = 0
 
 
-@dataclass(frozen=True)
-class World:
+class World(NamedTuple):
     files: tuple[frozenset[str], ...] = (frozenset(), frozenset())
     """The appends that each header file has; the first stands for no file."""
     header: int = 1
@@ -67,22 +66,22 @@ class World:
 
     def party(self, index: int, **changes: object) -> World:
         parties = list(self.parties)
-        parties[index] = replace(parties[index], **changes)  # type: ignore[arg-type]
-        return replace(self, parties=tuple(parties))
+        parties[index] = parties[index]._replace(**changes)  # type: ignore[arg-type]
+        return self._replace(parties=tuple(parties))
 
     def knows(self, mount: int, *, header: int | None = None, lock: int | None = None) -> World:
         headers, locks = list(self.headers_known), list(self.locks_known)
         headers[mount] = headers[mount] if header is None else header
         locks[mount] = locks[mount] if lock is None else lock
-        return replace(self, headers_known=tuple(headers), locks_known=tuple(locks))
+        return self._replace(headers_known=tuple(headers), locks_known=tuple(locks))
 
     def let_go(self, index: int, state: str) -> World:
         party = self.parties[index]
-        return replace(self, held=self.held - {party.lock}).party(index, state=state, lock=NOTHING)
+        return self._replace(held=self.held - {party.lock}).party(index, state=state, lock=NOTHING)
 
     def put(self, mount: int, content: frozenset[str]) -> World:
         """Give the header's name to a new file."""
-        world = replace(self, files=(*self.files, content), header=len(self.files))
+        world = self._replace(files=(*self.files, content), header=len(self.files))
         return world.knows(mount, header=world.header)
 
 
@@ -100,9 +99,9 @@ def locked(world: World, index: int, mount: int) -> Iterator[World]:
     for lock in {world.lock, world.locks_known[mount]} - {NOTHING}:
         if lock not in world.held:
             there = world if lock != world.lock else world.knows(mount, lock=lock)
-            yield replace(there, held=world.held | {lock}).party(index, state="locked", lock=lock)
+            yield there._replace(held=world.held | {lock}).party(index, state="locked", lock=lock)
     if not world.lock:
-        new = replace(world, lock=world.locks + 1, locks=world.locks + 1, held=world.held | {world.locks + 1})
+        new = world._replace(lock=world.locks + 1, locks=world.locks + 1, held=world.held | {world.locks + 1})
         yield new.knows(mount, lock=new.lock).party(index, state="locked", lock=new.lock)
 
 
@@ -132,14 +131,14 @@ def steps(world: World, rules: Rules, cast: tuple[tuple[str, str, int], ...]) ->
                 after = world.knows(mount, lock=lock)
                 yield after.party(index, state="sure") if lock == party.lock else after.let_go(index, again)
         elif party.state == "sure" and kind == "delete":
-            gone = replace(world, header=NOTHING, deleted=world.deleted | world.files[party.base])
+            gone = world._replace(header=NOTHING, deleted=world.deleted | world.files[party.base])
             yield gone.knows(mount, header=NOTHING).party(index, state="removing")
         elif party.state == "sure":
             own = frozenset({name} - {""})
             after = world.put(mount, world.files[party.base] | own)
-            yield replace(after, acknowledged=world.acknowledged | own).let_go(index, "done")
+            yield after._replace(acknowledged=world.acknowledged | own).let_go(index, "done")
         elif party.state == "removing":
-            yield replace(world, lock=NOTHING).knows(mount, lock=NOTHING).let_go(index, "creating")
+            yield world._replace(lock=NOTHING).knows(mount, lock=NOTHING).let_go(index, "creating")
         elif party.state == "creating" and not (world.header and rules.creates_by_link):
             yield world.put(mount, frozenset()).party(index, state="done")
 

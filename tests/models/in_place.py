@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from tests.models.explore import explore
 
@@ -55,8 +56,7 @@ class Rules:
     """A look that says that the append took place is flushed before it counts."""
 
 
-@dataclass(frozen=True)
-class File:
+class File(NamedTuple):
     records: tuple[str, ...] = ()
     torn: str = ""
     """Whose record was begun behind them."""
@@ -67,8 +67,7 @@ class File:
     """Whether a flush of it has failed, and the disk has refused a new file."""
 
 
-@dataclass(frozen=True)
-class Party:
+class Party(NamedTuple):
     state: str = "idle"
     file: int = 0
     token: object = None
@@ -78,8 +77,7 @@ class Party:
     """Whether the next flush of its open file fails, because that of another has failed."""
 
 
-@dataclass(frozen=True)
-class World:
+class World(NamedTuple):
     files: tuple[File, ...] = (File(("0",), "", frozenset("0")),)
     names: tuple[int, ...] = (0,)
     """The files that may have the name after a loss of power; the last one has it now."""
@@ -103,13 +101,13 @@ class World:
         return dict(self.parties)[name]
 
     def with_party(self, name: str, **changes: object) -> World:
-        now = replace(self.party(name), **changes)  # type: ignore[arg-type]
-        return replace(self, parties=tuple((one, now if one == name else party) for one, party in self.parties))
+        now = self.party(name)._replace(**changes)  # type: ignore[arg-type]
+        return self._replace(parties=tuple((one, now if one == name else party) for one, party in self.parties))
 
     def with_file(self, index: int, **changes: object) -> World:
         files = list(self.files)
-        files[index] = replace(files[index], **changes)  # type: ignore[arg-type]
-        return replace(self, files=tuple(files))
+        files[index] = files[index]._replace(**changes)  # type: ignore[arg-type]
+        return self._replace(files=tuple(files))
 
 
 def token(world: World, rules: Rules) -> object:
@@ -169,7 +167,7 @@ def failing(world: World) -> Iterator[World]:
     has_open = [name for name in WRITERS if world.party(name).state in OPEN and world.party(name).file == world.now]
     if world.has_failed or not gone or not has_open:
         return
-    after = replace(world.with_file(world.now, lost=gone), has_failed=True)
+    after = world.with_file(world.now, lost=gone)._replace(has_failed=True)
     for name in has_open:
         after = after.with_party(name, is_told=True)
     yield after
@@ -177,11 +175,11 @@ def failing(world: World) -> Iterator[World]:
 
 def write(world: World, name: str, rules: Rules) -> Iterator[World]:
     me = world.party(name)
-    free = replace(world, lock="")
+    free = world._replace(lock="")
     if me.state == "idle":
         yield look(world, name, rules, "looked")
     elif me.state == "looked" and not world.lock:
-        yield replace(world, lock=name).with_party(name, state="locked")
+        yield world._replace(lock=name).with_party(name, state="locked")
     elif me.state == "locked":
         file = world.files[world.now]
         is_other = token(world, rules) != me.token
@@ -192,9 +190,9 @@ def write(world: World, name: str, rules: Rules) -> Iterator[World]:
         elif name == REPLACER:
             yield from renewed(world, name, (*me.value, name), "naming", rules)
         elif is_other and REPLACER in set(file.records) - set(me.value):
-            yield replace(world, fault=f"{name} follows on a change that it has not seen")
+            yield world._replace(fault=f"{name} follows on a change that it has not seen")
         elif is_other and rules.compares_under_lock and not rules.numbers_anew:
-            yield replace(world, fault=f"two records make one version: that of {name}, and another")
+            yield world._replace(fault=f"two records make one version: that of {name}, and another")
         elif file.is_marked or (file.torn and rules.spares_torn):
             yield from renewed(world, name, (*file.records, name), "naming", rules)
         else:
@@ -207,11 +205,11 @@ def write(world: World, name: str, rules: Rules) -> Iterator[World]:
     elif me.state == "torn":
         yield free.with_party(name, state="dead")
         cut = free.with_file(me.file, torn="") if rules.cuts_back else free
-        yield replace(cut, refused=cut.refused | {name}).with_party(name, state="over")
+        yield cut._replace(refused=cut.refused | {name}).with_party(name, state="over")
         if not rules.cuts_back:  # all its bytes were written, but for the answer
             file = world.files[me.file]
             late = free.with_file(me.file, torn="", records=(*file.records, name))
-            yield replace(late, refused=late.refused | {name}).with_party(name, state="over")
+            yield late._replace(refused=late.refused | {name}).with_party(name, state="over")
     elif me.state == "written":
         yield free.with_party(name, state="flushing")
         if not me.is_told:
@@ -233,15 +231,15 @@ def write(world: World, name: str, rules: Rules) -> Iterator[World]:
             yield world.with_party(name, state="over")
     elif me.state == "repair" and not world.lock:
         if world.now == me.file:
-            made = next(renewed(replace(world, lock=name), name, world.files[me.file].records, "over", rules))
-            yield replace(made, names=made.names[-1:])
+            made = next(renewed(world._replace(lock=name), name, world.files[me.file].records, "over", rules))
+            yield made._replace(names=made.names[-1:])
             file = world.files[me.file]  # the disk refuses it
             refused = world.with_file(me.file, is_marked=rules.marks).with_party(name, state="over")
             behind = itertools.dropwhile(lambda one: one not in file.lost, file.records)
-            yield replace(refused, excused=frozenset(behind))
+            yield refused._replace(excused=frozenset(behind))
         else:  # another has put a new file in place, and may have died before it flushed the folder
             names = world.names[-1:] if rules.repairs_name else world.names
-            yield replace(world, names=names).with_party(name, state="over")
+            yield world._replace(names=names).with_party(name, state="over")
 
 
 def follows(world: World, me: Party, rules: Rules) -> bool:
@@ -271,14 +269,14 @@ def flushing(world: World, name: str, rules: Rules, *, judges: bool = False) -> 
 def named(world: World, name: str, file: int, *, flushes: bool = True) -> World:
     """Acknowledge; with a flush of the folder before."""
     names = world.names[-1:] if flushes else world.names
-    return replace(world, names=names, known=world.known | {(name, file)}, acknowledged=(*world.acknowledged, name))
+    return world._replace(names=names, known=world.known | {(name, file)}, acknowledged=(*world.acknowledged, name))
 
 
 def renewed(world: World, name: str, records: tuple[str, ...], state: str, rules: Rules) -> Iterator[World]:
     """A new file with all records gets the name, and the lock is given back."""
     new = File(records, "", frozenset(records) if rules.flushes_new_file else frozenset())
     index = len(world.files)
-    made = replace(world, files=(*world.files, new), names=(*world.names, index), lock="")
+    made = world._replace(files=(*world.files, new), names=(*world.names, index), lock="")
     yield made.with_party(name, state=state, file=index)
 
 
@@ -287,7 +285,7 @@ def reading(world: World, rules: Rules) -> Iterator[World]:
     if me.state == "idle":
         yield look(world, READER, rules, "looked")
     elif me.state == "looked" and token(world, rules) == me.token and me.value != world.files[world.now].records:
-        yield replace(world, fault=f"a reader believes {me.value}, and there is {world.files[world.now].records}")
+        yield world._replace(fault=f"a reader believes {me.value}, and there is {world.files[world.now].records}")
 
 
 def walk(rules: Rules, *, fails: bool = False) -> tuple[int, str]:

@@ -8,8 +8,8 @@ Rules of the protocol: P14.14 to P14.18.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from functools import partial
+from typing import NamedTuple
 
 from rollingfs.format.commit_lines import Acknowledged, Trace, trace
 from rollingfs.format.header import AGE_S_MAX, Commit
@@ -19,8 +19,7 @@ LINES_MAX = 2
 WRITERS = ("a", "b", "c")
 
 
-@dataclass(frozen=True)
-class Head:
+class Head(NamedTuple):
     """A header: what the rule reads, and the commits that are in it."""
 
     segment: str
@@ -42,11 +41,10 @@ class Head:
         lines = (*stay, Commit(writer, number, version))
         segment = f"{writer}{number}" if renews else self.segment
         history = (*self.history, (writer, number))
-        return replace(self, segment=segment, version=version, commits=lines, evicted=evicted, history=history)
+        return self._replace(segment=segment, version=version, commits=lines, evicted=evicted, history=history)
 
 
-@dataclass(frozen=True)
-class Writer:
+class Writer(NamedTuple):
     """What one writer knows; `passed` is a request whose token the store has compared, to carry it out later."""
 
     left: int
@@ -61,8 +59,7 @@ class Writer:
     warned: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True)
-class World:
+class World(NamedTuple):
     head: Head
     writers: tuple[tuple[str, Writer], ...]
     now_s: float = 0.0
@@ -85,36 +82,36 @@ def steps(world: World, rules: frozenset[str]) -> Iterator[World]:
         yield _looked(world, name, writer, rules)
         if writer.passed is not None:
             lied = world.has_lied or world.head != writer.passed[0]
-            yield replace(_committed(world, name, writer, *writer.passed), has_lied=lied)
+            yield _committed(world, name, writer, *writer.passed)._replace(has_lied=lied)
         elif writer.seen is not None and writer.left and writer.seen == world.head:
             for renews in range(min(world.renews, 1) + 1):
                 made, left = writer.seen.after(name, writer.number + 1, renews=bool(renews)), world.renews - renews
-                yield replace(_committed(world, name, writer, writer.seen, made), renews=left)
+                yield _committed(world, name, writer, writer.seen, made)._replace(renews=left)
                 if world.lies:
-                    yield replace(put(replace(writer, passed=(writer.seen, made))), lies=world.lies - 1, renews=left)
+                    yield put(writer._replace(passed=(writer.seen, made)))._replace(lies=world.lies - 1, renews=left)
     if world.restores and world.saved is None:
-        yield replace(world, saved=world.head)
+        yield world._replace(saved=world.head)
     if world.restores and world.saved is not None and world.saved != world.head:
-        yield replace(world, head=world.saved, restores=world.restores - 1, has_restored=True)
+        yield world._replace(head=world.saved, restores=world.restores - 1, has_restored=True)
     if world.made_anew:
         new = Head(world.head.segment + "'", life=world.head.life + 1)
-        yield replace(world, head=new, made_anew=world.made_anew - 1, now_s=world.now_s + AGE_S_MAX + 1)
+        yield world._replace(head=new, made_anew=world.made_anew - 1, now_s=world.now_s + AGE_S_MAX + 1)
 
 
 def _with(world: World, name: str, writer: Writer) -> World:
-    return replace(world, writers=tuple((one, writer if one == name else other) for one, other in world.writers))
+    return world._replace(writers=tuple((one, writer if one == name else other) for one, other in world.writers))
 
 
 def _committed(world: World, name: str, writer: Writer, base: Head, made: Head) -> World:
     before, number = base.commit_of(name), writer.number + 1
     own = Acknowledged(made.segment, base.segment, name, number, made.version, before, 0, 0, world.now_s)
-    after = replace(writer, left=writer.left - 1, number=own.number, seen=made, own=own, having=made, passed=None)
-    return replace(_with(world, name, after), head=made)
+    after = writer._replace(left=writer.left - 1, number=own.number, seen=made, own=own, having=made, passed=None)
+    return _with(world, name, after)._replace(head=made)
 
 
 def _looked(world: World, name: str, writer: Writer, rules: frozenset[str]) -> World:
     head, own = world.head, writer.own
-    after = replace(writer, seen=head)
+    after = writer._replace(seen=head)
     silent = world.silent
     if own is not None and writer.having is not None:
         found = _trace(own, writer.having, head, world.now_s, rules)
@@ -122,24 +119,24 @@ def _looked(world: World, name: str, writer: Writer, rules: frozenset[str]) -> W
             is_anew = head.life != writer.having.life
             is_there = (name, own.number) in head.history or is_anew
             silent = silent or ("" if is_there else f"{name} is not told that {own.number} is lost")
-            after = replace(after, own=None) if is_anew else replace(after, having=head)
+            after = after._replace(own=None) if is_anew else after._replace(having=head)
         else:
             told = "told" if found is Trace.LOST else "warned"
-            after = replace(after, own=None, having=None, **{told: (*getattr(after, told), own.number)})
+            after = after._replace(own=None, having=None, **{told: (*getattr(after, told), own.number)})
             if not world.has_lied and not world.has_restored:
                 silent = silent or f"{name} is {told} that {own.number} is lost on a right store"
-    return replace(_with(world, name, after), silent=silent)
+    return _with(world, name, after)._replace(silent=silent)
 
 
 def _trace(own: Acknowledged, seen: Head, found: Head, now_s: float, rules: frozenset[str]) -> Trace:
     now_s = now_s if "age" in rules else own.at_s + AGE_S_MAX + 1
     line = found.commit_of(own.writer)
     if "anew" not in rules and found.segment != own.segment:
-        found = replace(found, segment=own.segment)
+        found = found._replace(segment=own.segment)
     if "overwrite" not in rules and found.segment != own.segment:
         return Trace.KEPT
     if "evicted" not in rules and line is None and found.evicted >= own.version:
-        found = replace(found, evicted=0)
+        found = found._replace(evicted=0)
     if "number" not in rules and line is not None:
         return Trace.KEPT
     return trace(own, seen, found, now_s)  # type: ignore[arg-type]

@@ -11,7 +11,8 @@ Rules of the protocol: P6.2, P6.6, P6.7.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 from rollingfs.format.records import Record, Tip
 from tests.models.explore import explore
@@ -26,8 +27,7 @@ INSTEAD = ("is_open", "is_same_segment", "is_not_mine", "has_room")
 """Of another file. Each rule is left out by a mutant."""
 
 
-@dataclass(frozen=True)
-class File:
+class File(NamedTuple):
     inode: int = 0
     segment: str = "0" * 36
     base: int = 1
@@ -66,8 +66,7 @@ class File:
         return self.records[count - 1] if 0 < count <= len(self.records) else (self.segment, self.base)
 
 
-@dataclass(frozen=True)
-class Writer:
+class Writer(NamedTuple):
     left: int = APPENDS_MAX
     number: int = 1
     file: int = 0
@@ -80,8 +79,7 @@ class Writer:
     """Whether its last answer was lost."""
 
 
-@dataclass(frozen=True)
-class World:
+class World(NamedTuple):
     file: File = File()
     writers: tuple[Writer, ...] = (Writer(), Writer())
     faults: frozenset[str] = frozenset()
@@ -89,8 +87,8 @@ class World:
     fault: str = ""
 
     def with_writer(self, nth: int, **changes: object) -> World:
-        now = replace(self.writers[nth], **changes)  # type: ignore[arg-type]
-        return replace(self, writers=tuple(now if at == nth else one for at, one in enumerate(self.writers)))
+        now = self.writers[nth]._replace(**changes)  # type: ignore[arg-type]
+        return self._replace(writers=tuple(now if at == nth else one for at, one in enumerate(self.writers)))
 
 
 def looked(world: World, nth: int) -> World:
@@ -158,17 +156,17 @@ def follow(world: World, nth: int, tip: Tip, rules: frozenset[str]) -> Iterator[
         yield looked(renewed(world, file, is_sealed=file.is_sealed), nth)
         return
     record, tip = follows
-    made = replace(file, records=(*file.records, (file.segment, name, me.number, record.version)))
-    after = replace(world, file=made, fault=problem_of(file, record, me))
+    made = file._replace(records=(*file.records, (file.segment, name, me.number, record.version)))
+    after = world._replace(file=made, fault=problem_of(file, record, me))
     known = {"tip": tip, "count": len(made.records), "mark": made.mark(len(made.records))}
     known |= {"file": file.inode, "segment": file.segment}
     yield acknowledged(after.with_writer(nth, **known), nth)
     if (
         "lost" not in world.faults and len(world.faults) < FAULTS_MAX
     ):  # the client sends the same append again, behind whatever is there
-        yield replace(after, faults=world.faults | {"lost"}).with_writer(nth, in_doubt=True)
+        yield after._replace(faults=world.faults | {"lost"}).with_writer(nth, in_doubt=True)
     if "dead" not in world.faults and len(world.faults) < FAULTS_MAX:
-        torn = replace(world, file=replace(file, is_torn=True), faults=world.faults | {"dead"})
+        torn = world._replace(file=file._replace(is_torn=True), faults=world.faults | {"dead"})
         yield torn.with_writer(nth, left=0)
 
 
@@ -190,7 +188,7 @@ def problem_of(file: File, record: Record, me: Writer) -> str:
 def renewed(world: World, file: File, **changes: object) -> World:
     """Another file in its place, with all whole records folded in."""
     new = File(file.inode + 1, file.segment, file.version, file.names, is_sealed=file.is_sealed)
-    return replace(world, file=replace(new, **changes))  # type: ignore[arg-type]
+    return world._replace(file=new._replace(**changes))  # type: ignore[arg-type]
 
 
 def steps(world: World, rules: frozenset[str]) -> Iterator[World]:
@@ -199,18 +197,18 @@ def steps(world: World, rules: frozenset[str]) -> Iterator[World]:
             yield from append(world, nth, rules)
     file = world.file
     for fault in {"seal", "roll", "remake", "link", "foreign"} - world.faults if len(world.faults) < FAULTS_MAX else ():
-        after = replace(world, faults=world.faults | {fault})
+        after = world._replace(faults=world.faults | {fault})
         if fault == "seal":
             yield renewed(after, file, is_sealed=True)
         elif fault == "roll":
             yield renewed(after, file)
         elif fault == "remake":  # the disk gives the number of the inode again
-            yield replace(after, file=File(file.inode, "1" * 36, 1))
+            yield after._replace(file=File(file.inode, "1" * 36, 1))
         elif fault == "link":
-            yield replace(after, file=replace(file, is_linked=True))
+            yield after._replace(file=file._replace(is_linked=True))
         elif not file.is_sealed and not file.is_torn:
             other = ("2" * 36, "c", 1, file.version + 1)
-            yield replace(after, file=replace(file, records=(*file.records, other)))
+            yield after._replace(file=file._replace(records=(*file.records, other)))
 
 
 def problem(world: World) -> str:
