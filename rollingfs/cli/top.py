@@ -283,6 +283,7 @@ def _watch(look: _Look, every_s: float) -> None:
             rows_max = max(1, console.height - FRAME_LINES - (len(look.lags) + 2 if look.lags else 0))
             titles, *rows = table(states, look.root, now_s=time.time(), rows_max=rows_max, width=console.width)
             head = Text("\n".join([*map(visible, said.splitlines()), titles]), "bold")
-            live.update(Group(head, Text("\n".join([*rows, *look.logs()]))), refresh=True)
+            body = Text("\n".join([*rows, *look.logs()]), no_wrap=True, overflow="ellipsis")
+            live.update(Group(head, body), refresh=True)
             if set(output.wait(every_s, keys)) & set(QUIT_KEYS):  # any other key looks at once
                 return
