@@ -260,13 +260,13 @@ zip."""
 Kinds = tuple[str, str]
 """Of the first and the last bytes of a file; each is empty if only a look shows how they join."""
 UNKNOWN_KINDS: Kinds = ("", "")
-INCARNATION = "rollingfs-incarnation"
-OFFSET = "rollingfs-offset"
-CHECKSUM = "rollingfs-crc32c"
-LAST = "rollingfs-last"
-SEGMENT = "rollingfs-segment"
-END = "rollingfs-end"
-VERSION = "rollingfs-version"
+INCARNATION = "rollingfsincarnation"
+OFFSET = "rollingfsoffset"
+CHECKSUM = "rollingfscrc32c"
+LAST = "rollingfslast"
+SEGMENT = "rollingfssegment"
+END = "rollingfsend"
+VERSION = "rollingfsversion"
 
 NAME_BYTES_MAX = 1024
 """A store keeps some 2 KiB of metadata with an object."""
@@ -335,7 +335,8 @@ class Label:
 
 def parse_label(metadata: Mapping[str, str]) -> Label | None:
     """Return the label in an object's metadata; malformed fields count as missing."""
-    given = {key.lower().replace("_", "-"): value for key, value in metadata.items()}
+    # older files have hyphens, and on Azure underscores
+    given = {re.sub("[-_]", "", key).lower(): value for key, value in metadata.items()}
     incarnation, offset, crc = (given.get(key, "") for key in (INCARNATION, OFFSET, CHECKSUM))
     last = re.fullmatch(_LAST, given.get(LAST, ""))
     label = Label(

@@ -481,7 +481,7 @@ def test_bucket_and_key_are_those_of_s3fs(path):
 def test_metadata_go_with_the_write_without_extra_requests(s3_options, bucket, use_obstore):
     owner = {"Metadata": {"owner": "me"}}
     backend = driven_s3(s3_options, use_obstore=use_obstore, s3_additional_kwargs=owner)
-    given = {"rollingfs-offset": "5", "rollingfs-crc32c": "00000000"}
+    given = {"rollingfsoffset": "5", "rollingfscrc32c": "00000000"}
     backend.write(f"{bucket}/warm", [b"x"])
     with count_requests(backend) as counts:
         backend.write(f"{bucket}/small", [b"x"], given)

@@ -197,3 +197,11 @@ def test_damaged_missing_and_excluded_files_have_reasons():
 def test_labels_survive_metadata_of_any_case(label):
     assert parse_label(label.metadata()) == label
     assert parse_label({key.upper(): value for key, value in label.metadata().items()}) == label
+
+
+@pytest.mark.parametrize("sign", ["-", "_"])
+def test_labels_of_earlier_writers_are_read(sign):
+    label = Label(X, 5, 7, Last(7, 3, "0-a"))
+    given = label.metadata()
+    assert all(key.isalnum() for key in given)  # Azure refuses a hyphen, some proxies an underscore
+    assert parse_label({key.replace("rollingfs", f"rollingfs{sign}"): value for key, value in given.items()}) == label

@@ -23,7 +23,7 @@ from fsspec.asyn import get_loop
 from obstore.store import AzureStore
 
 from rollingfs.backend import patience
-from rollingfs.backend.contract import Buffer, FileInfo, Listing, Metadata, Over
+from rollingfs.backend.contract import FileInfo, Listing, Metadata, Over
 from rollingfs.backend.objects.azure_options import OPTIONS, AzureAccount, azure_options
 from rollingfs.backend.objects.backend import ObjectBackend
 from rollingfs.backend.objects.bucket import (
@@ -31,7 +31,6 @@ from rollingfs.backend.objects.bucket import (
     READ_S_MAX,
     Answer,
     Bucket,
-    Condition,
     Parts,
     Places,
     RecentBuckets,
@@ -132,9 +131,6 @@ class AzureContainer(ObstoreObjects, Bucket):
                 await self.head(key)  # Azure says of a file that is gone, too, that it has changed
             raise
 
-    async def put(self, key: str, data: Sequence[Buffer], over: Condition = None, metadata: Metadata = None) -> str:
-        return await super().put(key, data, over, _attributes(metadata))
-
     async def head(self, key: str) -> FileInfo:
         return self.found(await self.ask(lambda: obstore.head_async(self.quick, key)))
 
@@ -188,7 +184,7 @@ class AzureContainer(ObstoreObjects, Bucket):
             raise
 
     def parts(self, key: str, over: Over | None, metadata: Metadata = None) -> Parts:
-        return _BlockParts(self, key, over, _attributes(metadata))
+        return _BlockParts(self, key, over, dict(metadata or {}))
 
     async def now(self) -> float:
         _, headers = await _send(self._account, "HEAD", self._account.url, {})
@@ -236,11 +232,6 @@ class _BlockParts(Parts):
 
     async def abort(self) -> None:
         self._writer = None  # what was sent is never committed; Azure forgets it after a week
-
-
-def _attributes(metadata: Metadata) -> dict[str, str]:
-    """Return metadata under names that Azure takes, as of variables."""
-    return {name.replace("-", "_"): value for name, value in (metadata or {}).items()}
 
 
 class AzureBackend(ObjectBackend):
