@@ -184,7 +184,7 @@ class Backend(abc.ABC):
         adapt
             A store with a lock may call it with the records that were put after the header since it had `token`; or
             with the content and the token of the header that is there instead. It returns the record to put there
-            instead of `data`, or None to have the header taken for another; or b"", so that this thread gets the turn.
+            instead of `data`, or None to have the header taken for another: then this thread gets the turn, if any.
 
         Raises
         ------

@@ -125,7 +125,9 @@ class MemoryBackend(Backend):
     async def replace(self, path: str, data: Buffer, token: str) -> str:
         content = bytes(data)
         with _lock:
-            self._expect(path, token)
+            file = self.fs.store.get(path)
+            if file is None or _token(file) != token:
+                raise shared_errors.changed(path, token, None if file is None else _token(file))
             return self._put(path, content)
 
     async def extend(self, path: str, data: Buffer, token: str, adapt: Adapt | None = None) -> str | None:
@@ -216,12 +218,6 @@ class MemoryBackend(Backend):
             self._keep_metadata(path, metadata)
 
     # -- under the lock ------------------------------------------------------------------------------------
-
-    def _expect(self, path: str, token: str) -> MemoryFile:
-        file = self.fs.store.get(path)
-        if file is None or _token(file) != token:
-            raise shared_errors.changed(path, token, None if file is None else _token(file))
-        return file
 
     def _file(self, path: str) -> MemoryFile:
         file = self.fs.store.get(path)

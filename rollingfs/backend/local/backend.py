@@ -313,7 +313,7 @@ class LocalBackend(Backend):
 
         def see(origin: int, status: os.stat_result) -> None:
             if token is not None:
-                shared_errors.check_token(source, disk.token_of(origin, status), token)
+                shared_errors.check_token(source, disk.plain_token(origin, status), token)
 
             def fill(descriptor: int) -> None:
                 disk.copy_whole(origin, status, descriptor)

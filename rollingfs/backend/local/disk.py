@@ -187,12 +187,12 @@ def read_into(descriptor: int, start: int, target: memoryview) -> int:
     return count
 
 
-def token_of(descriptor: int, status: os.stat_result) -> str:
-    """Return the token of an open file: see `make_token`."""
-    return make_token(status, read_exactly(descriptor, 0, min(TOKEN_HEAD_BYTES, status.st_size)))
+def plain_token(descriptor: int, status: os.stat_result) -> str:
+    """Return the token of an open file: see `make_plain_token`."""
+    return make_plain_token(status, read_exactly(descriptor, 0, min(TOKEN_HEAD_BYTES, status.st_size)))
 
 
-def make_token(status: os.stat_result, content: Buffer) -> str:
+def make_plain_token(status: os.stat_result, content: Buffer) -> str:
     """Return the token that distinguishes a write of a file from every other write.
 
     The inode differs from the replaced file's, which existed until then. `replace` makes the date strictly later
@@ -215,7 +215,7 @@ def check_same_or_grown(path: str, descriptor: int, token: str) -> None:
         The file is another, or was changed in place.
     """
     status = os.fstat(descriptor)
-    found = token_of(descriptor, status)
+    found = plain_token(descriptor, status)
     if found == token:
         return
     if token.startswith(f"{status.st_ino:x}-") and status.st_size > (size := int(token.split("-")[2], 16)):

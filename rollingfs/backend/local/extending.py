@@ -33,7 +33,7 @@ def make_token(path: str, status: os.stat_result, content: Buffer) -> str:
     data = bytes(content)
     if path.endswith(names.HEADER_SUFFIX) and (mark := _mark_in(data)):
         return _token(status, mark)
-    return disk.make_token(status, data)
+    return disk.make_plain_token(status, data)
 
 
 def _mark_in(content: bytes) -> Mark | None:
@@ -44,7 +44,7 @@ def token_of(path: str, descriptor: int, status: os.stat_result) -> str:
     """Return the token of an open file; of a header, what is left of a torn record does not change it."""
     is_header = path.endswith(names.HEADER_SUFFIX)
     mark = records.mark_of(partial(_read, descriptor), status.st_size) if is_header else None
-    return disk.token_of(descriptor, status) if mark is None else _token(status, mark)
+    return disk.plain_token(descriptor, status) if mark is None else _token(status, mark)
 
 
 def has_token(path: str, descriptor: int, status: os.stat_result, token: str) -> bool:
@@ -233,16 +233,17 @@ def put(
     OSError
         The disk refuses the record (it is full); its written part is cut off again.
     """
-    mark, adapted = _still(descriptor, status, token), None
+    mark = _still(descriptor, status, token)
+    answer: Buffer | None = data
     if adapt is not None and (mark is None or mark.end < status.st_size):
         others = _read(descriptor, 0 if mark is None else mark.end, status.st_size)
         after = _mark_in(others) if mark is None else mark.followed(others)
         if after is not None:
-            adapted = adapt(others, _token(status, after) if mark is None else None)
-            mark, data = (after, adapted) if adapted else (mark, data)
+            answer = adapt(others, _token(status, after) if mark is None else None)
+            mark, data = (mark, data) if answer is None else (after, answer)
     if mark is None or mark.end != status.st_size:
         if not has_token(path, descriptor, status, token):
-            lock.is_turn = adapted == b""
+            lock.is_turn = answer is None
             raise shared_errors.changed(path, token, "another")
         return None  # the rest of a torn record goes with a new file
     if status.st_nlink > 1:  # a backup made of hard links shares the inode; or it is `marked`

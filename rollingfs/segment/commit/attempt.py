@@ -213,7 +213,7 @@ class Attempt:
     def adapt(self, plain: Plain, others: bytes, token: str | None) -> bytes | None:
         """Return the record after later records on its base, or after another header, of this token, in its place.
 
-        If a look must judge it again, the answer is b"" with a turn to look and commit, or None.
+        None: a look must judge it again, in a turn where the store has turns.
         """
         assert self.sent is not None
         assert self.sent.record is not None
@@ -226,7 +226,7 @@ class Attempt:
                 self.adapted = base, adapted
                 return adapted[0].encode(base.text.segment)
         self.took_turn = self.took_turn or self.has_turns
-        return b"" if self.has_turns else None
+        return None
 
     def _later(self, base: Segment, others: bytes) -> Segment | None:
         text = base.text
