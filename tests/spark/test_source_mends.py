@@ -23,7 +23,18 @@ from rollingfs.spark.source.stream import stream_reader
 from tests.support.backends import raises
 from tests.support.examples import slowly
 from tests.support.spark import parquet_file
-from tests.support.spark_source import batch_reader, blinded, drained, first_column, inferred, put, reader, saved, step
+from tests.support.spark_source import (
+    ALL,
+    batch_reader,
+    blinded,
+    drained,
+    first_column,
+    inferred,
+    put,
+    reader,
+    saved,
+    step,
+)
 
 
 def numbered(begin: int, end: int) -> bytes:
@@ -125,6 +136,26 @@ def test_planned_batch_is_read_under_the_new_name(fs, tmp_path):
     again = reader(tmp_path / "f")
     assert first_column(again, again.partitions(start, end)) == [f"row {nth}" for nth in range(5)]
     assert step(again, end)[0] == []
+
+
+@pytest.mark.parametrize("is_plain", [False, True])
+@pytest.mark.parametrize("is_stream", [True, False])
+def test_task_reads_a_segment_that_was_renamed_since(fs, tmp_path, is_stream, is_plain):
+    """Nothing is gone, so no option makes the batch go on without it; another segment may have the name by now."""
+    path, wanted = tmp_path / "f" / "a", [f"row {nth}" for nth in range(5)]
+    path.parent.mkdir()
+    if is_plain:
+        path.write_bytes(numbered(0, 5))
+    else:
+        put(fs, path, numbered(0, 5))
+    fs.stream(str(path.parent)).retention = RetentionPolicy.by_size(0, every=0)
+    source = (reader if is_stream else batch_reader)(path.parent, failOnDataLoss="false")
+    start = saved(source.initialOffset()) if is_stream else None
+    plan = source.partitions(start, saved(source.latestOffset(start, ALL))) if is_stream else source.partitions()
+    fs.mv(str(path), f"{path}.1") if not is_plain else path.rename(f"{path}.1")
+    assert first_column(source, plan) == wanted
+    put(fs, path, b"another\n")
+    assert first_column(source, plan) == wanted
 
 
 def test_segment_that_became_a_part_is_refused(fs, tmp_path, caplog):

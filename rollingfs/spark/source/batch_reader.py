@@ -46,13 +46,7 @@ def ignores_case() -> bool:
 
 
 class RowReader:
-    """Makes rows of ranges, for batches and for streams.
-
-    Parameters
-    ----------
-    schema
-        The Spark schema of the rows.
-    """
+    """Makes rows of ranges, for batches and for streams, in the columns of a Spark schema."""
 
     is_batch: ClassVar[bool] = False
     """Whether Spark may use the plan of the ranges again, in later queries."""
@@ -120,12 +114,11 @@ class RowReader:
             return
         with plain_errors():
             segments.keep_memory()
-            schema = rows.arrow_schema(self.schema)
             fs = places.filesystem(self.options)
             if (query := self._query()) is not None:
                 places.note_source(fs, self.options, query)
             make = self._with_folder_columns if self.options.has_folder_columns else self._rows
-            yield from make(fs, partition.value, schema)
+            yield from make(fs, partition.value, rows.arrow_schema(self.schema))
 
     def _with_folder_columns(
         self, fs: RollingFileSystem, ranges: Sequence[Range], schema: pa.Schema
@@ -175,11 +168,11 @@ class RowReader:
         return prefetched(fs, found) if self.form.has_lines else found
 
     def _opened(self, fs: RollingFileSystem, ranges: Sequence[Range]) -> Iterator[tuple[SegmentReader, Range]]:
-        """Yield the ranges with readers of their segments; one that was truncated or deleted raises, or is skipped."""
+        """Yield the ranges with readers of their segments; a truncated or deleted one raises, or is skipped."""
         query = self._query()
         for one in ranges:
             try:
-                opened = SegmentReader.of(fs, one.extent)
+                opened = self._reader(fs, one.extent)
                 places.check_source(opened.view, query)
                 yield opened, one
             except (SegmentTruncatedError, FileNotFoundError) as error:
@@ -193,6 +186,16 @@ class RowReader:
                 yield from self._rest(fs, one, view)
             except CorruptHeaderError as error:
                 self.skip(one, error)
+
+    def _reader(self, fs: RollingFileSystem, extent: Extent) -> SegmentReader:
+        """Return the reader of an extent, also if its segment was renamed since the plan."""
+        try:
+            return SegmentReader.of(fs, extent)
+        except FileNotFoundError:
+            for view in places.find(fs, self.options, may_be_missing=True, may_match_nothing=True).views.values():
+                if segments.identity(view) == extent.identity:
+                    return SegmentReader.of(fs, replace(extent, path=view.path))
+            raise
 
     def _query(self) -> str | None:
         """Return the id of the query whose batch a task reads; None in a batch read, also in a function for batches."""
@@ -390,5 +393,5 @@ def _behind(fs: RollingFileSystem, options: Options, view: Segment, offset: int)
         if offset < view.length:
             raise lines.refused_part(view.path, f"but offset {offset} of {view.extent} is a position within it")
         return offset
-    read = SegmentReader(fs, view).read
-    return options.form.end_behind(read, extent_of(view, view.start, offset), offset, is_last=False)
+    whole = extent_of(view, view.start, offset)
+    return options.form.end_behind(SegmentReader(fs, view).read, whole, offset, is_last=False)
