@@ -194,6 +194,8 @@ def test_without_reserve_error_says_that_nothing_was_committed(tmp_path, monkeyp
     for verb in ("truncate", "rm"):
         with pytest.raises(OSError, match="nothing was committed"):
             FREEING[verb](fs, f"{tmp_path}/s/a")
+    with pytest.raises(OSError, match=rf"nothing was committed: .*{tmp_path}/s/file"):
+        fs.export(f"{tmp_path}/s/a", f"{tmp_path}/s/file")
     assert fs.cat_file(f"{tmp_path}/s/a") == data
 
 

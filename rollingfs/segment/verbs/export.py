@@ -14,7 +14,7 @@ from functools import partial
 from rollingfs.backend.contract import Backend, Over, Part, Upload, finished
 from rollingfs.backend.tier_marks import check_marks
 from rollingfs.backend.wrapper import is_same
-from rollingfs.errors import ConflictError, SegmentTruncatedError, worded
+from rollingfs.errors import ConflictError, SegmentTruncatedError, not_committed, worded
 from rollingfs.format import names, placement
 from rollingfs.format.codec import parse_header
 from rollingfs.format.header import Chunk, Header
@@ -22,6 +22,7 @@ from rollingfs.runtime.meters import Progress, Steps
 from rollingfs.runtime.values import value_class
 from rollingfs.segment.at import At
 from rollingfs.segment.commit.index_pages import LOOKS_MAX
+from rollingfs.segment.commit.store import FULL
 from rollingfs.segment.files.copies import CopyPiece, fill, in_files, plan_pieces
 from rollingfs.segment.read.piece_checks import PieceChecks
 from rollingfs.segment.read.read_job import missing_chunk
@@ -90,6 +91,10 @@ async def export(
             joined = await _write(at, now, whole, target, name, await upload(), steps)
         except FileNotFoundError as error:
             now = await _look_again(at, view, now, error)
+        except OSError as error:
+            if error.errno not in FULL:
+                raise
+            raise not_committed(error, name) from error
         else:
             await _check_shown(target, name)
             steps.reach(view.size)
