@@ -10,58 +10,21 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from string import Template
 
 from tests.support.debian import JOURNAL_REMOTE, RSYSLOG, SYSLOG_NG, libraries
 from tests.support.servers import Program, require
 
+SETTINGS = Path(__file__).parent / "settings"
 APPEND = f"{sys.executable} -m rollingfs.cli append --commit-on 1s,64KiB"
 BENTHOS_MODULE = "github.com/redpanda-data/benthos/v4"
 BENTHOS_VERSION = "v4.60.0"
-BENTHOS_MAIN = f"""package main
-
-import (
-	"context"
-
-	_ "{BENTHOS_MODULE}/public/components/io"
-	_ "{BENTHOS_MODULE}/public/components/pure"
-	"{BENTHOS_MODULE}/public/service"
-)
-
-func main() {{ service.RunCLI(context.Background()) }}
-"""
 COLLECTOR_MODULE, COLLECTOR_VERSION = "go.opentelemetry.io/collector", "v0.165.0"
 CONTRIB = "github.com/open-telemetry/opentelemetry-collector-contrib"
 COLLECTOR_PARTS = {"receivers": f"{CONTRIB}/receiver/filelogreceiver", "exporters": f"{CONTRIB}/exporter/fileexporter"}
 COLLECTOR_BUILD = "dist: {name: otelcol, output_path: .}\n" + "".join(
     f"{kind}: [{{gomod: {module} {COLLECTOR_VERSION}}}]\n" for kind, module in COLLECTOR_PARTS.items()
 )
-COLLECTOR_SETTINGS = """
-receivers: {{filelog: {{include: ["{source}"], start_at: beginning}}}}
-exporters: {{file: {{path: "{folder}/logs.jsonl"}}}}
-service:
-  telemetry: {{metrics: {{level: none}}}}
-  pipelines: {{logs: {{receivers: [filelog], exporters: [file]}}}}
-"""
-SYSLOG_NG_SETTINGS = """@version: 3.38
-source lines {{ file("{source}" flags(no-parse) follow-freq(0.1) log-iw-size(2000)); }};
-destination segment {{
-  http(url("{target}?create=true&newline=true{key}") method("POST") body("${{MESSAGE}}") delimiter("\\n")
-       batch-lines({batch}) batch-timeout(1000) workers(1) log-fifo-size(4000) retries(1000000000) time-reopen(1));
-}};
-log {{ source(lines); destination(segment); flags(flow-control); }};
-"""
-BENTO_SETTINGS = """
-http: {{enabled: false}}
-input: {{file: {{paths: ["{source}"], scanner: {{lines: {{}}}}}}}}
-output:
-  http_client:
-    url: "{target}?create=true&newline=true{key}"
-    verb: POST
-    max_in_flight: 1
-    retries: 1000000
-    retry_period: 200ms
-    batching: {{count: {batch}, period: 1s, processors: [{{archive: {{format: lines}}}}]}}
-"""
 GO_BUILD = 'go build -mod=mod "-ldflags=-s -w" -o made .'
 BENTHOS_PARTS = [
     f"{BENTHOS_MODULE}/public/{one}@{BENTHOS_VERSION}" for one in ("service", "components/io", "components/pure")
@@ -70,7 +33,7 @@ BENTHOS = Program(
     f"benthos-{BENTHOS_VERSION}",
     "go",
     f"go mod init shipper; go get {' '.join(BENTHOS_PARTS)}; {GO_BUILD}",
-    files={"main.go": BENTHOS_MAIN},
+    files={"main.go": (SETTINGS / "benthos.go").read_text()},
 )
 """Benthos, the core of Bento and Redpanda Connect, built with its HTTP output."""
 COLLECTOR_MODULES = [f"{one}@{COLLECTOR_VERSION}" for one in (f"{COLLECTOR_MODULE}/otelcol", *COLLECTOR_PARTS.values())]
@@ -87,19 +50,6 @@ COLLECTOR = Program(
 `go get` finds its modules: the builder's `go mod tidy` also wants those of their tests, which a proxy may lack.
 """
 JOURNAL_BEGIN_US = 1_700_000_000_000_000
-RSYSLOG_SETTINGS = """module(load="imfile")
-module(load="omprog")
-global(workDirectory="{folder}" maxMessageSize="64k")
-template(name="line" type="string" string="%msg%\\n")
-ruleset(name="ship") {{
-  action(type="omprog" binary="/bin/sh {folder}/append.sh" template="line" action.resumeRetryCount="-1")
-}}
-input(type="imfile" file="{source}" tag="app" ruleset="ship" reopenOnTruncate="on")
-"""
-APPEND_SH = """. {folder}/environment
-exec {append} {target}
-"""
-"""omprog gives its program an empty environment, so the script brings keys."""
 
 
 @dataclass(frozen=True)
@@ -110,10 +60,10 @@ class Job:
     target: str
     folder: Path
 
-    def file(self, name: str, text: str, **values: object) -> str:
-        """Write a file of settings, and return its path."""
-        path = self.folder / name
-        path.write_text(text.format(source=self.source, target=self.target, folder=self.folder, **values))
+    def file(self, name: str, **values: object) -> str:
+        """Write a file of settings, with values in place of its names, and return its path."""
+        text, path = Template((SETTINGS / name).read_text()), self.folder / name
+        path.write_text(text.substitute(vars(self) | values))
         return str(path)
 
 
@@ -147,7 +97,7 @@ def _said(command: list[str], environment: dict[str, str], word: int) -> str:
 def _syslog_ng(batch: int, key: str) -> Callable[[Job], Command]:
     def command(job: Job) -> Command:
         root, folder = SYSLOG_NG.installed(), job.folder
-        settings = job.file("syslog-ng.conf", SYSLOG_NG_SETTINGS, batch=batch, key=key)
+        settings = job.file("syslog-ng.conf", batch=batch, key=key)
         files = ["-R", f"{folder}/persist", "-c", f"{folder}/control", "--pidfile", f"{folder}/pid"]
         modules = [f"--module-path={root}/usr/lib/syslog-ng/3.38"]
         return [f"{root}/usr/sbin/syslog-ng", "-F", "--no-caps", "-f", settings, *files, *modules], libraries(root)
@@ -163,15 +113,15 @@ def _syslog_ng_version() -> str:
 
 def _bento(batch: int, key: str) -> Callable[[Job], Command]:
     def command(job: Job) -> Command:
-        return [str(BENTHOS.installed()), "run", job.file("bento.yaml", BENTO_SETTINGS, batch=batch, key=key)], {}
+        return [str(BENTHOS.installed()), "run", job.file("bento.yaml", batch=batch, key=key)], {}
 
     return command
 
 
 def _rsyslog(job: Job) -> Command:
     root, folder = RSYSLOG.installed(), job.folder
-    settings = job.file("rsyslog.conf", RSYSLOG_SETTINGS)
-    job.file("append.sh", APPEND_SH, append=APPEND)
+    settings = job.file("rsyslog.conf")
+    job.file("append.sh", append=APPEND)
     modules = f"{root}/usr/lib/x86_64-linux-gnu/rsyslog"
     command = f"exec {root}/usr/sbin/rsyslogd -n -i {folder}/pid -f {settings} -M {modules}"
     return ["sh", "-c", f"export -p > {folder}/environment; {command}"], libraries(root)
@@ -204,7 +154,7 @@ def _tail(job: Job) -> Command:
 
 
 def _collector(job: Job) -> Command:
-    settings, ship = job.file("collector.yaml", COLLECTOR_SETTINGS), f"{sys.executable} -m rollingfs.cli ship"
+    settings, ship = job.file("collector.yaml"), f"{sys.executable} -m rollingfs.cli ship"
     return [
         "sh",
         "-c",

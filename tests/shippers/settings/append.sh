@@ -1,0 +1,3 @@
+# omprog gives its program an empty environment, so this brings the keys
+. $folder/environment
+exec $append $target
