@@ -87,9 +87,9 @@ def run(
     follower = Follower(place.path, fs=place.fs, on_change=partial(tell, session)) if follow else None
     with stopping(None if follower is None else follower.stop) as stop, follower or nullcontext():
         upkeep = Upkeep(place.core.client, steps, grace_s=grace, readers_grace_s=readers_grace, is_stopped=stop)
-        number, saved, began_s = 1, 0, time.monotonic()
-        while True:
-            session.code = output.DONE
+        number = saved = 0
+        while not (stop() or (once and number)):
+            number, began_s, session.code = number + 1, time.monotonic(), output.DONE
             try:
                 check_mark(place, expect_mark)
                 saved = _round(session, place, number, upkeep, saved)
@@ -98,13 +98,8 @@ def run(
                     raise
                 output.complain(f"round {number}: {output.in_one_line(error)}")
             output.flush()
-            if once or stop():
-                break
-            number += 1
-            stop.wait(_pause_s(time.monotonic() - began_s, every))
-            if stop():
-                break
-            began_s = time.monotonic()
+            if not (once or stop()):
+                stop.wait(_pause_s(time.monotonic() - began_s, every))
     if not once:
         session.code = output.DONE  # it was stopped, as it was meant to be
     elif stop():

@@ -10,7 +10,7 @@ import logging
 import math
 import random
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import field, replace
 from functools import partial
 
@@ -347,8 +347,12 @@ async def offload_stream(members: Members, asked: Asked | None) -> StreamOffload
     found = await members.find(with_rows=False)
     members.warn(found.unreadable)
     views = [view for view in found.snapshots.values() if view.header is not None]
-    if asked is None:
-        _check_any_policy(members, ledger, views)
+    owns = (ledger.offload, client.offload_policy, *(view.header.offload for view in views if view.header))
+    if asked is None and not any(owns):
+        raise ValueError(
+            f"{members.path}: neither the segments, nor the folder, nor the filesystem has an offload policy; nothing "
+            f"was moved: set one by {worded('set_policy')}, or name a tier"
+        )
     moved: dict[str, Offloaded] = {}
     failed = members.reasons(found.unreadable)
 
@@ -373,12 +377,3 @@ async def offload_stream(members: Members, asked: Asked | None) -> StreamOffload
 
     await client.runtime.gather([partial(one, view) for view in views], SEGMENTS_AT_ONCE_MAX)
     return StreamOffloaded(dict(sorted(moved.items())), dict(sorted(failed.items())))
-
-
-def _check_any_policy(members: Members, ledger: Ledger, views: Sequence[Segment]) -> None:
-    default = members.client.offload_policy
-    if ledger.offload is None and default is None and not any(view.header and view.header.offload for view in views):
-        raise ValueError(
-            f"{members.path}: neither the segments, nor the folder, nor the filesystem has an offload policy; nothing "
-            f"was moved: set one by {worded('set_policy')}, or name a tier"
-        )
