@@ -19,10 +19,12 @@ from rollingfs.parquet_footer.footer import (
     Column,
     JoinedFile,
     body_size,
+    check_geometries,
     columns,
     ended,
     group_rows,
     join,
+    table_of,
     understood,
     widen,
 )
@@ -256,7 +258,9 @@ def aligned(footer: bytes, schema: pa.Schema) -> pa.Schema:
     MalformedFooterError
         A column has another type, or is missing; the message names it.
     """
-    there, mine = columns(footer), {column.name: column for column in columns(footer_in(empty(schema)))}
+    coming = footer_in(empty(schema))
+    check_geometries(table_of(footer), table_of(coming))
+    there, mine = columns(footer), {column.name: column for column in columns(coming)}
     known = schema_of(footer)
     for nth, column in enumerate(there):
         if column.name not in mine:

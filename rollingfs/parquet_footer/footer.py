@@ -10,6 +10,9 @@ groups get chunks of nulls for them, which are after the old bytes (see `widen`)
 
 from __future__ import annotations
 
+import json
+import re
+from base64 import b64decode, b64encode
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
@@ -43,6 +46,18 @@ _KEY, _VALUE = 1, 2
 REQUIRED, OPTIONAL, REPEATED = range(3)
 SCHEMA_KEYS = (b"ARROW:schema", b"org.apache.spark.sql.parquet.row.metadata")
 """Keys under which writers keep a schema of their own."""
+_GEO = b"geo"
+"""Key of a JSON document with the meaning and the bounds of geometries (GeoParquet 1.0 and 1.1)."""
+_GEO_MEANING: dict[str, Any] = {
+    "encoding": None,
+    "crs": {"id": {"authority": "OGC", "code": "CRS84"}},
+    "edges": "planar",
+    "orientation": None,
+    "epoch": None,
+}
+"""Members of a column of it, and what their absence means; an unknown reference system is a null."""
+_GEO_BOUNDS = re.compile(rb'("geometry_types"\s*:\s*\[)[^]]*|,\s*"bbox"\s*:\s*\[[^]]*\]|"bbox"\s*:\s*\[[^]]*\]\s*,')
+"""The bounds of a column of geometries, which are optional, and what is in its list of types, which may be empty."""
 
 FOOTERS_MAX = 4
 """Maximum number of footers that are remembered apart: an append and the next append ask for the same footer several
@@ -119,8 +134,8 @@ def table_of(footer: bytes) -> Fields:
 
 def _columns(table: Fields) -> tuple[Column, ...]:
     elements: Iterator[Fields] = iter(table[_SCHEMA][1][1])
-    schemas = [pair[_VALUE][1] for pair in _pairs(table) if pair[_KEY][1] == SCHEMA_KEYS[0]]
-    units = iter(duration_units(schemas[0]) if schemas else ())
+    schema = _value(table, SCHEMA_KEYS[0])
+    units = iter(duration_units(schema) if schema else ())
 
     def take() -> Column:
         element = next(elements)
@@ -158,7 +173,7 @@ def join(parts: Sequence[JoinedFile]) -> bytes:
     first = tables[0][0]
     groups: list[Any] = []
     for table, shift in tables:
-        check_same(_columns(first), _columns(table))
+        check_fits(first, table)
         groups += [_moved(group, shift) for group in table[ROW_GROUPS][1][1]]
     for nth, group in enumerate(groups):
         if nth <= ORDINAL_MAX and _ORDINAL in group:
@@ -167,7 +182,22 @@ def join(parts: Sequence[JoinedFile]) -> bytes:
             group.pop(_ORDINAL, None)
     count = sum(table[_NUM_ROWS][1] for table, _ in tables)
     whole = {**first, _NUM_ROWS: (I64, count), ROW_GROUPS: (LIST, (STRUCT, groups))}
+    if len(parts) > 1 and _value(first, _GEO):
+        whole[_KEY_VALUES] = (LIST, (STRUCT, [_without_bounds(pair) for pair in _pairs(first)]))
     return encode(whole)
+
+
+def _without_bounds(pair: Fields) -> Fields:
+    """Return a pair without bounds of geometries: rows of the other parts are outside, and readers would skip them.
+
+    Spaces replace the bounds: Arrow's schema, a flatbuffer, has a copy of the document, whose size it names.
+    """
+    value, is_arrow = pair[_VALUE][1], pair[_KEY][1] == SCHEMA_KEYS[0]
+    if not is_arrow and pair[_KEY][1] != _GEO:
+        return pair
+    document = b64decode(value) if is_arrow else value
+    document = _GEO_BOUNDS.sub(lambda found: (found[1] or b"").ljust(len(found[0])), document)
+    return {**pair, _VALUE: (pair[_VALUE][0], b64encode(document) if is_arrow else document)}
 
 
 def last_groups(footer: bytes, count: int) -> bytes:
@@ -199,19 +229,50 @@ def compressions(footer: bytes) -> dict[str, str]:
         return {b".".join(meta[_PATH][1][1]).decode(): _CODECS[meta[_CODEC][1]] for meta in metas}
 
 
-def check_same(there: Sequence[Column], mine: Sequence[Column]) -> None:
-    """Refuse columns that differ from a file's columns.
+def check_fits(first: Fields, other: Fields) -> None:
+    """Refuse columns or geometries that differ from a file's, by the structs of both footers.
 
     Raises
     ------
     MalformedFooterError
         They differ; the message names the first.
     """
-    for old, new in zip_longest(there, mine):
+    for old, new in zip_longest(_columns(first), _columns(other)):
         if old != new:
             raise MalformedFooterError(
                 f"their columns are not those of the file: they have {new or 'none'} where the file has {old or 'none'}"
             )
+    check_geometries(first, other)
+
+
+def check_geometries(first: Fields, other: Fields) -> None:
+    """Refuse geometries that mean something else than a file's, by the structs of both footers.
+
+    Raises
+    ------
+    MalformedFooterError
+        They do; the message names the first.
+    """
+    there, mine = _geometries(first), _geometries(other)
+    for column in there.keys() & mine.keys():
+        for key, meaning in there[column].items():
+            if meaning != mine[column][key]:
+                raise MalformedFooterError(
+                    f"the {key} of their geometries {column!r} is {mine[column][key]}, but {meaning} in the file"
+                )
+
+
+def _geometries(table: Fields) -> dict[str, dict[str, Any]]:
+    """Return what the geometries of each column of GeoParquet mean; a reference system by its id, if it has one."""
+    document = _value(table, _GEO)
+    found = json.loads(document)["columns"] if document else {}
+    meanings = {
+        name: {key: column.get(key, _GEO_MEANING[key]) for key in _GEO_MEANING} for name, column in found.items()
+    }
+    for meaning in meanings.values():
+        if isinstance(meaning["crs"], dict):
+            meaning["crs"] = meaning["crs"].get("id", meaning["crs"])
+    return meanings
 
 
 @contextmanager
@@ -280,6 +341,10 @@ def _joined(group: Fields, filler: Fields, shift: int) -> Fields:
 
 def _pairs(table: Fields) -> list[Fields]:
     return list(table[_KEY_VALUES][1][1]) if _KEY_VALUES in table else []
+
+
+def _value(table: Fields, key: bytes) -> bytes | None:
+    return next((pair[_VALUE][1] for pair in _pairs(table) if pair[_KEY][1] == key), None)
 
 
 def _moved(group: Fields, shift: int) -> Fields:

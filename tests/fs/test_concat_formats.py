@@ -3,6 +3,7 @@
 import bz2
 import contextlib
 import io
+import json
 import random
 import tarfile
 from functools import partial
@@ -253,3 +254,51 @@ def test_joined_files_lose_page_indexes_with_old_offsets() -> None:
     for low in (100, 7000, 14995):
         found = pq.read_table(data, filters=[("n", ">=", low), ("n", "<", low + 5)])
         assert found["n"].to_pylist() == list(range(low, low + 5))
+
+
+def geometries(numbers: list[int], **more: Any) -> pa.Table:
+    """Rows as GeoParquet, whose bounds are the numbers."""
+    column = {"encoding": "WKB", "geometry_types": ["Point"], "bbox": [min(numbers), 0.5, max(numbers), 1e2], **more}
+    document = {"version": "1.1.0", "primary_column": "g", "columns": {"g": column}}
+    rows = pa.table({"a": numbers, "g": [b"%d" % number for number in numbers]})
+    return rows.replace_schema_metadata({"geo": json.dumps(document)})
+
+
+def geometry(fs: RollingFileSystem, path: str) -> Any:
+    """What Arrow knows of the geometries, from its own schema in the footer or from the footer itself."""
+    with fs.open(path) as file:
+        mine, footer = pq.read_schema(file).metadata, pq.read_metadata(file).metadata
+    documents = [json.loads(found[b"geo"])["columns"]["g"] for found in (mine, footer)]
+    assert documents[0] == documents[1]
+    return documents[0]
+
+
+@pytest.mark.parametrize(
+    "crs", [{}, {"crs": None}, {"crs": {"bbox": {"south": 1}, "id": {"authority": "A", "code": 1}}}]
+)
+def test_joined_geometries_lose_the_bounds_of_the_first(folder: Any, crs: Any) -> None:
+    fs, root = folder
+    sources = [sealed(fs, f"{root}/p{nth}", geometries([nth, nth + 1], **crs)) for nth in range(2)]
+    assert geometry(fs, sources[0])["bbox"] == [0, 0.5, 1, 100]
+    fs.concat(f"{root}/all", sources, as_format="parquet")
+    assert geometry(fs, f"{root}/all") == {"encoding": "WKB", "geometry_types": [], **crs}
+    fs.pipe_file(f"{root}/grown", parquet_file(geometries([1], **crs)))
+    append(fs, f"{root}/grown", geometries([7], **crs))
+    assert geometry(fs, f"{root}/grown") == {"encoding": "WKB", "geometry_types": [], **crs}
+    assert numbers(fs, f"{root}/grown") == [1, 7]
+
+
+def test_geometries_of_other_reference_systems_are_refused_by_name(folder: Any) -> None:
+    fs, root = folder
+    crs84 = {"name": "longitude and latitude", "id": {"authority": "OGC", "code": "CRS84"}}
+    same = [sealed(fs, f"{root}/{nth}", geometries([nth], **more)) for nth, more in enumerate([{}, {"crs": crs84}])]
+    fs.concat(f"{root}/all", same, as_format="parquet")
+    other = sealed(fs, f"{root}/other", geometries([3], crs={"id": {"authority": "EPSG", "code": 3857}}))
+    with pytest.raises(
+        MalformedFooterError, match=r"/other: .*the crs of their geometries 'g' is .*3857.*nothing was joined"
+    ):
+        fs.concat(f"{root}/all", [other], as_format="parquet")
+    with pytest.raises(MalformedFooterError, match=r"/all: .*the crs of .*3857.*nothing was written"):
+        append(fs, f"{root}/all", geometries([3], crs={"id": {"authority": "EPSG", "code": 3857}}))
+    assert fs.exists(other)
+    assert numbers(fs, f"{root}/all") == [0, 1]

@@ -14,10 +14,10 @@ from rollingfs.parquet_footer.footer import (
     TAIL_BYTES,
     JoinedFile,
     body_size,
-    check_same,
-    columns,
+    check_fits,
     ended,
     join,
+    table_of,
     understood,
 )
 from rollingfs.parquet_footer.thrift import MalformedFooterError
@@ -177,7 +177,7 @@ async def one_footer(fetcher: Fetcher, files: Sequence[Segment]) -> bytes:
         with _refused(view.path):
             parts.append(JoinedFile(await _cut_out(fetcher, view, last, _near(view)), at))
             with understood():
-                check_same(columns(parts[0].footer), columns(parts[-1].footer))
+                check_fits(table_of(parts[0].footer), table_of(parts[-1].footer))
         at += view.size
     with _refused(files[0].path), understood():
         return ended(join(parts)) if len(parts) > 1 else b""
