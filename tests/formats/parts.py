@@ -217,6 +217,7 @@ MAKE: dict[str, Callable[[Rows], bytes]] = {
     "JSON lines, gzip": by(gzip.compress, lines),
     "JSON lines, bzip2": by(bz2.compress, lines),
     "JSON lines, xz": by(lzma.compress, lines),
+    "JSON lines, padded xz": lambda rows: lzma.compress(lines(rows)) + bytes(4),
     "JSON lines, zstd": by(zstd, lines),
     "WARC": warc,
     "Arrow stream": arrow_stream,
