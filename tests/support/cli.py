@@ -8,6 +8,7 @@ import re
 import select
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -136,8 +137,10 @@ class Terminal:
 
     def expect(self, pattern: str) -> str:
         """Wait for a text; returns what came up to its end."""
+        end = time.monotonic() + EXPECT_S_MAX
         while (match := re.search(pattern, self.seen)) is None:
-            assert self.read(EXPECT_S_MAX), f"{pattern!r} did not come; seen was {self.seen[-SHOWN_MAX:]!r}"
+            found = self.read(EXPECT_S_MAX) and time.monotonic() < end
+            assert found, f"{pattern!r} did not come; seen was {self.seen[-SHOWN_MAX:]!r}"
         before, self.seen = self.seen[: match.end()], self.seen[match.end() :]
         return before
 
@@ -162,7 +165,8 @@ def terminal(folder: Path, words: str) -> Iterator[Terminal]:
     name = os.ttyname(slave)
     # a session leader without a terminal gets the first one that it opens
     script = f'exec <{name} >{name} 2>&1; exec "{sys.executable}" -m rollingfs.cli {words}'
-    settings = environment(TERM="xterm-256color", LC_ALL="C.UTF-8")
+    # rich prefers the first two to the terminal's size, and libraries that ran in this process leave them behind
+    settings = environment(COLUMNS="", LINES="", TERM="xterm-256color", LC_ALL="C.UTF-8")
     process = subprocess.Popen(["sh", "-c", script], cwd=folder, env=settings, start_new_session=True)
     try:
         yield Terminal(master, process)
