@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import logging
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -186,8 +186,25 @@ async def delete(
 
     listed = sorted(set(paths))
     outer = [path for path in listed if not (recursive and any(path.startswith(f"{other}/") for other in listed))]
+    gone = await _take_headers(at, outer) if len(outer) > 1 else set()
     delete = partial(_delete, at, recursive=recursive, depth_max=depth_max, damaged=damaged)
-    await bury_all(at, [partial(delete, path) for path in outer])
+    await bury_all(at, [partial(delete, path) for path in outer if path not in gone])
+
+
+async def _take_headers(at: At, paths: Sequence[str]) -> set[str]:
+    """Delete the segments that have only a header; a disk flushes their folder once, and not for each."""
+    seen: dict[str, Segment] = {}
+
+    async def look(path: str) -> None:
+        with contextlib.suppress(OSError):  # the delete of this path raises it again
+            seen[path] = await at.headers.load(path)
+
+    if at.backend.capability.removes_whole:
+        await at.each([partial(look, path) for path in paths if not names.is_reserved(path)])
+    gone = await take_whole(at, f"{paths[0]} and {len(paths) - 1} more", seen)
+    for folder in {above(at, path) for path in gone}:
+        await unmark(at, folder)
+    return gone
 
 
 async def _delete(at: At, path: str, *, recursive: bool, depth_max: int | None, damaged: bool) -> Buried | None:

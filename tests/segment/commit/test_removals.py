@@ -17,7 +17,7 @@ from rollingfs import RollingFileSystem
 from rollingfs.backend.local import folders, record_lock as record_locks, removing, system
 from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.backend.local.record_lock import record_lock
-from rollingfs.errors import AppendOutcomeUnknown, ConflictError, LockedError
+from rollingfs.errors import AppendOutcomeUnknown, ConflictError, CorruptHeaderError, LockedError
 from rollingfs.format import names
 from rollingfs.format.codec import format_header
 from rollingfs.format.header import Drop, Header, Merge, MergeOutcome, Phase
@@ -132,6 +132,24 @@ def test_one_call_flushes_each_folder_once(tmp_path, monkeypatch, headers, verb)
     beside(monkeypatch, folders, "flush_folder_of", lambda path: flushed.append(os.path.dirname(path)))
     whole(verb, headers)
     assert flushed == [str(tmp_path)]
+
+
+def test_a_list_of_segments_flushes_their_folder_once(fs, tmp_path, monkeypatch):
+    paths = [f"{tmp_path}/{nth}" for nth in range(4)]
+    for nth, path in enumerate(paths):
+        made(fs, path, b"few" if nth else b"x" * 950)  # one has chunks
+    (tmp_path / "plain").write_bytes(b"plain")
+    (tmp_path / "damaged$header").write_bytes(b"damaged")
+    flushed: list[str] = []
+    beside(monkeypatch, folders, "flush_folder_of", flushed.append)
+    fs.rm(paths[1:])
+    assert len(flushed) == 1
+    with pytest.raises(CorruptHeaderError, match="damaged"):
+        fs.rm([paths[0], f"{tmp_path}/damaged", f"{tmp_path}/plain"])
+    with pytest.raises(FileNotFoundError):
+        fs.rm([f"{tmp_path}/missing", *paths])
+    fs.rm([f"{tmp_path}/damaged", *fs.glob(f"{tmp_path}/*")], damaged=True)
+    assert fs.find(tmp_path) == []
 
 
 @pytest.mark.skipif(system.rename_free is None, reason="no rename that replaces nothing")
