@@ -33,7 +33,7 @@ MUCH_BYTES = 12 * MIB
 """A chunk of several parts."""
 WAIT_S = 1
 TRIES_MAX = 5
-EXPIRED = "InvalidAccessKeyId"
+EXPIRED = "InvalidAccessKeyId|AccessDenied"  # the second where they expire between two checks of the server
 """What SeaweedFS says of credentials that have expired; S3 says ExpiredToken."""
 
 pytestmark = pytest.mark.timeout(120)
