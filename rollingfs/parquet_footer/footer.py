@@ -253,7 +253,7 @@ def check_geometries(first: Fields, other: Fields) -> None:
     MalformedFooterError
         They do; the message names the first.
     """
-    there, mine = _geometries(first), _geometries(other)
+    there, mine = geometries(first), geometries(other)
     for column in there.keys() & mine.keys():
         for key, meaning in there[column].items():
             if meaning != mine[column][key]:
@@ -262,7 +262,7 @@ def check_geometries(first: Fields, other: Fields) -> None:
                 )
 
 
-def _geometries(table: Fields) -> dict[str, dict[str, Any]]:
+def geometries(table: Fields) -> dict[str, dict[str, Any]]:
     """Return what the geometries of each column of GeoParquet mean; a reference system by its id, if it has one."""
     document = _value(table, _GEO)
     found = json.loads(document)["columns"] if document else {}

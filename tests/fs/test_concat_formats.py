@@ -302,3 +302,19 @@ def test_geometries_of_other_reference_systems_are_refused_by_name(folder: Any) 
         append(fs, f"{root}/all", geometries([3], crs={"id": {"authority": "EPSG", "code": 3857}}))
     assert fs.exists(other)
     assert numbers(fs, f"{root}/all") == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("code", "name", "fits"), [(1, "geoarrow.wkb", True), (2, "geoarrow.wkb", False), (2, "x", True)]
+)
+def test_geoarrow_rows_of_another_reference_system_are_refused(folder: Any, code: int, name: str, fits: bool) -> None:
+    fs, root = folder
+    fs.pipe_file(f"{root}/grown", parquet_file(geometries([1], crs={"id": {"authority": "A", "code": 1}})))
+    crs = json.dumps({"crs": {"id": {"authority": "A", "code": code}}}) if name != "x" else "no JSON"
+    more = {"ARROW:extension:name": name, "ARROW:extension:metadata": crs}
+    fields = pa.schema([pa.field("a", pa.int64()), pa.field("g", pa.binary(), metadata=more)])
+    rows = pa.table({"a": [7], "g": [b"7"]}, schema=fields)
+    message = r"/grown: .*the crs of 'g' is \{'authority': 'A', 'code': 2\}.*nothing was written"
+    with contextlib.nullcontext() if fits else pytest.raises(MalformedFooterError, match=message):
+        append(fs, f"{root}/grown", rows)
+    assert numbers(fs, f"{root}/grown") == ([1, 7] if fits else [1])
