@@ -160,7 +160,9 @@ MUTANTS = 100_000 if MANY else 20_000
 """As many at a time, which fit in memory."""
 RUNS = 100 if MANY else 1
 RUN_S_MAX, KIND_S_MAX = 1800, 3 * 3600
-PYTHON_ONLY = re.compile(r"line \d+ \('(asks|ends|offload|origin|rewritten|root|turn)\b|the floor of asks|root or origin")
+PYTHON_ONLY = re.compile(
+    r"line \d+ \('(asks|ends|offload|origin|rewritten|root|turn)\b|the floor of asks|root or origin"
+)
 """Lines that a reader need not know: Java does not parse them."""
 
 
