@@ -12,6 +12,8 @@ import logging
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+FULL = {errno.ENOSPC, errno.EDQUOT}
+"""A store has no block, no inode or no quota left; an object store answers 507."""
 UNSUPPORTED = frozenset((errno.ENOTSUP, errno.EOPNOTSUPP))
 """Numbers of "not supported": two on macOS, the same one elsewhere."""
 

@@ -194,14 +194,12 @@ async def delete(
 async def _take_headers(at: At, paths: Sequence[str]) -> set[str]:
     """Delete the segments that have only a header; a disk flushes their folder once, and not for each."""
     seen: dict[str, Segment] = {}
-
-    async def look(path: str) -> None:
+    for path in paths if at.backend.capability.removes_whole else ():
         with contextlib.suppress(OSError):  # the delete of this path raises it again
-            seen[path] = await at.headers.load(path)
-
-    if at.backend.capability.removes_whole:
-        await at.each([partial(look, path) for path in paths if not names.is_reserved(path)])
-    gone = await take_whole(at, f"{paths[0]} and {len(paths) - 1} more", seen)
+            if not names.is_reserved(path):
+                seen[path] = await at.headers.load(path)
+    what = f"{paths[0]} and {len(paths) - 1} more"
+    gone = await at.with_room(paths[0], partial(take_whole, at, what, seen))
     for folder in {above(at, path) for path in gone}:
         await unmark(at, folder)
     return gone
@@ -263,7 +261,7 @@ async def _delete_tree(at: At, path: str, depth_max: int | None, damaged: bool) 
     for link in [link for scan in scans.values() for link in scan.found.links]:
         await take_link(at, link)  # first, so that nothing is deleted through one
     seen = {path: view for scan in scans.values() for path, view in scan.views.items()}
-    gone = await take_whole(at, path, seen)
+    gone = await at.with_room(path, partial(take_whole, at, path, seen))
     files = [*seen, *(file for scan in scans.values() for file in scan.unreadable)]
     calls = [partial(_bury_gone, at, file, damaged, seen.get(file)) for file in files if file not in gone]
     await bury_all(at, calls)
@@ -298,10 +296,8 @@ async def remove_all(at: At, scans: Mapping[str, Scan], top: str) -> list[str]:
 async def _bury_gone(at: At, path: str, damaged: bool, seen: Segment | None) -> Buried | None:
     try:
         return await _bury(at, path, damaged, seen)
-    except FileNotFoundError:  # somebody else deleted it meanwhile
-        return None
-    except OSError as error:
-        if error.errno != errno.EILSEQ:  # no name of this system; `_check_gone` reports what is still there
+    except OSError as error:  # somebody else has deleted it; or no name of this system: `_check_gone` reports the rest
+        if error.errno != errno.EILSEQ and not isinstance(error, FileNotFoundError):
             raise
         return None
 

@@ -183,6 +183,28 @@ def test_moved_source_is_buried_on_a_full_disk(tmp_path, left, monkeypatch):
     assert fs.cat_file(target) == data
 
 
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
+@pytest.mark.parametrize("verb", ["list", "list with chunks", "rm -r"])
+def test_deleted_headers_give_up_a_reserve_for_a_lock(tmp_path, left, monkeypatch, verb, number):
+    """A header that was only made has no lock yet, and no inode is left for it."""
+    fs, folder = _fs(tmp_path / "cold", sync=False), tmp_path / "s"
+    _fill(fs, str(folder))
+    for name in (few := [f"{folder}/few-{nth}" for nth in range(3)]):
+        fs.create(name)
+    kept, opened = len(_reserves(tmp_path)), system.open_file
+
+    def full(path: Any, flags: int, *args: Any, **options: Any) -> int:
+        if flags & os.O_CREAT and len(_reserves(tmp_path)) == kept:
+            raise OSError(number, os.strerror(number), path)
+        return opened(path, flags, *args, **options)
+
+    monkeypatch.setattr(system, "open_file", full)
+    paths = {"list": few, "list with chunks": [f"{folder}/a", few[0]], "rm -r": str(folder)}[verb]
+    fs.rm(paths, recursive=verb == "rm -r")
+    assert len(_reserves(tmp_path)) < kept
+    assert not any(map(fs.exists, paths if verb != "rm -r" else [paths]))
+
+
 def test_without_reserve_error_says_that_nothing_was_committed(tmp_path, monkeypatch):
     fs = _fs(tmp_path / "cold", sync=False)
     data = _fill(fs, f"{tmp_path}/s")

@@ -19,7 +19,7 @@ from rollingfs.backend.local.disk import LocalUpload
 from rollingfs.backend.local.record_lock import end_turn_of_thread, gives_locks_back, lock_of
 from rollingfs.backend.local.spelling import respell, spellings
 from rollingfs.backend.local.windows_rules import HELD_S_MAX
-from rollingfs.errors import ConflictError
+from rollingfs.errors import FULL, ConflictError
 from rollingfs.format import names
 from rollingfs.runtime.concurrency import within
 
@@ -262,11 +262,19 @@ class LocalBackend(Backend):
                     lock.closer.take(system.open_file(header, os.O_RDONLY | system.NO_FOLLOW))
             system.unlink(header)
 
+        def takes(header: str, token: str) -> bool:
+            try:
+                return lock.takes(header, token, remove)
+            except OSError as error:
+                if error.errno not in FULL:  # else the delete of this header by itself meets it
+                    raise
+                return False
+
         try:
             if len(headers) == 1:
                 return [removing.takes_alone(*headers[0], system.unlink, self.sync)]
             with removing.CarriedLock(self.sync, len(headers)) as lock:
-                return [lock.takes(header, token, remove) for header, token in headers]
+                return [takes(*header) for header in headers]
         finally:
             self._flush_folders(map(_HEADER, headers))
 

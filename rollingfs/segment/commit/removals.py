@@ -9,6 +9,7 @@ settled, so a segment keeps it while another file has bytes of the segment.
 from __future__ import annotations
 
 import errno
+import itertools
 import logging
 import time
 from collections.abc import Awaitable, Callable, Container, Mapping, Sequence
@@ -283,12 +284,9 @@ async def _taken(
     paths = list(files)
     for start in range(0, len(paths), BATCH_MAX):
         batch = paths[start : start + BATCH_MAX]
-        is_taken: Sequence[bool] = [True] * len(batch)  # after an error nobody knows
         try:
-            is_taken = await take([files[path] for path in batch])
-        finally:
-            done = [path for path, is_one in zip(batch, is_taken, strict=True) if is_one]
-            for path in done:
+            taken.update(itertools.compress(batch, await take([files[path] for path in batch])))
+        finally:  # after an error nobody knows
+            for path in batch:
                 store.headers.forget(path)
-        taken.update(done)
     return taken

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable
@@ -12,6 +11,7 @@ from typing import TypeVar
 from rollingfs.backend.contract import Backend
 from rollingfs.backend.probe import Abilities
 from rollingfs.backend.verdicts import Verdicts
+from rollingfs.errors import FULL
 from rollingfs.runtime.concurrency import Runtime
 from rollingfs.runtime.meters import Meters
 from rollingfs.runtime.system import Clock
@@ -22,9 +22,6 @@ from rollingfs.segment.commit.turns import Slots
 
 logger = logging.getLogger("rollingfs")
 T = TypeVar("T")
-FULL = {errno.ENOSPC, errno.EDQUOT}
-"""A store has no block, no inode or no quota left; an object store answers 507."""
-
 RESERVES_MAX = 16
 """Reserves that a call gives up; what a call removes on its way may make a reserve again."""
 

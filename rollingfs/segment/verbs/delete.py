@@ -85,8 +85,6 @@ async def _buried(at: At, path: str, guard: Guard, seen: Segment | None) -> Buri
 
 async def _removed(at: At, path: str, guard: Guard, seen: Segment) -> Buried | None:
     """Delete a segment that has only a header, where the store can; None if it cannot."""
-    if not seen.live or not at.backend.capability.removes_whole:
-        return None
     try:
         header = transitions.check(seen.header, guard, path)
     except OSError:

@@ -16,6 +16,7 @@ from functools import partial
 
 from rollingfs.backend.tiers import check_aliases
 from rollingfs.errors import (
+    FULL,
     ConflictError,
     CorruptChunkError,
     CorruptHeaderError,
@@ -36,7 +37,6 @@ from rollingfs.segment.commit.attempt import Attempt
 from rollingfs.segment.commit.chunk_files import Stored, Uploads
 from rollingfs.segment.commit.index_pages import LOOKS_MAX, successor
 from rollingfs.segment.commit.removals import delete_shadowed, finish_drops
-from rollingfs.segment.commit.store import FULL
 from rollingfs.segment.files.adopt import adopt
 from rollingfs.segment.files.rewrite import new_file, written
 from rollingfs.segment.files.rewrite_commits import is_there, young_line

@@ -14,7 +14,7 @@ from functools import partial
 from rollingfs.backend.contract import Backend, Over, Part, Upload, finished
 from rollingfs.backend.tier_marks import check_marks
 from rollingfs.backend.wrapper import is_same
-from rollingfs.errors import ConflictError, SegmentTruncatedError, not_committed, worded
+from rollingfs.errors import FULL, ConflictError, SegmentTruncatedError, not_committed, worded
 from rollingfs.format import names, placement
 from rollingfs.format.codec import parse_header
 from rollingfs.format.header import Chunk, Header
@@ -22,7 +22,6 @@ from rollingfs.runtime.meters import Progress, Steps
 from rollingfs.runtime.values import value_class
 from rollingfs.segment.at import At
 from rollingfs.segment.commit.index_pages import LOOKS_MAX
-from rollingfs.segment.commit.store import FULL
 from rollingfs.segment.files.copies import CopyPiece, fill, in_files, plan_pieces
 from rollingfs.segment.read.piece_checks import PieceChecks
 from rollingfs.segment.read.read_job import missing_chunk
