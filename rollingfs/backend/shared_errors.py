@@ -9,10 +9,11 @@ from functools import partial
 from rollingfs.errors import ConflictError, NoBucketError, UnflushedError, UnsafeBackendError, worded
 from rollingfs.format import names
 
+_TAKEN = "another writer took this name; nothing was written: overwrite it or choose another name"
 no_file = partial(FileNotFoundError, errno.ENOENT, "no such file")
 no_folder = partial(FileNotFoundError, errno.ENOENT, "no such folder")
 not_a_folder = partial(NotADirectoryError, errno.ENOTDIR, "this is a file, not a folder")
-name_taken = partial(FileExistsError, errno.EEXIST, "a file or folder has this name")
+name_taken = partial(FileExistsError, errno.EEXIST, _TAKEN)
 not_empty = partial(OSError, errno.ENOTEMPTY, "the folder is not empty")
 """Errors for a path."""
 

@@ -103,8 +103,10 @@ def test_an_export_that_another_one_ended_says_so(kind, overwrite, fs, tmp_path,
         return await ask(*args)
 
     monkeypatch.setattr(export, "still_there", after_another)
-    with pytest.raises((ConflictError, FileExistsError), match=r"another export|has this name"):
+    with pytest.raises((ConflictError, FileExistsError), match=r"another (export to|writer)") as caught:
         drive(run())
+    assert f"{tmp_path}/out/file" in str(caught.value)
+    assert "again" in str(caught.value) or "overwrite it" in str(caught.value)
     assert [entry.name for entry in (tmp_path / "out").iterdir()] == ["file"]
     assert (tmp_path / "out/file").read_bytes() == content
 

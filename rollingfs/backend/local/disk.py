@@ -441,8 +441,8 @@ def _give_name(temporary: str, path: str, over: Over) -> None:
     try:
         system.link(temporary, path)  # fails over anything that exists
     except OSError as error:
-        if error.errno not in NO_LINKS:
+        if error.errno not in {errno.EEXIST, *NO_LINKS}:
             raise
-        if os.path.lexists(path):
+        if error.errno == errno.EEXIST or os.path.lexists(path):
             raise shared_errors.name_taken(path) from error
         system.rename(temporary, path)

@@ -210,6 +210,6 @@ def _errors_over(path: str, over: Over | None) -> Iterator[None]:
         if over is not None and error.code == NO_UPLOAD_CODE:
             raise shared_errors.export_ended(path) from error
         if over is not None and is_conflict(error):
-            text = f"the store made no new file: one exists, or another client changes it ({error})"
+            text = f"the store made no new file: another client took the name ({error}): overwrite it or choose another"
             raise FileExistsError(errno.EEXIST, text, path) from error
         raise

@@ -29,6 +29,8 @@ from rollingfs.segment.segment import Segment, names_file
 
 logger = logging.getLogger("rollingfs")
 
+taken = partial(FileExistsError, errno.EEXIST)
+
 OBJECT_BYTES_MAX = 5 * 1024**4
 """Maximum bytes of an object, on S3."""
 
@@ -132,13 +134,11 @@ async def _check_target(at: At, view: Segment, target: Backend, name: str, overw
     if await target.is_folder(name):
         raise IsADirectoryError(errno.EISDIR, "The target is a folder; nothing was written", name)
     if await _segment_at(target, name) is not None:
-        why = "The target is a segment, which would hide the file; nothing was written, choose another name"
-        raise FileExistsError(errno.EEXIST, why, name)
+        raise taken("The target is a segment, which would hide a file; nothing was written, choose another name", name)
     if not overwrite:
         with contextlib.suppress(FileNotFoundError):
             await target.stat(name)
-            why = f"The target exists; nothing was written, {worded(overwrite=True)} replaces it"
-            raise FileExistsError(errno.EEXIST, why, name)
+            raise taken(f"The target exists; nothing was written, {worded(overwrite=True)} replaces it", name)
 
 
 async def _check_shown(target: Backend, name: str) -> None:
@@ -157,8 +157,7 @@ async def _check_shown(target: Backend, name: str) -> None:
         return  # the segment is made of this file, which was seen before
     is_gone = target.capability.can_delete_if and info.token is not None and await target.delete_if(name, info.token)
     left = "nothing of it is left" if is_gone else "its file stays, hidden by the segment"
-    why = f"The target became a segment during the export; {left}: choose another name"
-    raise FileExistsError(errno.EEXIST, why, name)
+    raise taken(f"The target became a segment during the export; {left}: choose another name", name)
 
 
 async def _look_again(at: At, view: Segment, seen: Segment, error: FileNotFoundError) -> Segment:
