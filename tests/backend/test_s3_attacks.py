@@ -181,6 +181,26 @@ def test_without_hash_tokens_only_the_first_file_is_reread(moto):
         assert [len(proxy.of(method)) for method in ("PUT", "GET")] == [3, 1]
 
 
+class NoTokens(Handler):
+    """A proxy that removes the ETags of what is read."""
+
+    def _answer(self, status: int, headers: Any, data: bytes, length: str | None = None) -> None:
+        kept = [(name, value) for name, value in headers if name.lower() != "etag" or self.command == "PUT"]
+        super()._answer(status, kept, data, length)
+
+
+@pytest.mark.parametrize("use_obstore", [True, False])
+def test_reads_without_etag_are_asked_for_once(moto, use_obstore):
+    with serving(moto["endpoint_url"], NoTokens) as proxy:
+        path = f"{new_bucket(moto)}/file"
+        driven_s3(moto).write(path, [DATA])
+        backend = driven_s3(moto, proxy.url, use_obstore=use_obstore)
+        for verb, doing in (("read", "reading"), ("stat", "looking up")):
+            with pytest.raises(OSError, match=f"{doing} '{path}': .*no ETag, .*proxy"):
+                getattr(backend, verb)(path)
+        assert len(proxy.seen) == 2
+
+
 # -- what is wrong on this machine ---------------------------------------------------------------------------
 
 

@@ -17,7 +17,7 @@ from obstore.exceptions import BaseError
 from rollingfs.backend.contract import Buffer, FileInfo, Metadata, Over
 from rollingfs.backend.objects.bucket import READS_MAX, SEND_S_MAX, Answer, Condition, Places, Span, is_quick
 from rollingfs.backend.objects.obstore_process import check_usable, keep_from_children, wait_at_exit, watched
-from rollingfs.backend.objects.request_errors import ERRORS, LastingError, NotByObstoreError, Refusal, token_of
+from rollingfs.backend.objects.request_errors import ERRORS, LastingError, NotByObstoreError, Refusal, token_of, written
 from rollingfs.backend.patience import PAUSE_FIRST_S, PAUSE_S_MAX
 from rollingfs.format.side_files import read_bytes_max
 from rollingfs.runtime.values import cached
@@ -67,22 +67,6 @@ def body(data: Sequence[Buffer]) -> Buffer | list[Buffer]:
     if len(data) < 2:
         return b"".join(data)
     return [piece if isinstance(piece, bytes) else memoryview(piece).cast("B") for piece in data]
-
-
-def new_token(token: str, over: Condition) -> str:
-    """Return the token that a write gave an object.
-
-    Where a store answers a PUT with 303, obstore follows with a GET, as HTTP has it, and takes the token of its answer
-    for the token of a written object.
-
-    Raises
-    ------
-    ConnectionError
-        It is the token that the write had to replace, so that no fact proves that the bytes were written.
-    """
-    if isinstance(over, str) and token.strip('"') == over.strip('"'):
-        raise ConnectionError("the store's answer has the ETag that was to be replaced, so it may have written nothing")
-    return token
 
 
 def _md5_of(data: Sequence[Buffer]) -> str:
@@ -276,7 +260,7 @@ class ObstoreObjects:
                 )
         except _FAILURES as error:
             raise self._said(error) from None
-        token = new_token(token_of(answer["e_tag"]), over)
+        token = written(answer["e_tag"], over)
         await self._prove(key, token, data, hashed)
         return token
 

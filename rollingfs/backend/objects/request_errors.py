@@ -191,15 +191,37 @@ def as_os_error(error: BaseException, verb: str, path: str) -> OSError:
 
 
 def token_of(token: str | None, what: str = "ETag") -> str:
-    """Return the token in an answer.
+    """Return the token in an answer to a read.
+
+    Raises
+    ------
+    LastingError
+        The answer has no token, and the next answer would have no token either.
+    """
+    if not token:
+        raise LastingError(f"the store's answer has no {what}, by which versions differ: does a proxy remove it?")
+    return token
+
+
+def written(token: str | None, over: object) -> str:
+    """Return the token that a write gave an object.
+
+    Where a store answers a PUT with 303, a client may follow with a GET, as HTTP has it, and take the token of its
+    answer for the token of a written object.
+
+    Parameters
+    ----------
+    over
+        The condition of the write.
 
     Raises
     ------
     ConnectionError
-        The answer has no token.
+        There is no token, or the token that the write had to replace, so that no fact proves that the bytes were
+        written.
     """
-    if not token:
-        raise ConnectionError(f"the store's answer has no {what}, so the result is unknown")
+    if not token or (isinstance(over, str) and token.strip('"') == over.strip('"')):
+        raise ConnectionError("the store's answer has no new ETag, so it may have written nothing")
     return token
 
 

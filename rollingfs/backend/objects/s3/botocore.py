@@ -19,7 +19,7 @@ from botocore.parsers import ResponseParserError
 
 from rollingfs.backend.contract import Buffer, FileInfo, Metadata, Over
 from rollingfs.backend.objects.bucket import Answer, Condition, Span, read_up_to
-from rollingfs.backend.objects.request_errors import LastingError, Refusal, token_of
+from rollingfs.backend.objects.request_errors import LastingError, Refusal, token_of, written
 from rollingfs.errors import worded
 from rollingfs.format.side_files import read_bytes_max
 from rollingfs.runtime.interpreter import collected_later
@@ -124,7 +124,7 @@ class BotocoreObjects:
         elif over is Over.NOTHING:
             more["IfNoneMatch"] = "*"
         answer = await self._call("put_object", Bucket=self._bucket, Key=key, Body=b"".join(data), **more)
-        return token_of(answer.get("ETag"))
+        return written(answer.get("ETag"), over)
 
 
 def found_of(entry: Mapping[str, Any], path: str) -> FileInfo:
