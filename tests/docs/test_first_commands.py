@@ -65,11 +65,8 @@ FIRST = {
     ".[az]": [APPEND],
     ".[gcs]": [APPEND],
     ".[cli]": [LINES],
-    ".[s3,cli]": [
-        LINES,
-        "python docs/index.md.py",
-        "seq 9 > a.log; rollingfs ship --once a.log $root/; rollingfs cat $root/a.log",
-    ],
+    ".[s3,cli]": [LINES, "seq 9 > a.log; rollingfs ship --once a.log $root/; rollingfs cat $root/a.log"],
+    ".[s3,cli] pandas": ["python docs/index.md.py"],
     ".[s3,cli] pandas duckdb": ["rollingfs doctor $root", "python docs/s3_quickstart.md.py"],
     ".[server]": [SERVE],
     ".[server,s3]": [SERVE],
@@ -118,16 +115,13 @@ def store_of(installs: str, request: pytest.FixtureRequest, folder: Path) -> tup
     return f"rolling+file://{folder}", {}, {}
 
 
-def programs(commands: str, bucket: str | None, folder: Path) -> list[str]:
-    """Write the blocks of the pages that commands name, and return what these import and leave to the reader."""
-    by_name = set()
+def write_programs(commands: str, bucket: str | None, folder: Path) -> None:
+    """Write the blocks of the pages that commands name."""
     for page in re.findall(r"python (\S+\.md)\.py", commands):
         blocks = [block.code for block in page_blocks(page) if block.info == RUNS or (bucket and runs_here(block))]
-        by_name |= {name for name in ("pandas",) if f"import {name}" in "".join(blocks)}
         program = folder / f"{page}.py"
         program.parent.mkdir(parents=True, exist_ok=True)
         program.write_text("".join(blocks).replace(BUCKET, bucket or BUCKET))
-    return sorted(by_name)
 
 
 @pytest.mark.parametrize("installs", [*(one for one in FIRST if one not in LONG), *nightly(*LONG)])
@@ -136,11 +130,11 @@ def test_first_commands_run_with_what_they_installed(
 ) -> None:
     root, options, variables = store_of(installs, request, tmp_path)
     commands = "\n".join(FIRST[installs])
-    more = programs(commands, root.rpartition("/")[2] if "s3" in installs else None, tmp_path)
+    write_programs(commands, root.rpartition("/")[2] if "s3" in installs else None, tmp_path)
     first, *others = shlex.split(installs if installs.startswith(".") else f". {installs}")
     python = environment(tmp_path / "venv")
     wheel = Path(release_shared["wheel"]).as_uri()
-    install(python, f"rollingfs{first.removeprefix('.')} @ {wheel}", *others, *more)
+    install(python, f"rollingfs{first.removeprefix('.')} @ {wheel}", *others)
     values = {
         "root": root,
         "options": f"'{json.dumps(options)}'",
