@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import types
 
-from rollingfs import RetentionPolicy, RollingFileSystem
+from rollingfs import RetentionPolicy, RollingFileSystem, RollingPolicy
 from rollingfs.backend.local import looks
 from rollingfs.errors import ConflictError
 from rollingfs.fs.stream_handle import Stream
@@ -126,6 +126,18 @@ def test_a_log_that_is_rotated_is_read_once(fs, tmp_path):
             fs.mv(f"{folder}/a.{old}", f"{folder}/a.{old + 1}")
         fs.mv(f"{folder}/a", f"{folder}/a.1")
     assert [*rows, *(row for batch in drained(folder, at=at) for row in batch)] == [f"row {nth}" for nth in range(30)]
+
+
+def test_log_rotated_twice_and_not_written_since_is_no_part(fs, tmp_path):
+    """The newest old file came from the name of a log that was read, and is another log."""
+    folder, small = f"{tmp_path}/f", RollingPolicy(max_bytes=4, inline_bytes=1)
+    put(fs, f"{folder}/a", b"one\n", small)
+    _, at = step(reader(folder))
+    fs.mv(f"{folder}/a", f"{folder}/a.1")
+    put(fs, f"{folder}/a", b"two\n", small)
+    fs.mv(f"{folder}/a.1", f"{folder}/a.2")
+    fs.mv(f"{folder}/a", f"{folder}/a.1")
+    assert step(reader(folder), at)[0] == ["two"]
 
 
 def test_planned_batch_is_read_under_the_new_name(fs, tmp_path):

@@ -267,13 +267,13 @@ class RollingStreamReader(RowReader, DataSourceStreamReader, SupportsTriggerAvai
         begins: Mapping[str, int],
     ) -> None:
         """Log rows that will be read twice, because a segment joined another."""
+        elsewhere = {was for was, _ in moved.values()}  # what bears their names in a mark is another segment
         for path, view in views.items():
             if view.header is None or begins[path] == view.length:
                 continue
-            was, _ = moved.get(path, (None, None))
             for source in (names.climb(names.parent(path), mark.source) for mark in view.header.merges):
                 mark = before.get(source)
-                if mark is not None and mark.offset and source not in views and source != was:
+                if mark is not None and mark.offset and source not in views and source not in elsewhere:
                     what = f"and is a part of {path} now, from which its rows would be read again"
                     self.options.lose(f"{source}: it was read up to offset {mark.offset}, {what}")
 
