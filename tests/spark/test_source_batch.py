@@ -14,13 +14,46 @@ from pyspark.errors import AnalysisException
 from rollingfs.policy import RollingPolicy
 from rollingfs.segment.verbs.collect import collect
 from rollingfs.spark import to_json
-from tests.spark.test_source_follow import NAMES, PATTERNS
 from tests.support.spark import Place, arrow_stream, parquet_file
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("source")]
 
 PAGES = RollingPolicy(max_bytes=40, inline_bytes=20)
 """So small chunks that their map needs index pages."""
+NAMES = [
+    "a",
+    "_b",
+    ".c",
+    "x._COPYING_",
+    "_metadata",
+    "_k=v",
+    "_tmp/t",
+    "_region=eu/r",
+    ".h/z",
+    "p=1/_x",
+    "p=1/y",
+    "s/_metadata/m",
+]
+SHOWN = {"a", "_k=v", "_region=eu/r", "p=1/y", "s/_metadata/m"}
+PATTERNS = {
+    "": SHOWN,
+    "/*": {*SHOWN, "_tmp/t", ".h/z"},
+    "/**": {*SHOWN, "_tmp/t", ".h/z"},
+    "/_tmp": {"_tmp/t"},
+    "/_*": {"_k=v", "_region=eu/r", "_tmp/t"},
+    "/[^_.]*": {"a", "p=1/y", "s/_metadata/m"},
+    "/[!_]": {"a", "s/_metadata/m"},
+    "/[_.]b": set(),
+    "/[.-_]b": set(),
+    "/?": {"a", "s/_metadata/m"},
+    "/{_tmp,a}": {"_tmp/t", "a"},
+    "/{_tmp/t,a,s/{_meta,no}*/m}": {"_tmp/t", "a", "s/_metadata/m"},
+    "/_region={eu,us}": {"_region=eu/r"},
+    "/*/[rty]": {"_tmp/t", "_region=eu/r", "p=1/y"},
+    "/p\\=1/y": {"p=1/y"},
+    "/p=[0-9]/*": {"p=1/y"},
+}
+"""Patterns, with the files of `NAMES` that Spark reads by them; `test_source_follow` asks ours."""
 
 
 def options_of(place: Place) -> dict[str, str]:

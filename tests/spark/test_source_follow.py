@@ -14,6 +14,7 @@ from rollingfs.errors import AppendOutcomeUnknown
 from rollingfs.fs.stream_handle import Stream
 from rollingfs.spark.source import places
 from rollingfs.spark.source.stream import stream_reader
+from tests.spark.test_source_batch import NAMES, PATTERNS
 from tests.support.backends import Counting, raises
 from tests.support.examples import slowly
 from tests.support.spark_source import ALL, first_column, read, reader, saved, step
@@ -75,42 +76,6 @@ def test_poll_of_nested_folders_or_patterns_is_one_listing(fs, tmp_path, store, 
     store.clear()
     assert source.latestOffset(end, ALL) is end
     assert store.verbs == ["list"] * listings
-
-
-NAMES = [
-    "a",
-    "_b",
-    ".c",
-    "x._COPYING_",
-    "_metadata",
-    "_k=v",
-    "_tmp/t",
-    "_region=eu/r",
-    ".h/z",
-    "p=1/_x",
-    "p=1/y",
-    "s/_metadata/m",
-]
-SHOWN = {"a", "_k=v", "_region=eu/r", "p=1/y", "s/_metadata/m"}
-PATTERNS = {
-    "": SHOWN,
-    "/*": {*SHOWN, "_tmp/t", ".h/z"},
-    "/**": {*SHOWN, "_tmp/t", ".h/z"},
-    "/_tmp": {"_tmp/t"},
-    "/_*": {"_k=v", "_region=eu/r", "_tmp/t"},
-    "/[^_.]*": {"a", "p=1/y", "s/_metadata/m"},
-    "/[!_]": {"a", "s/_metadata/m"},
-    "/[_.]b": set(),
-    "/[.-_]b": set(),
-    "/?": {"a", "s/_metadata/m"},
-    "/{_tmp,a}": {"_tmp/t", "a"},
-    "/{_tmp/t,a,s/{_meta,no}*/m}": {"_tmp/t", "a", "s/_metadata/m"},
-    "/_region={eu,us}": {"_region=eu/r"},
-    "/*/[rty]": {"_tmp/t", "_region=eu/r", "p=1/y"},
-    "/p\\=1/y": {"p=1/y"},
-    "/p=[0-9]/*": {"p=1/y"},
-}
-"""Patterns, with the files of `NAMES` that Spark reads by them; `test_source_batch` asks Spark itself."""
 
 
 @pytest.mark.parametrize("pattern", PATTERNS)

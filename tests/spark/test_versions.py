@@ -14,7 +14,8 @@ from rollingfs import RollingFileSystem
 from rollingfs.spark import to_json
 from rollingfs.spark.source import rows
 from rollingfs.spark.source.datasource import RollingDataSource
-from tests.support.spark import run_query
+from tests.spark import matrix
+from tests.support.spark import run_python, run_query
 
 BATCHES = 3
 
@@ -43,6 +44,12 @@ def test_unsupported_stream_read_is_refused_in_one_sentence(monkeypatch):
 def test_partition_that_spark_invents_has_no_rows(tmp_path, partition):
     schema = types.StructType().add("value", types.StringType())
     assert list(RollingDataSource({"path": str(tmp_path)}).reader(schema).read(partition)) == []
+
+
+def test_tests_of_older_pysparks_import_no_stream_reads():
+    modules = [one for area, names in matrix.AREAS.items() if area != "stream, read" for one in names]
+    program = "import importlib, sys, pyspark.sql.datasource; sys.modules['pyspark.sql.streaming.datasource'] = None; "
+    run_python("-c", program + f"[importlib.import_module('tests.spark.' + name) for name in {modules}]")
 
 
 @pytest.mark.slow

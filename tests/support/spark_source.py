@@ -13,7 +13,6 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark import TaskContext
 from pyspark.cloudpickle import dumps
-from pyspark.sql.streaming.datasource import ReadAllAvailable
 from pyspark.sql.types import StructType
 
 from rollingfs import RollingFileSystem, RollingPolicy
@@ -24,11 +23,15 @@ from rollingfs.spark.source.batch_reader import RollingReader
 from rollingfs.spark.source.datasource import RollingDataSource
 from rollingfs.spark.source.folder_columns import infer_schema
 from rollingfs.spark.source.options import parse_options
-from rollingfs.spark.source.stream.stream_reader import RollingStreamReader
 
+with contextlib.suppress(ModuleNotFoundError):  # a PySpark before 4.2 reads no streams
+    from pyspark.sql.streaming.datasource import ReadAllAvailable
+
+    from rollingfs.spark.source.stream.stream_reader import RollingStreamReader
+
+    ALL = ReadAllAvailable()
 TEXT = StructType().add("value", "string")
 NUMBERS = StructType().add("n", "long")
-ALL = ReadAllAvailable()
 QUERY = "3f"
 
 
