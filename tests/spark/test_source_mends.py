@@ -128,7 +128,7 @@ def test_a_log_that_is_rotated_is_read_once(fs, tmp_path):
     assert [*rows, *(row for batch in drained(folder, at=at) for row in batch)] == [f"row {nth}" for nth in range(30)]
 
 
-def test_log_rotated_twice_and_not_written_since_is_no_part(fs, tmp_path):
+def test_log_rotated_twice_and_not_written_is_whole(fs, tmp_path):
     """The newest old file came from the name of a log that was read, and is another log."""
     folder, small = f"{tmp_path}/f", RollingPolicy(max_bytes=4, inline_bytes=1)
     put(fs, f"{folder}/a", b"one\n", small)
