@@ -8,7 +8,7 @@ import pytest
 
 from rollingfs.cli.output import as_typed
 from rollingfs.errors import worded, worded_by
-from tests.support.cli import Run, done, failed, options_of
+from tests.support.cli import done, failed, options_of
 
 ON_SEGMENTS = ("cat", "head", "tail", "seal", "truncate {} 3", "map", "consolidate")
 
@@ -105,11 +105,6 @@ def test_bad_value_is_wrong_usage_and_changes_nothing(folder: str, words: str, s
     assert said in found
     assert words.split()[-2] in found or not words.endswith(("30", "soon", "much"))
     assert before == sorted(os.listdir(folder))
-
-
-@pytest.mark.parametrize("words", ["truncate {0}/log many", "tail -n many {0}/log"])
-def test_what_is_no_number_is_wrong_usage(folder: str, words: str) -> None:
-    assert Run(*words.format(folder).split()).code == 2
 
 
 @pytest.mark.parametrize(

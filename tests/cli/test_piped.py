@@ -60,11 +60,8 @@ def test_failing_store_is_waited_for_without_repeated_lines(after: bool, times: 
     store = Scripted(private_memory())
     fs = RollingFileSystem(backend=store, commit_timeout_s=0.01)
     pipe = piping(fs, parse_commit_on("line"), b"".join(LINES))
-
-    def fail() -> None:
-        raise OSError("the store is away")
-
-    plan = store.plan(("extend", "replace"), times=times, **{"after" if after else "before": fail})
+    away = raises(OSError("the store is away"))
+    plan = store.plan(("extend", "replace"), times=times, **{"after" if after else "before": away})
     pipe.run()
     assert fs.cat_file("/log") == b"".join(LINES)
     assert after or not plan.times

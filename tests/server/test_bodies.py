@@ -122,12 +122,12 @@ def test_a_repeat_appends_nothing(at: Client, given: tuple[str, dict[str, str]],
 
 @pytest.mark.parametrize("size", [3, 3 << 20])
 @pytest.mark.parametrize("given", KEYS[:2], ids=["header", "query"])
-def test_a_key_of_another_body_is_refused(at: Client, given: tuple[str, dict[str, str]], size: int) -> None:
+def test_a_key_of_another_body_is_refused(client: Client, given: tuple[str, dict[str, str]], size: int) -> None:
     """A shipper that forms its batch anew sends more lines with the key of the first: they must not go in silence."""
     url, headers = f"/v1/segments/a?create=true{given[0]}", given[1]
-    assert answered(at.post(url, content=b"x" * size, headers=headers)) == (200, False)
-    assert answered(at.post(url, content=b"x" * (size + 1), headers=headers)) == (409, "nothing was changed")
-    assert length(at) == size
+    assert answered(client.post(url, content=b"x" * size, headers=headers)) == (200, False)
+    assert answered(client.post(url, content=b"x" * (size + 1), headers=headers)) == (409, "nothing was changed")
+    assert length(client) == size
 
 
 def test_other_bodies_have_other_keys(at: Client) -> None:

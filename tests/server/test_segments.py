@@ -47,12 +47,8 @@ def test_segment_is_created_appended_to_read_and_deleted(client: Client, fs: Rol
     assert client.request("HEAD", "/v1/segments/logs/a").headers["content-length"] == "8"
     assert client.delete("/v1/segments/logs/a").status_code == 204
     assert problem_of(client.get("/v1/segments/logs/a")) == (404, "FileNotFound", NOTHING)
-
-
-def test_append_without_segment_is_refused_unless_it_may_create(client: Client) -> None:
-    assert problem_of(client.post("/v1/segments/a", content=b"x")) == (404, "FileNotFound", NOTHING)
-    assert client.post("/v1/segments/a?create=true", content=b"x").json()["offset"] == 0
-    assert client.post("/v1/segments/a?create=true", content=b"y").json()["offset"] == 1
+    assert problem_of(client.post("/v1/segments/logs/a", content=b"x")) == (404, "FileNotFound", NOTHING)
+    assert [client.post("/v1/segments/logs/a?create=true", content=b"x").json()["offset"] for _ in range(2)] == [0, 1]
 
 
 def test_an_expected_offset_counts_at_the_commit(client: Client) -> None:
@@ -119,26 +115,6 @@ def test_a_numbered_append_takes_place_once(client: Client, fs: RollingFileSyste
     assert client.get("/v1/segments/a:info").json()["attributes"] == {}
 
 
-def test_key_also_counts_for_append_that_makes_segment(client: Client) -> None:
-    headers = {"Idempotency-Key": "k"}
-    assert not client.post("/v1/segments/a?create=true", content=b"x", headers=headers).json()["repeated"]
-    assert client.post("/v1/segments/a?create=true", content=b"x", headers=headers).json()["repeated"]
-    assert client.get("/v1/segments/a").content == b"x"
-
-
-def test_the_memory_of_keys_is_bounded(client: Client, fs: RollingFileSystem, root: str) -> None:
-    client.put("/v1/segments/a")
-    for number in range(KEYS_MAX + 10):
-        client.post("/v1/segments/a", content=b"x", headers={"Idempotency-Key": f"key {number}"})
-    kept = fs.segment(f"{root}/a").attrs[ATTRIBUTE]
-    assert len(kept.split()) == KEYS_MAX
-    assert len(kept) <= 3072  # of the 4,096 that all attributes may have
-    newest = client.post("/v1/segments/a", content=b"x", headers={"Idempotency-Key": f"key {KEYS_MAX + 9}"})
-    oldest_kept = client.post("/v1/segments/a", content=b"x", headers={"Idempotency-Key": "key 10"})
-    assert newest.json()["repeated"]
-    assert oldest_kept.json()["repeated"]
-
-
 @pytest.mark.parametrize("others", [{}, {"note": "x" * 2000}, {"note": "x" * 4020, "n": "1"}])
 def test_oldest_keys_go_where_other_attributes_need_room(
     client: Client, fs: RollingFileSystem, root: str, others: dict[str, str]
@@ -153,6 +129,7 @@ def test_oldest_keys_go_where_other_attributes_need_room(
     attrs = fs.segment(f"{root}/a").attrs
     assert {**others, "late": "y" * 10}.items() <= attrs.items()
     kept = len(attrs[ATTRIBUTE].split())
+    assert len(attrs[ATTRIBUTE]) <= 3072  # of the 4,096 that all attributes may have
     assert kept == {0: KEYS_MAX - 1, 1: 47, 2: 1}[len(others)], "beside `late`, which had room"
     for number in (100 - kept, 99):
         assert client.post("/v1/segments/a", content=b"x", headers={"Idempotency-Key": f"{number}"}).json()["repeated"]

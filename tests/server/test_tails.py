@@ -12,6 +12,8 @@ import pytest
 from tests.server.conftest import Client, Process, talk
 from tests.support.schedules import eventually
 
+EVENTS = {"Accept": "text/event-stream"}
+
 
 def test_long_poll_answers_whole_records_and_the_next_offset(client: Client) -> None:
     client.post("/v1/segments/a?create=true", content=b"one\ntwo\nthr")
@@ -38,8 +40,7 @@ def test_record_that_is_larger_than_answer_comes_whole(client: Client) -> None:
 def test_events_are_records_with_the_offset_behind_them(client: Client) -> None:
     client.post("/v1/segments/a?create=true", content=b"one\n\xff\ncarriage\rreturn\n\nend")
     client.post("/v1/segments/a:seal")
-    headers = {"Accept": "text/event-stream", "Last-Event-ID": "0"}
-    text = client.get("/v1/segments/a:tail", headers=headers).text
+    text = client.get("/v1/segments/a:tail", headers={**EVENTS, "Last-Event-ID": "0"}).text
     events = [re.sub("(id: [0-9]+)-[0-9a-f]{8}", r"\1", event) for event in text.split("\n\n") if "data: " in event]
     assert events == [
         "id: 4\ndata: one",
@@ -64,15 +65,11 @@ def test_clients_that_wait_are_woken(server: Process) -> None:
 def test_last_event_of_segment_that_is_deleted_is_problem(server: Process) -> None:
     url = f"{server.url}/v1/segments/deleted"
     httpx.post(f"{url}?create=true", content=b"one\n").raise_for_status()
-    headers = {"Accept": "text/event-stream"}
-    with httpx.stream("GET", f"{url}:tail?offset=0", headers=headers, timeout=60) as answer:
+    with httpx.stream("GET", f"{url}:tail?offset=0", headers=EVENTS, timeout=60) as answer:
         lines = answer.iter_lines()
         assert "data: one" in [next(lines) for _ in range(4)]
         httpx.delete(url).raise_for_status()
         assert "event: problem" in list(lines)
-
-
-EVENTS = {"Accept": "text/event-stream"}
 
 
 def read_on(url: str, spot: str, **headers: str) -> httpx.Response:

@@ -3,9 +3,6 @@
 import errno
 import gzip
 import os
-import random
-import subprocess
-import time
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -20,7 +17,7 @@ from rollingfs.ship.lineage import Lineage, Piece
 from rollingfs.ship.sender import Sender
 from rollingfs.ship.shipper import SOURCES_MAX
 from tests.support.backends import Scripted, private_memory, raises
-from tests.support.cli import COMMAND, Run, done, environment, failed
+from tests.support.cli import Run, done, failed
 
 
 class Site:
@@ -234,25 +231,6 @@ def test_dated_files_come_in_the_order_of_time(names: tuple[str, str], site: Sit
     for number, name in enumerate((*names, "app.log")):
         site.write(name, b"%d\n" % number, (10**9 + number) * 10**9)
     assert site.shipped() == b"0\n1\n2\n"
-
-
-@pytest.mark.slow
-def test_killed_shippers_leave_each_line_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    log, segment, chance = tmp_path / "app.log", f"{tmp_path}/segment", random.Random(54)
-    fs, number = RollingFileSystem("file"), 0
-    command = [*COMMAND, "ship", "--commit-on", "line", str(log), segment]
-    with log.open("ab", buffering=0) as file:
-        for _ in range(6):
-            shippers = [subprocess.Popen(command, env=environment(), stderr=subprocess.DEVNULL) for _ in range(2)]
-            end_s = time.monotonic() + 1 + chance.random()
-            while time.monotonic() < end_s:
-                number += 1
-                file.write(b"%d\n" % number)
-            for one in shippers:
-                one.kill()
-                one.wait()
-    Shipper(fs, [str(log)], segment).once()
-    assert fs.cat_file(segment) == log.read_bytes()
 
 
 BAD = {

@@ -129,7 +129,6 @@ def test_corrupt_header_is_named_and_its_neighbours_listed(place):
     place.segment("in/other", b"other\n")
     place.plain("in/plain", b"plain\n")
     place.rewrite("in/log", b"start 0", b"start 1", sealed=False)
-    before = place.tree()
     reason = r"in/log\$header: the text does not have the checksum"
     listed = place.listed("in")
     assert set(listed) == {"log", "other", "plain"}
@@ -140,37 +139,23 @@ def test_corrupt_header_is_named_and_its_neighbours_listed(place):
         lambda: place.read("in/log"),
         lambda: place.fs.getFileStatus(place.hadoop_path("in/log")),
         lambda: rows(place, "text", f"{place.url}/in"),
-        lambda: place.create("in/log", b"new"),
-        lambda: place.fs.delete(place.hadoop_path("in/log"), False),
     ):
         with pytest.raises(Exception, match=reason):
             look()
-    for change in (
-        lambda: place.fs.delete(place.hadoop_path("in"), True),
-        lambda: place.fs.rename(place.hadoop_path("in"), place.hadoop_path("out")),
-    ):
-        with pytest.raises(Exception, match=r"holds the segment \S+/in/log and 1 more; .*nothing was changed"):
-            change()
-    assert place.tree() == before
 
 
 # -- plain files -----------------------------------------------------------------------------------------------
 
 
-def test_plain_files_are_created_renamed_and_deleted_without_header(place):
+def test_plain_files_are_created_and_renamed_without_header(place):
+    """`test_hadoop_faults` has what a rename, a delete and an overwrite leave."""
     place.create("one", b"1")
     place.create("folder/two", b"22")
     assert place.fs.rename(place.hadoop_path("one"), place.hadoop_path("folder"))
     assert place.listed("folder") == {"one": 1, "two": 2}
-    assert place.fs.rename(place.hadoop_path("folder"), place.hadoop_path("other"))
-    assert place.content("other/two") == b"22"
-    place.create("other/two", b"replaced")
-    assert place.content("other/two") == b"replaced"
-    assert place.fs.delete(place.hadoop_path("other/one"), False)
-    assert not place.fs.delete(place.hadoop_path("other/one"), False)
+    assert not place.fs.delete(place.hadoop_path("one"), False)
     with pytest.raises(Exception, match=r"(?i)not empty|PathIsNotEmpty"):
-        place.fs.delete(place.hadoop_path("other"), False)
-    assert place.fs.delete(place.hadoop_path("other"), True)
+        place.fs.delete(place.hadoop_path("folder"), False)
     assert place.held() == []
 
 

@@ -21,6 +21,7 @@ from rollingfs.spark.source.options import parse_options
 from rollingfs.spark.source.rows import arrow_schema
 from rollingfs.spark.source.sink.commits import SegmentCommit
 from rollingfs.spark.source.sink.writers import RollingWriter
+from tests.support.backends import raises
 from tests.support.schedules import beside
 from tests.support.spark import parquet_file
 from tests.support.spark_source import NUMBERS, QUERY, TEXT, Sink
@@ -151,9 +152,7 @@ def test_failed_look_after_an_unknown_commit_does_not_hide(sink, monkeypatch):
         monkeypatch.setattr(segments, "look", gone)
         raise AppendOutcomeUnknown("the answer was lost")
 
-    def gone(*args: Any) -> None:
-        raise ConnectionError("no network")
-
+    gone = raises(ConnectionError("no network"))
     monkeypatch.setattr(SegmentCommit, "commit", unsure)
     with pytest.raises(AppendOutcomeUnknown, match="the answer was lost") as raised:
         sink.commit(receipts, 0)

@@ -178,36 +178,6 @@ def test_seven_days_are_limited_by_bytes_for_all_subscribers():
     assert stream.size() == 200  # the minimum keeps more than the time
 
 
-def test_first_run_of_both_drops_nothing_without_minima():
-    world = World(policy=RollingPolicy(max_bytes=50, inline_bytes=0))
-    stream = world.stream()
-    path = world.create("/stream/a", [bytes(100)])
-    for policy in (
-        RetentionPolicy(keep_age="7d", keep_bytes=10, every=0),
-        RetentionPolicy(max_age="7d", max_bytes=1000, every=0),
-        RetentionPolicy(max_bytes=70, every=0),
-        RetentionPolicy(every=0),
-    ):
-        stream.retention = policy
-        stream.retain()
-        assert stream.size() == 100
-    stream.retention = RetentionPolicy(max_age="7d", max_bytes=70, every=0)
-    world.append(path, bytes(60))
-    stream.retain()
-    assert stream.size() == 60
-
-
-def test_no_maximum_drops_the_newest_unread_bytes():
-    stream = (world := World(policy=RollingPolicy(max_bytes=50, inline_bytes=0))).stream()
-    path = world.create("/stream/a")
-    stream.publish("lazy", stream.cut())
-    stream.retention = RetentionPolicy(keep_bytes=50, max_bytes=150, every=0)
-    for more, expected in ((200, 200), (100, 100), (100, 100)):
-        world.append(path, bytes(more))
-        stream.retain()
-        assert stream.size() == expected
-
-
 def test_unread_bytes_stay_up_to_the_maximum():
     extents, read = {"a": Holding(0, 100, ("1",))}, [StreamCut({"a": 40}, 0.0, 0, FIRST)]
     kept = Kept.of([StreamCut({"a": at}, float(at), 0, FIRST) for at in (10, 50, 90)], extents, 100.0)

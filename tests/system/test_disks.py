@@ -5,6 +5,7 @@ import errno
 import itertools
 import os
 import shutil
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -95,11 +96,8 @@ def test_nameless_file_that_stays_is_hidden_and_harmless(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("code", [errno.EPERM, errno.ENOSYS, errno.EMLINK, errno.EXDEV, errno.ERANGE])
 def test_a_disk_without_hard_links_is_refused_in_words(tmp_path, monkeypatch, code):
-    def refuse(*_: Any, **__: Any) -> None:
-        raise OSError(code, os.strerror(code))
-
     fs = RollingFileSystem("file", skip_instance_cache=True)
-    monkeypatch.setattr(system, "link", refuse)
+    monkeypatch.setattr(system, "link", raises(OSError(code, os.strerror(code))))
     with pytest.raises(UnsafeBackendError, match=r"makes no hard links .*nothing was written"):
         fs.create(f"{tmp_path}/a")
     assert fs.ls(str(tmp_path)) == []
@@ -239,18 +237,26 @@ def test_a_failed_flush_puts_no_old_header_back(tmp_path, monkeypatch, code):
     assert other.cat_file(log) == b"one, two"
 
 
-@pytest.mark.parametrize("code", [errno.ESTALE, errno.EBADF])
-def test_a_header_that_another_machine_replaces_is_read_again(tmp_path, monkeypatch, code):
-    fs, real, failed = RollingFileSystem("file", skip_instance_cache=True), system.read_at, list[int]()
-    fs.pipe_file(log := f"{tmp_path}/log", b"log")
+def fail_a_read(patch: pytest.MonkeyPatch, code: int, meanwhile: Callable[[], object] = lambda: None) -> list[int]:
+    """Let the next read fail, and again once the list of failed ones is empty."""
+    failed, real = list[int](), system.read_at
 
     def read_at(descriptor: int, size: int, start: int) -> bytes:
         if not failed:
+            meanwhile()
             failed.append(descriptor)
             raise OSError(code, os.strerror(code))
         return real(descriptor, size, start)
 
-    monkeypatch.setattr(system, "read_at", read_at)
+    patch.setattr(system, "read_at", read_at)
+    return failed
+
+
+@pytest.mark.parametrize("code", [errno.ESTALE, errno.EBADF])
+def test_a_header_that_another_machine_replaces_is_read_again(tmp_path, monkeypatch, code):
+    fs = RollingFileSystem("file", skip_instance_cache=True)
+    fs.pipe_file(log := f"{tmp_path}/log", b"log")
+    failed = fail_a_read(monkeypatch, code)
     listed = partial(fs.ls, str(tmp_path), detail=False)
     for look in (
         lambda: fs.cat_file(log) == b"log",
@@ -264,17 +270,9 @@ def test_a_header_that_another_machine_replaces_is_read_again(tmp_path, monkeypa
 
 @pytest.mark.parametrize("code", [errno.ESTALE, errno.EBADF])  # JuiceFS answers EBADF
 def test_plain_file_another_machine_replaces_is_seen_again(tmp_path, monkeypatch, code):
-    backend, path, real, failed = LocalBackend(), f"{tmp_path}/plain", system.read_at, list[int]()
+    backend, path = LocalBackend(), f"{tmp_path}/plain"
     token = drive(backend.stat(_written(path, b"one"))).token
-
-    def read_at(descriptor: int, size: int, start: int) -> bytes:
-        if not failed:
-            os.replace(_written(f"{tmp_path}/other", b"another"), path)
-            failed.append(descriptor)
-            raise OSError(code, os.strerror(code))
-        return real(descriptor, size, start)
-
-    monkeypatch.setattr(system, "read_at", read_at)
+    failed = fail_a_read(monkeypatch, code, lambda: os.replace(_written(f"{tmp_path}/other", b"another"), path))
     assert drive(backend.stat(path)).size == len(b"another")
     assert failed.pop()
     assert drive(backend.read(path)).data == b"another"
