@@ -113,27 +113,20 @@ def page_of(*lines):
         (page_of(f"Chunk 0 5 ../f {AT}"), "refers outside"),
         (page_of("Page 0 5 index-b crc32c=00000000 count=1 size=9"), "'Page' is too new"),
         (page_of(f"chunk 0 5 f {AT}"), "'chunk' is too new"),
+        ({"crc32c": LINE.crc32c ^ 1}, "size and the checksum that the header says"),
+        ({"size": LINE.size + 1}, "size and the checksum that the header says"),
+        ({"count": 3}, "does not have as many chunks as the header says"),
+        *(
+            ({name: value}, "do not cover the range that the header says")
+            for name, value in {"length": 11, "offset": 1}.items()
+        ),
     ],
 )
-def test_a_malformed_index_page_is_refused_with_its_reason(data, why):
-    with pytest.raises(CorruptHeaderError, match=f"^index-a.*{why}"):
-        tuple(parse_page(data, None, "index-a"))
-
-
-@pytest.mark.parametrize(
-    ("line", "why"),
-    [
-        (dataclasses.replace(LINE, crc32c=LINE.crc32c ^ 1), "size and the checksum that the header says"),
-        (dataclasses.replace(LINE, size=LINE.size + 1), "size and the checksum that the header says"),
-        (dataclasses.replace(LINE, count=3), "does not have as many chunks as the header says"),
-        (dataclasses.replace(LINE, length=11), "do not cover the range that the header says"),
-        (dataclasses.replace(LINE, offset=1), "do not cover the range that the header says"),
-    ],
-)
-def test_another_index_page_than_the_header_means_is_refused(line, why):
+def test_a_page_that_is_malformed_or_not_meant_is_refused(data, why):
     assert tuple(parse_page(PAGE, LINE, "index-a")) == LISTED
-    with pytest.raises(CorruptHeaderError, match=why):
-        tuple(parse_page(PAGE, line, "index-a"))
+    data, line = (PAGE, dataclasses.replace(LINE, **data)) if isinstance(data, dict) else (data, None)
+    with pytest.raises(CorruptHeaderError, match=f"^index-a.*{why}"):
+        tuple(parse_page(data, line, "index-a"))
 
 
 def page_line(data, length, count):

@@ -1,6 +1,7 @@
 """What may be joined: whole files, blocks of Avro, compressed archives, lines."""
 
 import bz2
+import contextlib
 import gzip
 import io
 import lzma
@@ -11,7 +12,6 @@ import tarfile
 import zipfile
 import zlib
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -72,6 +72,37 @@ def archive() -> bytes:
         member.size = len(data)
         tar.addfile(member, io.BytesIO(data))
     return file.getvalue()
+
+
+TABLE = pa.table({"a": list(range(1000)), "b": [str(number) for number in range(1000)]})
+
+
+def written(write: Callable[[Any], object]) -> bytes:
+    file = io.BytesIO()
+    write(file)
+    return file.getvalue()
+
+
+def zipped(file: io.BytesIO, comment: bytes = b"") -> None:
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("name", "text" * 1000)
+        archive.comment = comment
+
+
+def self_extracting(file: io.BytesIO) -> None:
+    file.write(b"#!/bin/sh\n" * 300)
+    zipped(file, b"comment")
+
+
+def tarred(file: io.BytesIO) -> None:
+    with tarfile.open(fileobj=file, mode="w") as archive:
+        archive.addfile(tarfile.TarInfo("name"))
+
+
+def database() -> bytes:
+    with contextlib.closing(sqlite3.connect(":memory:")) as made:
+        made.execute("create table t (a)")
+        return made.serialize()
 
 
 def part(path: str, data: bytes) -> JoinPart:
@@ -170,6 +201,18 @@ def test_a_compressed_tar_is_found(compress) -> None:
         (b"CRAMER,LASF\n", None),
         (b"GGUFF\n", None),
         (b"\x1f\x8bno gzip\n", None),
+        (written(lambda file: pa.parquet.write_table(TABLE, file)), "Parquet"),
+        (written(lambda file: pa.orc.write_table(TABLE, file)), "ORC"),
+        (written(lambda file: pa.feather.write_feather(TABLE, file)), "Arrow (Feather)"),
+        (written(zipped), "zip"),
+        (written(lambda file: zipped(file, b"c" * 5000)), "zip"),
+        (written(self_extracting), "zip"),
+        (written(tarred), "tar"),
+        (b"Obj\x01" + bytes(50), "Avro"),
+        (database(), "SQLite"),
+        *((data, None) for data in (b"", b"x", b"the magic of Parquet is PAR1\n", b"and that of ORC is ORC\n")),
+        *((data, None) for data in (b"PK\x05\x06 begins the end of a zip", gzip.compress(b"text", mtime=0))),
+        (b'{"a": 1}\n' * 300, None),
     ],
 )
 def test_a_format_is_told_by_its_marks(data: bytes, name: str | None) -> None:
@@ -234,82 +277,3 @@ def test_lines_need_a_line_feed_between_parts(contents: tuple[bytes, ...], ends:
             joined(*contents)
     else:
         assert joined(*contents) == []
-
-
-require_module("pyarrow")
-
-
-TABLE = pa.table({"a": list(range(1000)), "b": [str(number) for number in range(1000)]})
-
-
-def written(write: Callable[[Any], object]) -> bytes:
-    file = io.BytesIO()
-    write(file)
-    return file.getvalue()
-
-
-def zipped(file: io.BytesIO, comment: bytes = b"") -> None:
-    with zipfile.ZipFile(file, "w") as archive:
-        archive.writestr("name", "text" * 1000)
-        archive.comment = comment
-
-
-def self_extracting(file: io.BytesIO) -> None:
-    file.write(b"#!/bin/sh\n" * 300)
-    zipped(file, b"comment")
-
-
-def tarred(file: io.BytesIO) -> None:
-    with tarfile.open(fileobj=file, mode="w") as archive:
-        archive.addfile(tarfile.TarInfo("name"))
-
-
-def stream(file: io.BytesIO) -> None:
-    with pa.ipc.new_stream(file, TABLE.schema) as writer:
-        writer.write_table(TABLE)
-
-
-def found(data: bytes) -> str | None:
-    return format_of(data[:HEAD_BYTES], data[-TAIL_BYTES:])
-
-
-@pytest.mark.parametrize(
-    ("write", "name"),
-    [
-        (lambda file: pa.parquet.write_table(TABLE, file), "Parquet"),
-        (lambda file: pa.orc.write_table(TABLE, file), "ORC"),
-        (lambda file: pa.feather.write_feather(TABLE, file), "Arrow (Feather)"),
-        (zipped, "zip"),
-        (lambda file: zipped(file, b"c" * 5000), "zip"),
-        (self_extracting, "zip"),
-        (tarred, "tar"),
-        (lambda file: file.write(b"Obj\x01" + bytes(50)), "Avro"),
-    ],
-)
-def test_a_format_that_does_not_join_is_found(write: Any, name: str) -> None:
-    assert found(written(write)) == name
-
-
-def test_a_database_is_told(tmp_path: Path) -> None:
-    database = sqlite3.connect(tmp_path / "db")
-    database.execute("create table t (a)")
-    database.close()
-    assert found((tmp_path / "db").read_bytes()) == "SQLite"
-
-
-@pytest.mark.parametrize(
-    "data",
-    [
-        b"",
-        b"x",
-        b"the magic of Parquet is PAR1\n",
-        b"and that of ORC is ORC\n",
-        b"PK\x05\x06 begins the end of a zip",
-        bytes(5000),
-        gzip.compress(b"text", mtime=0),
-        written(stream),
-        b'{"a": 1}\n' * 300,
-    ],
-)
-def test_what_joins_is_not_refused(data: bytes) -> None:
-    assert found(data) is None
