@@ -54,29 +54,29 @@ def bucket(*answers: Answer | None, writes: str = "") -> tuple[S3Bucket, list[An
     return made, left
 
 
-@pytest.mark.parametrize("is_proved", [False, True], ids=["before a write", "after a write"])
-@pytest.mark.parametrize("wrong", [[STALE], [TORN], [STALE, TORN]], ids=["old body", "mixture", "both"])
-def test_a_body_of_another_etag_is_asked_for_again(wrong, is_proved):
-    made, left = bucket(*wrong, right(b"new"), writes=md5(b"x"))
+def read(made: S3Bucket, *, is_proved: bool = True) -> Answer | None:
+    """What a read finds, after a write or before any."""
 
-    async def read() -> Answer | None:
+    async def run() -> Answer | None:
         if is_proved:
             await made.put(HEADER, [b"x"], Over.NOTHING)
         return await made.get(HEADER)
 
-    assert asyncio.run(read()) == replace(right(b"new"), was_unfit=True)
+    return asyncio.run(run())
+
+
+@pytest.mark.parametrize("is_proved", [False, True], ids=["before a write", "after a write"])
+@pytest.mark.parametrize("wrong", [[STALE], [TORN], [STALE, TORN]], ids=["old body", "mixture", "both"])
+def test_a_body_of_another_etag_is_asked_for_again(wrong, is_proved):
+    made, left = bucket(*wrong, right(b"new"), writes=md5(b"x"))
+    assert read(made, is_proved=is_proved) == replace(right(b"new"), was_unfit=True)
     assert left == [right(b"new")]
 
 
 def test_wrong_pair_is_not_believed_while_writes_explain_it(monkeypatch):
     monkeypatch.setattr(module, "SETTLE_S_MAX", 60.0)
     made, _ = bucket(*[STALE] * 5, right(b"new"), writes=md5(b"x"))
-
-    async def read() -> Answer | None:
-        await made.put(HEADER, [b"x"], Over.NOTHING)
-        return await made.get(HEADER)
-
-    assert asyncio.run(read()) == replace(right(b"new"), was_unfit=True)
+    assert read(made) == replace(right(b"new"), was_unfit=True)
 
 
 @pytest.mark.parametrize(("written", "asked"), [(None, 2), ("kms", 1)], ids=["no write", "a write"])
@@ -96,12 +96,7 @@ def test_etags_without_md5_cost_one_more_request_in_all(written, asked):
 def test_file_that_stays_so_is_believed_after_second(monkeypatch):
     monkeypatch.setattr(module, "SETTLE_S_MAX", 0.01)
     made, _ = bucket(of_kms(b"at rest"), writes=md5(b"x"))
-
-    async def read() -> Answer | None:
-        await made.put(HEADER, [b"x"], Over.NOTHING)
-        return await made.get(HEADER)
-
-    assert asyncio.run(read()) == of_kms(b"at rest")
+    assert read(made) == of_kms(b"at rest")
 
 
 @pytest.mark.parametrize("others", [[], [of_kms(b"other")]], ids=["one header", "a second read"])

@@ -87,22 +87,18 @@ def test_xb_over_an_existing_file_fails_and_leaves_nothing(site, data, kind, mom
     assert (site.content(), site.chunk_files()) == (b"first", [])
 
 
-def test_ab_continues_at_logical_end_of_truncated_segment(site, data):
-    site.create()
-    site.append(b"0123456789")
-    site.run(truncate(site.client, site.path, 4))
-    with site.open("ab") as file:
-        assert file.tell() == 6
-        file.write(data)
-        assert file.tell() == 6 + len(data)
-    assert site.content() == b"456789" + data
-
-
-def test_ab_continues_a_plain_file(site, data):
-    site.run(site.backend.write(site.path, [b"plain"]))
+@pytest.mark.parametrize("kind", ["truncated", "plain file"])
+def test_ab_continues_at_the_logical_end(site, data, kind):
+    if kind == "truncated":
+        site.create()
+        site.append(b"0123plain")
+        site.run(truncate(site.client, site.path, 4))
+    else:
+        make(site, kind, b"plain")
     with site.open("ab") as file:
         assert file.tell() == 5
         file.write(data)
+        assert file.tell() == 5 + len(data)
         file.commit()
         file.write(b"!")
     assert site.content() == b"plain" + data + b"!"
