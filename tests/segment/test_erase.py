@@ -52,14 +52,6 @@ def test_no_file_has_a_byte_before_the_cut(store, cut):
     assert did.is_gone
 
 
-def test_earlier_truncation_becomes_an_erase_by_smaller_offsets(store, world):
-    world.truncate(A, 30)
-    assert holding(store, DATA[20:30])
-    did = world.erase(A, 0)
-    assert (did.start, did.bytes, did.rewritten_files, did.rewritten_bytes) == (30, 0, 1, 10)
-    check_erased(store, 30, WHOLE[30:])
-
-
 @pytest.mark.parametrize("offset", [-1, 105])
 def test_invalid_offset_is_refused_and_nothing_is_erased(store, world, offset):
     before = store.snapshot()
