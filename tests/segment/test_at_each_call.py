@@ -169,8 +169,7 @@ def test_fault_at_any_call_loses_and_hides_nothing(name: str, fault: Fault) -> N
         check_end(store, verb, WHOLE[verb.cut :])
 
 
-REPLACING = {("consolidate", "consolidate"), ("consolidate", "overwrite"), ("offload", "overwrite")}
-REPLACING |= {("offload blocks", "offload")}
+REPLACING = {("consolidate", "consolidate"), ("consolidate", "overwrite")}
 """Another puts other files in the place of those that the verb replaces; tried at every call."""
 
 

@@ -69,19 +69,6 @@ def test_a_source_with_files_gets_a_tombstone(tmp_path):
     assert world.content(target) == b"s"
 
 
-@pytest.mark.skipif(os.name == "nt", reason="a link needs a privilege")
-def test_move_finds_that_two_names_are_one_segment(tmp_path):
-    world = World(LocalBackend())
-    target, source = world.create(f"{tmp_path}/d/target"), world.create(f"{tmp_path}/d/source", [b"s"], sealed=True)
-    (tmp_path / "link").symlink_to(tmp_path / "d")
-    with pytest.raises(ValueError, match="link/source is the same segment"):
-        drive(concat(world.client, target, [source, f"{tmp_path}/link/source"]))
-    (tmp_path / "d/source$chunks/pin-of-another").write_bytes(b"")  # else the header alone is renamed
-    with pytest.raises(ValueError, match="link/source is the same segment"):
-        world.rename(source, f"{tmp_path}/link/source")
-    assert (world.header(source).phase, world.content(source), world.content(target)) == (Phase.SEALED, b"s", b"")
-
-
 def test_later_commits_error_counts_the_joined_sources(monkeypatch):
     monkeypatch.setattr(concat_module, "MARKS_MAX", 2)
     world = World(private_memory())

@@ -7,6 +7,7 @@ Rules of the protocol: P4.21 to P4.26.
 
 import contextlib
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
@@ -19,7 +20,7 @@ from rollingfs.runtime.concurrency import drive
 from rollingfs.segment.at import At
 from rollingfs.segment.verbs import offload as offload_module
 from rollingfs.segment.verbs.offload import Offloaded
-from tests.support.faults import CLOCK, Store
+from tests.support.faults import CLOCK, Store, TieredStore
 from tests.support.life import World, pieces_of
 from tests.support.small import SMALL, Failing, client, filled, is_whole
 
@@ -66,7 +67,16 @@ def chunk_files(store: Store) -> tuple[set[str], set[str]]:
     return {file for file in found if file.startswith(hot)}, {file for file in found if file.startswith(cold)}
 
 
-def test_segment_that_others_always_overwrite_is_given_up(store, world, monkeypatch):
+def test_overwritten_segment_is_meant_by_its_path_too(monkeypatch):
+    for index in range(6):
+        store = TieredStore()
+        fill(store)
+        world = client(store)
+        world.backend.prepare(between={index: partial(client(store).overwrite, A, b"n" * 40)})
+        offload(world)
+        assert client(store).content(A) == b"n" * 40
+        assert set(tiers_of(client(store))) == {"cold"}
+
     async def too_late(*_: object, **__: object) -> None:
         client(store).overwrite(A, b"n" * 40)
         raise FileNotFoundError

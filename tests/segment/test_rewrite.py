@@ -11,6 +11,7 @@ from rollingfs.format import names
 from rollingfs.format.crc import crc32c
 from rollingfs.format.header import PIECES_MAX, Chunk
 from rollingfs.runtime.concurrency import drive
+from rollingfs.segment.files import rewrite
 from rollingfs.segment.files.rewrite import fold
 from rollingfs.segment.verbs.offload import Offloaded
 from tests.support.faults import TieredStore
@@ -45,6 +46,20 @@ def flip(store: TieredStore, file: str, at: int) -> None:
 
 
 # -- blocks --------------------------------------------------------------------------------------------------
+
+
+def test_run_moved_by_another_client_stays_so(store, world, monkeypatch):
+    commit = rewrite.swap_chunks
+
+    async def late(*args, **how):
+        monkeypatch.undo()
+        assert offload(client(store), block_bytes=1).files == 20
+        return await commit(*args, **how)
+
+    monkeypatch.setattr(rewrite, "swap_chunks", late)
+    offload(world)
+    assert [(chunk.length, chunk.tier) for chunk in world.chunks(A)] == [(20, "cold")] * 20
+    assert world.content(A) == DATA
 
 
 @pytest.mark.parametrize("start", [0, 7, 45, 110])
