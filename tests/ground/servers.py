@@ -1,7 +1,6 @@
 """Servers that other people run. An entry says how to start one; what is found there stands in `results.json`."""
 
 import contextlib
-import os
 import subprocess
 import sys
 import tempfile
@@ -73,7 +72,7 @@ def _program(
     with tempfile.TemporaryDirectory(prefix=f"rollingfs-{name}-", ignore_cleanup_errors=True) as data:
         for folder in ("data", "beside"):
             Path(data, folder).mkdir()
-        with servers.running(name, partial(command, found, data), ready_path, {**os.environ, **settings}) as url:
+        with servers.running(name, lambda port, _: command(found, data, port), ready_path, settings) as url:
             yield _options(url, *keys)
 
 

@@ -31,7 +31,7 @@ def _place(
     if shipper.by_http:
         store = folder / "store"
         command = [sys.executable, "-m", "rollingfs.cli", "serve", str(store), "--port"]
-        with running("serve", lambda port: [*command, str(port)], "/healthz", os.environ.copy()) as url:
+        with running("serve", lambda port, _: [*command, str(port)], "/healthz") as url:
             yield f"{url}/v1/segments/log", RollingFileSystem("file"), f"{store}/log", partial(restart, url), {}
         return
     with minio_server() as options:

@@ -2,9 +2,7 @@
 
 import contextlib
 import functools
-import os
 import shutil
-import tempfile
 import uuid
 from collections.abc import Iterator
 from typing import Any
@@ -38,16 +36,15 @@ def azurite_server() -> Iterator[dict[str, Any]]:
     require_module("azure.storage.blob")
     script = AZURITE.installed() / "node_modules" / "azurite" / "dist" / "src" / "blob" / "main.js"
     node = shutil.which("node") or "node"
-    with tempfile.TemporaryDirectory(prefix="rollingfs-azurite-") as data:
+    # it knows no API version that is newer than itself
+    program = [node, str(script), "--blobHost", "127.0.0.1", "--silent", "--disableTelemetry", "--skipApiVersionCheck"]
 
-        def command(port: int) -> list[str]:
-            listen = ["--blobHost", "127.0.0.1", "--blobPort", str(port), "--location", data]
-            # it knows no API version that is newer than itself
-            return [node, str(script), *listen, "--silent", "--disableTelemetry", "--skipApiVersionCheck"]
+    def command(port: int, folder: str) -> list[str]:
+        return [*program, "--blobPort", str(port), "--location", folder]
 
-        with running("azurite", command, f"/{ACCOUNT}", os.environ.copy()) as url:
-            given = {"AccountName": ACCOUNT, "AccountKey": ACCOUNT_KEY, "BlobEndpoint": f"{url}/{ACCOUNT}"}
-            yield {"connection_string": ";".join(f"{name}={value}" for name, value in given.items())}
+    with running("azurite", command, f"/{ACCOUNT}") as url:
+        given = {"AccountName": ACCOUNT, "AccountKey": ACCOUNT_KEY, "BlobEndpoint": f"{url}/{ACCOUNT}"}
+        yield {"connection_string": ";".join(f"{name}={value}" for name, value in given.items())}
 
 
 @functools.cache
@@ -69,13 +66,19 @@ def new_container(options: dict[str, Any]) -> str:
 def fake_google_server() -> Iterator[dict[str, Any]]:
     """A fake-gcs-server with nothing in it; gives the storage options of gcsfs for it."""
     require_module("gcsfs")
-    binary = FAKE_GOOGLE.installed()
-
-    def command(port: int) -> list[str]:
-        listen = ["-scheme", "http", "-host", "127.0.0.1", "-port", str(port)]
-        return [str(binary), *listen, "-backend", "memory", "-log-level", "error"]
-
-    with running("fake-gcs-server", command, "/storage/v1/b?project=p", os.environ.copy()) as url:
+    program = [
+        str(FAKE_GOOGLE.installed()),
+        "-scheme",
+        "http",
+        "-host",
+        "127.0.0.1",
+        "-backend",
+        "memory",
+        "-log-level",
+        "error",
+        "-port",
+    ]
+    with running("fake-gcs-server", lambda port, _: [*program, str(port)], "/storage/v1/b?project=p") as url:
         yield {"endpoint_url": url, "token": "anon", "project": PROJECT}
 
 

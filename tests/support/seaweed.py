@@ -5,7 +5,6 @@ import contextlib
 import importlib.metadata
 import json
 import os
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -79,20 +78,20 @@ def seaweed_server() -> Iterator[dict[str, Any]]:
     """A SeaweedFS server with an empty folder; gives the storage options of s3fs for it."""
     require_module("s3fs")
     binary = _binary() or require(f"{PACKAGE} is not installed")
-    with tempfile.TemporaryDirectory(prefix="rollingfs-seaweed-") as data, contextlib.ExitStack() as sockets:
-        users, roles = Path(data, "users.json"), Path(data, "roles.json")
-        users.write_text(json.dumps(USERS))
-        roles.write_text(json.dumps(ROLES))
-        access = (f"-s3.config={users}", f"-s3.iam.config={roles}")
+    with contextlib.ExitStack() as sockets:
 
-        def command(port: int) -> list[str]:
+        def command(port: int, folder: str) -> list[str]:
+            users, roles = Path(folder, "users.json"), Path(folder, "roles.json")
+            users.write_text(json.dumps(USERS))
+            roles.write_text(json.dumps(ROLES))
+            access = (f"-s3.config={users}", f"-s3.iam.config={roles}")
             ports = [*free_ports(2 * len(PARTS) - 1, but=port), port]
             sockets.callback(_remove_sockets, ports)
             names = [f"{part}.port{kind}" for kind in (".grpc", "") for part in PARTS]
             listen = [f"-{name}={number}" for name, number in zip(names, ports, strict=True)]
-            return [str(binary), f"-logdir={data}", "server", "-s3", f"-dir={data}", *access, *listen, *FLAGS]
+            return [str(binary), f"-logdir={folder}", "server", "-s3", f"-dir={folder}", *access, *listen, *FLAGS]
 
-        with running("SeaweedFS", command, "/healthz", os.environ | SETTINGS) as url:
+        with running("SeaweedFS", command, "/healthz", SETTINGS) as url:
             yield _options(url)
 
 

@@ -19,6 +19,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NoReturn, TextIO, TypeVar
 
 import pytest
@@ -159,11 +160,8 @@ def moto_server() -> Iterator[dict[str, Any]]:
     """A moto server; gives the storage options of s3fs for it."""
     require_module("s3fs")
     require_module("moto")
-
-    def command(port: int) -> list[str]:
-        return [sys.executable, "-c", MOTO_PROGRAM, "-H", "127.0.0.1", "-p", str(port)]
-
-    with running("moto", command, "/moto-api/", os.environ.copy()) as url:
+    program = [sys.executable, "-c", MOTO_PROGRAM, "-H", "127.0.0.1", "-p"]
+    with running("moto", lambda port, _: [*program, str(port)], "/moto-api/") as url:
         yield _options(url)
 
 
@@ -176,32 +174,26 @@ def minio_server(certificate: Path | None = None, region: str | None = None) -> 
     With a `certificate` (of the CA, beside ``public.crt`` and ``private.key``) it speaks https only.
     """
     require_module("s3fs")
-    binary = MINIO.installed()
-    with tempfile.TemporaryDirectory(prefix="rollingfs-minio-") as data:
+    program, secure = [str(MINIO.installed()), "server", "--quiet"], []
+    if certificate is not None:
+        secure = ["--certs-dir", str(certificate.parent)]
+    settings = {"MINIO_ROOT_USER": USER, "MINIO_ROOT_PASSWORD": PASSWORD, "MINIO_BROWSER": "off"}
+    settings |= {} if region is None else {"MINIO_SITE_REGION": region}
 
-        def command(port: int) -> list[str]:
-            return [str(binary), "server", data, "--address", f"127.0.0.1:{port}", "--quiet", *secure]
+    def command(port: int, folder: str) -> list[str]:
+        return [*program, "--address", f"127.0.0.1:{port}", *secure, folder]
 
-        secure = [] if certificate is None else ["--certs-dir", str(certificate.parent)]
-        settings = {"MINIO_ROOT_USER": USER, "MINIO_ROOT_PASSWORD": PASSWORD, "MINIO_BROWSER": "off"}
-        settings |= {} if region is None else {"MINIO_SITE_REGION": region}
-        with running("MinIO", command, "/minio/health/ready", os.environ | settings, certificate) as url:
-            yield _options(url)
+    with running("MinIO", command, "/minio/health/ready", settings, certificate) as url:
+        yield _options(url)
 
 
 @contextlib.contextmanager
 def rclone_server() -> Iterator[dict[str, Any]]:
     """``rclone serve s3`` of an empty folder, which writes objects in place; gives the storage options for it."""
     require_module("s3fs")
-    binary = RCLONE.installed()
-    with tempfile.TemporaryDirectory(prefix="rollingfs-rclone-") as data:
-
-        def command(port: int) -> list[str]:
-            keys = ["--auth-key", f"{USER},{PASSWORD}", "--addr", f"127.0.0.1:{port}"]
-            return [str(binary), "serve", "s3", "--config", os.devnull, *keys, data]
-
-        with running("rclone", command, "/", os.environ.copy()) as url:
-            yield _options(url)
+    program = [str(RCLONE.installed()), "serve", "s3", "--config", os.devnull, "--auth-key", f"{USER},{PASSWORD}"]
+    with running("rclone", lambda port, folder: [*program, "--addr", f"127.0.0.1:{port}", folder], "/") as url:
+        yield _options(url)
 
 
 def _options(url: str) -> dict[str, Any]:
@@ -217,16 +209,18 @@ def aws_environment(options: dict[str, Any]) -> dict[str, str]:
 @contextlib.contextmanager
 def running(
     name: str,
-    command: Callable[[int], list[str]],
+    command: Callable[[int, str], list[str]],
     ready_path: str,
-    environment: dict[str, str],
+    settings: Mapping[str, str] = MappingProxyType({}),
     certificate: Path | None = None,
 ) -> Iterator[str]:
+    """Give the URL of a server that a command for a port and an empty folder starts, with these variables."""
     trust = None if certificate is None else ssl.create_default_context(cafile=certificate)
-    with tempfile.TemporaryFile() as log:
+    with tempfile.TemporaryDirectory(prefix=f"rollingfs-{name}-") as folder, tempfile.TemporaryFile() as log:
+        start = functools.partial(_start, env={**os.environ, **settings}, stdout=log, stderr=log)
         for _ in range(STARTS_MAX):  # another process may take the free port first
             port = free_port()
-            process = _start(command(port), env=environment, stdout=log, stderr=log)
+            process = start(command(port, folder))
             url = f"{'http' if trust is None else 'https'}://127.0.0.1:{port}"
             if _is_ready(process, url + ready_path, trust):
                 break
@@ -238,7 +232,7 @@ def running(
 
         def start_anew() -> None:
             _kill(servers[0])
-            servers[0] = _start(command(port), env=environment, stdout=log, stderr=log)
+            servers[0] = start(command(port, folder))
             _is_ready(servers[0], url + ready_path, trust)
 
         _running[url] = start_anew
