@@ -59,31 +59,35 @@ def test_file_closed_without_write_is_there_and_empty(site, mode):
     assert site.is_there()
 
 
-def test_wb_over_a_held_segment_is_fenced_leaving_nothing(site, data):
-    site.create()
-    site.segment().acquire("somebody")
-    with pytest.raises(FencedError):
-        write(site, "wb", data)
-    assert (site.content(), site.chunk_files()) == (b"", [])
-
-
 def make(site, kind, data=b""):
     """What another has under the name."""
-    if kind == "segment":
+    if kind in ("segment", "seal", "acquire"):
         site.by_another("overwrite", [data])
     elif kind == "plain file":
         site.run(site.backend.write(site.path, [data]))
+    if kind in ("seal", "acquire"):
+        site.by_another(kind, *["somebody"] * (kind == "acquire"))
 
 
-@pytest.mark.parametrize("moment", ["open", "close"])
-@pytest.mark.parametrize("kind", ["segment", "plain file"])
-def test_xb_over_an_existing_file_fails_and_leaves_nothing(site, data, kind, moment):
-    if moment == "close":
-        file = site.open("xb")
-        file.write(data)
+@pytest.mark.parametrize(
+    ("mode", "kind", "moments", "error", "said"),
+    [
+        ("wb", "acquire", ("close",), FencedError, "somebody"),
+        ("xb", "segment", ("open", "close"), FileExistsError, None),
+        ("xb", "plain file", ("open", "close"), FileExistsError, None),
+        ("ab", "seal", ("open",), SegmentSealedError, "sealed at length 5"),
+        ("ab", "acquire", ("open",), FencedError, "somebody"),
+    ],
+)
+def test_a_refused_file_leaves_nothing(site, data, mode, kind, moments, error, said):
+    """A file is refused when it is opened, or when it is closed by what came meanwhile."""
+    file = site.open(mode)
+    file.write(data)
     make(site, kind, b"first")
-    with pytest.raises(FileExistsError):
-        file.close() if moment == "close" else site.open("xb")
+    for moment in moments:
+        with pytest.raises(error, match=said):
+            file.close() if moment == "close" else site.open(mode)
+    file.discard()
     assert (site.content(), site.chunk_files()) == (b"first", [])
 
 
@@ -108,17 +112,6 @@ def test_ab_of_nothing_to_what_is_there_commits_nothing(site):
     site.create()
     site.open("ab").close()
     assert site.segment().version == 1
-
-
-@pytest.mark.parametrize(
-    ("verb", "args", "error", "said"),
-    [("seal", (), SegmentSealedError, "sealed at length 0"), ("acquire", ("somebody",), FencedError, "somebody")],
-)
-def test_ab_of_a_sealed_or_held_segment_fails_early(site, verb, args, error, said):
-    site.create()
-    site.by_another(verb, *args)
-    with pytest.raises(error, match=said):
-        site.open("ab")
 
 
 @pytest.mark.parametrize("mode", ["ab", "wb"])
