@@ -318,10 +318,7 @@ def test_file_and_folders_are_flushed(backend, tmp_path, flushed):
 
 
 def test_failed_flush_of_a_folder_names_a_path(tmp_path, monkeypatch):
-    def fail(_descriptor: int) -> None:
-        raise OSError(errno.EIO, os.strerror(errno.EIO))
-
-    monkeypatch.setattr(system, "flush", fail)
+    monkeypatch.setattr(system, "flush", raises(OSError(errno.EIO, os.strerror(errno.EIO))))
     with pytest.raises(OSError, match="error") as caught:
         folders.flush_folder_of(f"{tmp_path}/x$header")
     assert (caught.value.errno, caught.value.filename) == (errno.EIO, f"{tmp_path}/x$header")
