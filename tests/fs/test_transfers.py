@@ -11,7 +11,7 @@ import pytest
 from rollingfs import RollingFileSystem
 from rollingfs.fs import cat_and_get
 from tests.fs.test_faces import Kept
-from tests.support.backends import Scripted, private_memory
+from tests.support.backends import Scripted, private_memory, raises
 
 
 @pytest.fixture(params=["sync", "async"])
@@ -98,10 +98,7 @@ def test_a_local_file_that_cannot_be_opened_stays(
 ) -> None:
     (tmp_path / "kept").write_bytes(b"kept")
 
-    def refuse(*args: object) -> None:
-        raise PermissionError
-
-    monkeypatch.setattr(cat_and_get, "open", refuse, raising=False)
+    monkeypatch.setattr(cat_and_get, "open", raises(PermissionError()), raising=False)
     with pytest.raises(PermissionError):
         fs.get_file("/from/a", f"{tmp_path}/kept")
     assert (tmp_path / "kept").read_bytes() == b"kept"

@@ -32,6 +32,7 @@ from rollingfs.stream.ledger_codec import Ledger
 from rollingfs.stream.upkeep import Upkeep, Upkept, with_rewritten
 from tests.support.backends import Scripted, private_memory
 from tests.support.examples import slowly
+from tests.support.schedules import interrupt
 
 
 @pytest.fixture
@@ -316,10 +317,6 @@ def test_ctrl_c_at_any_call_reports_the_truth(verb, when, monkeypatch):
         is_there = found == [0, 1, 2, 3] if verb == "append" else (segment.start, segment.length) != before
         assert interrupted.outcome in ("unknown", "committed" if is_there else "not committed")
     assert {"committed", "not committed"} <= outcomes
-
-
-def interrupt() -> None:
-    raise KeyboardInterrupt
 
 
 def test_a_wrong_option_of_a_rewrite_is_named(fs, path):

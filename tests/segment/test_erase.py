@@ -121,17 +121,6 @@ def test_shared_file_is_rewritten_for_each_kept_entry(store):
     check_erased(store, 45, DATA[45:])
 
 
-def test_young_staged_file_is_named_and_goes_later(store):
-    world = client(store)
-    world.create(A, [])
-    world.append(A, world.stage(A, DATA))
-    did = world.erase(A, 30)
-    assert [(one.reason, one.held, one.size) for one in did.remains] == [(YOUNG, True, 100)]
-    store.lapse(GRACE_S)
-    assert world.erase(A, 30).is_gone
-    check_erased(store, 30, DATA[30:])
-
-
 def test_dead_clients_orphan_is_named_as_unknown_content(store, world):
     orphan = world.orphan(A, data=DATA[:5])
     did = world.erase(A, 30)

@@ -273,7 +273,7 @@ def test_clients_that_make_mark_at_once_take_one_id(pair):
             first.backend._stores["cold"].backend = cold
             found: list[str] = []
             make = partial(make_mark, second.backend, second.client.runtime, "cold")
-            cold.prepare(between={calls: partial(_add, found, make)})
+            cold.prepare(between={calls: lambda found=found, make=make: found.append(drive(make()))})
             found.append(drive(make_mark(first.backend, first.client.runtime, "cold")))
             assert {parse_mark(bytes(pair.cold.snapshot()[MARK]), MARK)} == set(found)
 
@@ -303,10 +303,6 @@ def test_first_offloads_of_two_clients_both_succeed(pair, calls):
     hot.prepare(between={calls: partial(second.offload, B, upto=60, block_bytes=20)})
     first.offload(A, upto=60, block_bytes=20)
     assert pair.client().content(A) == pair.client().content(B) == DATA + TAIL
-
-
-def _add(found: list[str], make: Callable[[], Any]) -> None:
-    found.append(drive(make()))
 
 
 def _as_by_an_older_release(world: World, pair: Pair) -> None:
