@@ -52,6 +52,14 @@ def test_no_file_has_a_byte_before_the_cut(store, cut):
     assert did.is_gone
 
 
+def test_earlier_truncation_becomes_an_erase_by_smaller_offsets(store, world):
+    world.truncate(A, 30)
+    assert holding(store, DATA[20:30])
+    did = world.erase(A, 0)
+    assert (did.start, did.bytes, did.rewritten_files, did.rewritten_bytes) == (30, 0, 1, 10)
+    check_erased(store, 30, WHOLE[30:])
+
+
 @pytest.mark.parametrize("offset", [-1, 105])
 def test_invalid_offset_is_refused_and_nothing_is_erased(store, world, offset):
     before = store.snapshot()
@@ -119,6 +127,17 @@ def test_shared_file_is_rewritten_for_each_kept_entry(store):
     assert did.is_gone
     assert did.rewritten_files == 3, "the chunk at the cut, and the two parts of the shared file that stay"
     check_erased(store, 45, DATA[45:])
+
+
+def test_young_staged_file_is_named_and_goes_later(store):
+    world = client(store)
+    world.create(A, [])
+    world.append(A, world.stage(A, DATA))
+    did = world.erase(A, 30)
+    assert [(one.reason, one.held, one.size) for one in did.remains] == [(YOUNG, True, 100)]
+    store.lapse(GRACE_S)
+    assert world.erase(A, 30).is_gone
+    check_erased(store, 30, DATA[30:])
 
 
 def test_dead_clients_orphan_is_named_as_unknown_content(store, world):

@@ -89,6 +89,17 @@ def test_overwritten_segment_is_meant_by_its_path_too(monkeypatch):
 # -- what moves, and what is read ----------------------------------------------------------------------------
 
 
+def test_one_read_spans_tier_hot_store_and_tail(store, world):
+    moved = offload(world, upto=300)
+    assert (moved.chunks, moved.files, moved.bytes, moved.server_bytes) == (15, 15, 300, 300)
+    world = client(store)
+    assert tiers_of(world) == ["cold"] * 15 + [""] * 10
+    view = drive(world.client.headers.view(A, fresh=True))
+    for start, end in ((0, 504), (290, 310), (0, 20), (480, 504)):
+        assert drive(world.client.fetcher.read(view, start, end)) == (DATA + b"tail")[start:end]
+    assert is_whole(world)
+
+
 @pytest.mark.parametrize("chosen", [{"upto": -1}, {"upto": 505}, {"after_bytes": -1}, {"after_age_s": -1.0}])
 def test_invalid_numbers_are_refused_and_nothing_moves(world, chosen):
     with pytest.raises(BadOffsetError if "upto" in chosen else ValueError, match="nothing was moved"):
