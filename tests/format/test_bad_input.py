@@ -122,7 +122,7 @@ def page_of(*lines):
         ),
     ],
 )
-def test_a_page_that_is_malformed_or_not_meant_is_refused(data, why):
+def test_a_malformed_or_other_index_page_is_refused(data, why):
     assert tuple(parse_page(PAGE, LINE, "index-a")) == LISTED
     data, line = (PAGE, dataclasses.replace(LINE, **data)) if isinstance(data, dict) else (data, None)
     with pytest.raises(CorruptHeaderError, match=f"^index-a.*{why}"):

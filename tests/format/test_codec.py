@@ -222,7 +222,7 @@ def test_the_error_names_the_file_and_the_line():
         *(("deleted", more) for more in (f"Chunk 0 5 f {AT}", "attr a b")),
     ],
 )
-def test_a_state_that_is_none_or_has_no_content_is_refused(state, more):
+def test_a_state_that_is_none_is_refused(state, more):
     said = f"state {state}".strip().encode()
     lines = [said if line.startswith(b"state") else line for line in lines_of(EMPTY)]
     with pytest.raises(CorruptHeaderError, match="a tombstone has no content" if more else None):
