@@ -289,7 +289,7 @@ def test_a_header_at_every_limit_round_trips():
     [
         dataclasses.replace(EMPTY, version=0),
         dataclasses.replace(EMPTY, start=-1),
-        dataclasses.replace(EMPTY, entries=(Chunk(OFFSET_MAX - 10, 10, "f", 1, 1),), tail=b"x"),
+        dataclasses.replace(EMPTY, start=OFFSET_MAX - 1, entries=(Chunk(OFFSET_MAX - 10, 10, "f", 1, 1),), tail=b"x"),
         dataclasses.replace(EMPTY, entries=(Chunk(0, 5, "/etc/passwd", 1, 1),)),
         dataclasses.replace(EMPTY, drops=(Drop("../x/f", 1),)),
         dataclasses.replace(EMPTY, created_ms=10**17),

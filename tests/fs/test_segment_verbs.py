@@ -62,3 +62,11 @@ def test_empty_stream_exists_while_its_folder_does(fs):
     fs.rm(f"{fs.home}/stream", recursive=True)
     with pytest.raises(FileNotFoundError, match="stream"):
         stream.retention = RetentionPolicy.by_size(1)
+
+
+def test_a_plain_file_needs_no_care(fs):
+    fs.target.pipe_file(f"{fs.home}/plain", b"12345")
+    segment = fs.segment(f"{fs.home}/plain")
+    assert segment.consolidate().written == 0
+    assert [row.ok for row in segment.verify()] == [True]
+    assert list(segment.tail(follow=False)) == [b"12345"]

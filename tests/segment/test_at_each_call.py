@@ -169,16 +169,11 @@ def test_fault_at_any_call_loses_and_hides_nothing(name: str, fault: Fault) -> N
         check_end(store, verb, WHOLE[verb.cut :])
 
 
-REPLACING = {("consolidate", "consolidate"), ("consolidate", "overwrite")}
-"""Another puts other files in the place of those that the verb replaces; tried at every call."""
-
-
 def cases() -> list[Any]:
-    """Each verb beside each other: in the fast suite beside appends, `REPLACING`, and kinds of erase beside a cut."""
+    """Each verb beside each other: beside appends in the fast suite, and the two kinds of erase beside a truncation."""
     uncut = ("an owner takes over", "overwrite")
     pairs = [(name, other) for other in OTHERS for name in VERBS if not (VERBS[name].cut and other in uncut)]
     quick = [pair for pair in pairs if pair[1] == "append" or (VERBS[pair[0]].cut and "in a chunk" in pair[1])]
-    quick += [pair for pair in pairs if pair in REPLACING]
     return [*quick, *(pytest.param(*pair, marks=pytest.mark.slow) for pair in pairs if pair not in quick)]
 
 
@@ -188,7 +183,7 @@ def test_other_client_between_calls_loses_and_restores_nothing(name: str, other:
     verb, (act, data, start) = VERBS[name], OTHERS[other]
     is_settled = (name, other) != ("follow", "offload and onload")  # what others bring back then is not moved again
     met = 0
-    for index in calls_of(verb, *[1] * ((name, other) in REPLACING)):
+    for index in calls_of(verb):
         store, world = prepared(verb)
         world.backend.prepare(between={index: partial(act, client(store))})
         with contextlib.suppress(FileNotFoundError, *([] if is_settled else [AssertionError])):

@@ -12,9 +12,9 @@ from rollingfs.format import names
 from rollingfs.format.header import Chunk, Header, Merge, Phase
 from rollingfs.runtime.meters import Steps
 from rollingfs.segment.files.rewrite_plan import PARTS_MAX, may_join, plan, size_of
-from tests.support.backends import Counting, private_memory
+from tests.support.backends import Scripted, private_memory
 from tests.support.examples import examples
-from tests.support.life import World
+from tests.support.life import World, pieces_of
 
 LOG = "/log"
 SMALL = RollingPolicy(max_bytes=1000, inline_bytes=0)
@@ -22,7 +22,9 @@ SMALL = RollingPolicy(max_bytes=1000, inline_bytes=0)
 
 @pytest.fixture(params=["join", "copy"])
 def world(request):
-    return World(Counting(private_memory(), can_join=request.param == "join"), SMALL)
+    world = World(Scripted(private_memory(), can_join=request.param == "join"), SMALL)
+    yield world
+    assert not world.backend.plans, "what was to happen meanwhile did not"
 
 
 def fill(world, count):
@@ -94,14 +96,34 @@ def test_what_is_done_twice_is_told_of_once():
     assert (told, steps.done) == ([4, 5, 1], 10)
 
 
-# -- what is left alone -------------------------------------------------------------------------------------------
+# -- beside others -------------------------------------------------------------------------------------------
+
+
+def test_runs_joined_by_others_are_left_alone(world):
+    sizes = [40, 40, 910, 20, 30, 30]
+    content = b"".join(bytes([number]) * size for number, size in enumerate(sizes))
+    world.create(LOG, pieces_of(content, sizes))
+    world.backend.plan("replace", before=lambda: World(world.backend.inner, SMALL, world.clock).consolidate(LOG))
+    assert world.consolidate(LOG).written == 0
+    assert world.header(LOG).chunk_count == 3
+    assert world.content(LOG) == content
+
+
+def test_a_segment_that_is_replaced_meanwhile_is_left_alone(world):
+    fill(world, 30)
+    world.backend.plan("replace", before=lambda: World(world.backend.inner, SMALL).overwrite(LOG, b"new" * 100))
+    with pytest.raises(FileNotFoundError):
+        world.consolidate(LOG, segment="11111111-1111-1111-1111-111111111111")
+    world.consolidate(LOG)
+    assert world.content(LOG) == b"new" * 100
+    world.collect(LOG)
+    assert len(world.files(LOG)) == 1
 
 
 def test_a_plain_file_is_one_chunk_and_no_segment(world):
     assert world.consolidate(world.write("/plain", b"12345")).written == 0
-    for path in ("/plain", world.create(LOG)):
-        with pytest.raises(FileNotFoundError):
-            world.consolidate(path, segment="11111111-1111-1111-1111-111111111111")
+    with pytest.raises(FileNotFoundError):
+        world.consolidate("/plain", segment="11111111-1111-1111-1111-111111111111")
 
 
 @pytest.mark.parametrize("damage", ["flip", "missing"])
