@@ -19,6 +19,7 @@ from rollingfs import RetentionPolicy, RollingFileSystem
 from rollingfs.backend.local import disk, folders, system
 from rollingfs.backend.objects.request_errors import Refusal, as_os_error
 from rollingfs.format import names
+from tests.support.schedules import beside
 
 MIB = 1024 * 1024
 KEPT = 250_000
@@ -55,6 +56,27 @@ def _reserves(folder: Path) -> list[Path]:
     return sorted(folder.rglob(f"*{names.CHUNKS_SUFFIX}/{names.RESERVE_PREFIX}*"))
 
 
+@pytest.fixture
+def fs(tmp_path: Path) -> RollingFileSystem:
+    return _fs(tmp_path / "cold", sync=False)
+
+
+@pytest.fixture
+def data(fs: RollingFileSystem, tmp_path: Path) -> bytes:
+    """The content of a segment ``s/a``, which is there, beside another; asked for after `left`."""
+    return _fill(fs, f"{tmp_path}/s")
+
+
+def _let_be_full(patch: pytest.MonkeyPatch, is_full: Callable[[str], bool], number: int = errno.ENOSPC) -> None:
+    """Let each new file be refused of which a test says that the disk is full."""
+
+    def refuse(path: str, *_: Any) -> None:
+        if is_full(path):
+            raise OSError(number, os.strerror(number), path)
+
+    beside(patch, disk, "open_new", refuse)
+
+
 # -- what is kept -----------------------------------------------------------------------------------------------
 
 
@@ -77,9 +99,10 @@ def left(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
         (100 * 1024, 100_000, None, 0),  # too late: a reserve takes no more than a small part of what is left
     ],
 )
-def test_segment_with_chunks_keeps_a_reserve_on_full_disks(tmp_path, left, free_bytes, files, kept_bytes, kept_files):
+def test_segment_with_chunks_keeps_a_reserve_on_full_disks(
+    fs, tmp_path, left, free_bytes, files, kept_bytes, kept_files
+):
     left.bytes, left.files = free_bytes, files
-    fs = _fs(tmp_path / "cold", sync=False)
     fs.pipe_file(f"{tmp_path}/s/small", b"a header alone")
     fs.seal(f"{tmp_path}/s/small")
     fs.pipe_file(f"{tmp_path}/s/a", b"x" * 300_000)
@@ -93,15 +116,14 @@ def test_segment_with_chunks_keeps_a_reserve_on_full_disks(tmp_path, left, free_
 
 
 @pytest.mark.skipif(not hasattr(os, "statvfs"), reason="a disk of POSIX")
-def test_disk_that_counts_no_inodes_has_a_reserve(tmp_path, monkeypatch):
+def test_disk_that_counts_no_inodes_has_a_reserve(fs, tmp_path, monkeypatch):
     counts = {"f_bavail": 16 * MIB // 4096, "f_frsize": 4096, "f_files": 0, "f_favail": 0}  # as Btrfs has it
     monkeypatch.setattr(os, "statvfs", lambda _path: SimpleNamespace(**counts))
-    _fs(tmp_path / "cold", sync=False).pipe_file(f"{tmp_path}/a", b"x" * 300_000)
+    fs.pipe_file(f"{tmp_path}/a", b"x" * 300_000)
     assert len(_reserves(tmp_path)) == folders.RESERVE_FILES
 
 
-def test_nobody_sees_reserve_and_it_goes_with_its_segment(tmp_path, left):
-    fs = _fs(tmp_path / "cold", sync=False)
+def test_nobody_sees_reserve_and_it_goes_with_its_segment(fs, tmp_path, left):
     folder = f"{tmp_path}/s"
     fs.pipe_file(f"{folder}/a", b"x" * 300_000)
     fs.pipe_file(f"{folder}/b", b"x" * 300_000)
@@ -117,18 +139,11 @@ def test_nobody_sees_reserve_and_it_goes_with_its_segment(tmp_path, left):
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
 @pytest.mark.parametrize("verb", FREEING)
-def test_freeing_verb_gives_up_its_reserve_on_full_disks(tmp_path, left, monkeypatch, verb, number):
+def test_freeing_verb_gives_up_its_reserve_on_full_disks(tmp_path, left, data, monkeypatch, verb, number):
     """No new file can be made until a reserve has gone."""
-    fs, cold = _fs(tmp_path / "cold", sync=False), str(tmp_path / "cold")
-    data = _fill(fs, f"{tmp_path}/s")
-    made, kept = disk.open_new, len(_reserves(tmp_path))
-
-    def full(path: str, *args: Any) -> int:
-        if not path.startswith(cold) and len(_reserves(tmp_path)) == kept:
-            raise OSError(number, os.strerror(number), path)
-        return made(path, *args)
-
-    monkeypatch.setattr(disk, "open_new", full)
+    cold, kept = str(tmp_path / "cold"), len(_reserves(tmp_path))
+    is_full = lambda path: not path.startswith(cold) and len(_reserves(tmp_path)) == kept  # noqa: E731
+    _let_be_full(monkeypatch, is_full, number)
     monkeypatch.setattr(folders, "keep_reserve", lambda _header: None)
     fs = _fs(tmp_path / "cold", sync=False)
     with pytest.raises(OSError, match="nothing was committed") as refused:
@@ -145,10 +160,8 @@ def test_freeing_verb_gives_up_its_reserve_on_full_disks(tmp_path, left, monkeyp
 
 
 @pytest.mark.parametrize("is_at_commit", [True, False])
-def test_freed_space_makes_the_reserve_again(tmp_path, left, monkeypatch, is_at_commit):
+def test_freed_space_makes_the_reserve_again(fs, tmp_path, left, data, monkeypatch, is_at_commit):
     """Else a disk that is full a second time could not be freed: appends had taken all that the first time freed."""
-    fs = _fs(tmp_path / "cold", sync=False)
-    _fill(fs, f"{tmp_path}/s")
     first = next((tmp_path / "s" / "a$chunks").glob("0" * 20 + "*"))
     assert folders.give_up_reserve(f"{tmp_path}/s/a")
     monkeypatch.setattr(system, "room", lambda _path: (MIB if is_at_commit or not first.exists() else 0, 1000))
@@ -156,8 +169,7 @@ def test_freed_space_makes_the_reserve_again(tmp_path, left, monkeypatch, is_at_
     assert (tmp_path / "s" / "a$chunks" / f"{names.RESERVE_PREFIX}0").stat().st_size == folders.RESERVE_BYTES_MAX
 
 
-def test_reserve_grows_when_there_is_room(tmp_path, left):
-    fs = _fs(tmp_path / "cold", sync=False)
+def test_reserve_grows_when_there_is_room(fs, tmp_path, left):
     left.bytes = MIB
     fs.pipe_file(path := f"{tmp_path}/a", b"x" * 300_000)
     assert (reserve := _reserves(tmp_path)[0]).stat().st_size == MIB // folders.FREE_SHARE
@@ -166,18 +178,10 @@ def test_reserve_grows_when_there_is_room(tmp_path, left):
     assert reserve.stat().st_size == folders.RESERVE_BYTES_MAX
 
 
-def test_moved_source_is_buried_on_a_full_disk(tmp_path, left, monkeypatch):
-    fs = _fs(tmp_path / "cold", sync=False)
-    data = _fill(fs, f"{tmp_path}/s")
-    source, target, made = f"{tmp_path}/s/a", f"{tmp_path}/t/a", disk.open_new
-    kept = len(_reserves(tmp_path / "s"))
-
-    def full(path: str, *args: Any) -> int:
-        if os.path.exists(f"{target}$header") and len(_reserves(tmp_path / "s")) == kept:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
-        return made(path, *args)
-
-    monkeypatch.setattr(disk, "open_new", full)
+def test_moved_source_is_buried_on_a_full_disk(fs, tmp_path, left, data, monkeypatch):
+    source, target, kept = f"{tmp_path}/s/a", f"{tmp_path}/t/a", len(_reserves(tmp_path / "s"))
+    is_full = lambda _: os.path.exists(f"{target}$header") and len(_reserves(tmp_path / "s")) == kept  # noqa: E731
+    _let_be_full(monkeypatch, is_full)
     fs.mv(source, target)
     assert not fs.exists(source)
     assert fs.cat_file(target) == data
@@ -185,34 +189,26 @@ def test_moved_source_is_buried_on_a_full_disk(tmp_path, left, monkeypatch):
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
 @pytest.mark.parametrize("verb", ["list", "list with chunks", "rm -r"])
-def test_deleted_headers_give_up_a_reserve_for_a_lock(tmp_path, left, monkeypatch, verb, number):
+def test_deleted_headers_give_up_a_reserve_for_a_lock(fs, tmp_path, left, data, monkeypatch, verb, number):
     """A header that was only made has no lock yet, and no inode is left for it."""
-    fs, folder = _fs(tmp_path / "cold", sync=False), tmp_path / "s"
-    _fill(fs, str(folder))
+    folder = tmp_path / "s"
     for name in (few := [f"{folder}/few-{nth}" for nth in range(3)]):
         fs.create(name)
-    kept, opened = len(_reserves(tmp_path)), system.open_file
+    kept = len(_reserves(tmp_path))
 
-    def full(path: Any, flags: int, *args: Any, **options: Any) -> int:
+    def full(path: Any, flags: int, *_: Any, **__: Any) -> None:
         if flags & os.O_CREAT and len(_reserves(tmp_path)) == kept:
             raise OSError(number, os.strerror(number), path)
-        return opened(path, flags, *args, **options)
 
-    monkeypatch.setattr(system, "open_file", full)
+    beside(monkeypatch, system, "open_file", full)
     paths = {"list": few, "list with chunks": [f"{folder}/a", few[0]], "rm -r": str(folder)}[verb]
     fs.rm(paths, recursive=verb == "rm -r")
     assert len(_reserves(tmp_path)) < kept
     assert not any(map(fs.exists, paths if verb != "rm -r" else [paths]))
 
 
-def test_without_reserve_error_says_that_nothing_was_committed(tmp_path, monkeypatch):
-    fs = _fs(tmp_path / "cold", sync=False)
-    data = _fill(fs, f"{tmp_path}/s")
-
-    def full(path: str, *_args: Any) -> int:
-        raise OSError(errno.ENOSPC, "No space left on device", path)
-
-    monkeypatch.setattr(disk, "open_new", full)
+def test_without_reserve_error_says_that_nothing_was_committed(fs, tmp_path, data, monkeypatch):
+    _let_be_full(monkeypatch, lambda _: True)
     for verb in ("truncate", "rm"):
         with pytest.raises(OSError, match="nothing was committed"):
             FREEING[verb](fs, f"{tmp_path}/s/a")
@@ -221,18 +217,10 @@ def test_without_reserve_error_says_that_nothing_was_committed(tmp_path, monkeyp
     assert fs.cat_file(f"{tmp_path}/s/a") == data
 
 
-def test_erase_without_room_truncates_first(tmp_path, left, monkeypatch):
-    fs = _fs(tmp_path / "cold", sync=False)
-    data = _fill(fs, f"{tmp_path}/s")
-    opened = disk.open_new
+def test_erase_without_room_truncates_first(fs, tmp_path, left, data, monkeypatch):
     first = next(path for path in (tmp_path / "s" / "a$chunks").iterdir() if path.name.startswith("0" * 20))
-
-    def full(path: str, *args: Any) -> int:
-        if "tmp-" not in path and first.exists():  # a new chunk; a header has room once the reserve is gone
-            raise OSError(errno.ENOSPC, "No space left on device", path)
-        return opened(path, *args)
-
-    monkeypatch.setattr(disk, "open_new", full)
+    # a new chunk; a header has room once the reserve is gone
+    _let_be_full(monkeypatch, lambda path: "tmp-" not in path and first.exists())
     did = fs.truncate(f"{tmp_path}/s/a", KEPT, erase=True)
     assert (did.start, did.bytes, did.is_gone) == (KEPT, KEPT, True)
     assert fs.cat_file(f"{tmp_path}/s/a") == data[KEPT:]
