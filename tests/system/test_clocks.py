@@ -1,6 +1,6 @@
 """Clocks that differ: ages come from the store's clock, and an impossible age is ignored.
 
-Rules of the protocol: P7.4 to P7.12.
+Rules of the protocol: P7.4 to P7.12, P7.26.
 """
 
 import errno
@@ -13,8 +13,9 @@ import pytest
 
 from rollingfs.backend.local import looks as local, system
 from rollingfs.backend.local.backend import LocalBackend
+from rollingfs.errors import StagedExpiredError
 from rollingfs.format import names
-from rollingfs.format.header import AGE_S_MAX, GRACE_S
+from rollingfs.format.header import AGE_S_MAX, GRACE_S, LOOSE_CHUNKS_MAX, Page
 from rollingfs.runtime.concurrency import drive
 from rollingfs.segment.commit.chunk_files import SKEW_S_MAX
 from rollingfs.segment.write import ingest
@@ -123,3 +124,55 @@ def test_a_store_without_dates_collects_nothing_by_age():
     (chunk,) = world.stage("/log", b"staged").chunks
     assert world.collect("/log", GRACE_S).files == ()
     assert world.collect("/log").files == (chunk.path,)
+
+
+# -- a clock that is ahead for a moment, a machine that stands still --------------------------------------------
+
+
+@pytest.fixture
+def day_later():
+    """Makes a collection for which a store's files are a day old; the store's clock then goes back, or stays."""
+
+    def collect(store, *, is_back):
+        store.shift_s = GRACE_S + HOUR_S
+        assert World(store, CHUNKS, time.time).collect("/log", None).files
+        store.shift_s = 0.0 if is_back else store.shift_s
+
+    return collect
+
+
+def test_receipt_taken_by_a_clock_ahead_is_not_committed(day_later):
+    store = Shifted(private_memory())
+    world = World(store, CHUNKS, time.time)
+    world.create("/log")
+    receipt = world.stage("/log", b"staged")
+    day_later(store, is_back=True)
+    with pytest.raises(StagedExpiredError, match="nothing was written"):
+        world.append("/log", receipt)
+    assert world.content("/log") == b""
+
+
+@pytest.mark.parametrize("is_back", [True, False], ids=["the clock was ahead", "the machine stood still"])
+@pytest.mark.parametrize("is_new", [False, True])
+def test_chunk_taken_before_its_commit_is_not_committed(day_later, is_back, is_new):
+    store = Shifted(private_memory())
+    backend = Scripted(store)
+    world = World(backend, CHUNKS, time.time)
+    if not is_new:
+        world.create("/log")
+    backend.plan("create" if is_new else "replace", before=lambda: day_later(store, is_back=is_back))
+    with pytest.raises(StagedExpiredError, match="nothing was written"):
+        world.overwrite("/log", b"chunk")
+    assert not is_new or not world.client.headers.seen("/log").live
+
+
+def test_page_taken_before_its_commit_is_written_again(day_later):
+    store = Shifted(private_memory())
+    backend = Scripted(store)
+    world = World(backend, CHUNKS, time.time)
+    world.create("/log", [b"a"] * (LOOSE_CHUNKS_MAX - 1))
+    world.create("/source", [b"b"] * 2)
+    backend.plan("replace", names.header_path("/log"), before=lambda: day_later(store, is_back=True))
+    world.concat("/log", ["/source"])
+    assert any(isinstance(entry, Page) for entry in world.header("/log").entries)
+    assert World(store).content("/log").endswith(b"abb")

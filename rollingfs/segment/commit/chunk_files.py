@@ -16,7 +16,7 @@ from rollingfs.backend.tiers import can_copy
 from rollingfs.errors import AppendInterrupted, AppendOutcomeUnknown, CorruptChunkError, StagedExpiredError
 from rollingfs.format import names, whole_files
 from rollingfs.format.crc import crc32c
-from rollingfs.format.header import AGE_S_MAX, OFFSET_MAX, Chunk, Entry, Page
+from rollingfs.format.header import AGE_S_MAX, OFFSET_MAX, Chunk, Entry, Header, Page
 from rollingfs.format.side_files import HEAD_BYTES, TAIL_BYTES, UNKNOWN_KINDS, Kinds, Label, Last
 from rollingfs.runtime.meters import Steps
 from rollingfs.runtime.system import Moment
@@ -99,7 +99,7 @@ async def _write(store: Store, segment: str, data: Buffer, name: str, label: Lab
     return Stored(path, len(data), crc, round(began.wall_s * 1000), began)
 
 
-async def young(store: Store, stored: Stored, store_now: float | None) -> Stored:
+async def young(store: Store, stored: Stored, store_now: float | None, header: Header | None) -> Stored:
     """Return the chunk itself, or, if it is older than D, a new copy of it: the age rule.
 
     Parameters
@@ -108,6 +108,9 @@ async def young(store: Store, stored: Stored, store_now: float | None) -> Stored
         The chunks to be committed.
     store_now
         The store's clock, needed for staged chunks only.
+    header
+        The header that the chunk is added to. A collection dates it by the store's clock, which may have been ahead,
+        or this machine stood still meanwhile.
 
     Raises
     ------
@@ -120,7 +123,13 @@ async def young(store: Store, stored: Stored, store_now: float | None) -> Stored
         assert stored.stored_at is not None
         age_s = store_now - stored.stored_at
     # the age of one that lies further ahead is not known: a clock was set back
-    return stored if -SKEW_S_MAX <= age_s <= AGE_S_MAX else await _again(store, stored, store_now)
+    is_young = age_s >= -SKEW_S_MAX and not _is_old(age_s, stored.began, header)
+    return stored if is_young else await _again(store, stored, store_now)
+
+
+def _is_old(age_s: float, began: Moment, header: Header | None) -> bool:
+    """Return whether a collection may have taken a file, by its age, or by the date of the header that will name it."""
+    return age_s > AGE_S_MAX or (header is not None and header.modified_ms / 1000 - began.wall_s > AGE_S_MAX)
 
 
 async def _again(store: Store, stored: Stored, store_now: float | None) -> Stored:
@@ -297,22 +306,22 @@ class NewFiles(Uploads):
         for uploads in self._given:
             uploads.lose()
 
-    async def once(self, data: bytes, nth: int, write: Callable[[], Awaitable[Stored]]) -> Stored:
-        """Write a file once for all attempts, but again when it has grown too old."""
+    async def once(self, data: bytes, nth: int, write: Callable[[], Awaitable[Stored]], header: Header) -> Stored:
+        """Write a file for a header once for all attempts, but again when it has grown too old."""
         found = self._written.get((data, nth))
-        stored = await write() if found is None else await young(self.store, found, None)
+        stored = await write() if found is None else await young(self.store, found, None, header)
         if stored is not found:
             self.add([stored])
         self._written[data, nth] = stored
         return stored
 
-    async def page(self, entries: tuple[Entry, ...]) -> Page:
+    async def page(self, header: Header, entries: tuple[Entry, ...]) -> Page:
         """Write an index page for consecutive entries, once for all attempts, but again when it has grown too old.
 
         Returns the line that stands for them.
         """
         known = self._pages.get(entries)
-        if known is not None and known[1].age_s(self.store.clock) <= AGE_S_MAX:
+        if known is not None and not _is_old(known[1].age_s(self.store.clock), known[1], header):
             return known[0]
         pages, now_ms, began = self.store.pages, self.store.now_ms(), Moment.now(self.store.clock)
         page = await pages.write(self.path, await pages.unfold(self.path, entries))
@@ -320,10 +329,10 @@ class NewFiles(Uploads):
         self.add([Stored(names.resolve(self.path, page.file), page.size, page.crc32c, now_ms, began)])
         return page
 
-    async def young(self, stored: Stored, store_now: float | None = None) -> Stored:
+    async def young(self, stored: Stored, header: Header | None, store_now: float | None = None) -> Stored:
         """Return a chunk that the commit was given, or the copy that it has made because the chunk was too old."""
         known = self._renewed.get(stored, stored)
-        renewed = await young(self.store, known, store_now)
+        renewed = await young(self.store, known, store_now, header)
         if renewed is not known:
             self._renewed[stored] = renewed
             if not renewed.staged:  # only collection deletes staged files

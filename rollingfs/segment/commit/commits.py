@@ -305,7 +305,7 @@ class Commits:
         made = transitions.stamp(wanted, *stamp)
         text = None if placement.plan_fold(entries) else format_text(made)
         if text is None or len(text) > TEXT_BYTES_MAX:  # entries go to index pages, and then commit lines
-            wanted = await self.store.pages.fold(attempt.path, wanted, attempt.files.page, now_ms)
+            wanted = await self.store.pages.fold(attempt.path, wanted, partial(attempt.files.page, wanted), now_ms)
             made, text = within_text(transitions.stamp(wanted, *stamp)), None
         try:
             data = format_header(made, text)

@@ -104,7 +104,7 @@ async def _adopt(at: At, path: str, plain: FileInfo, claim: Header) -> None:
         header = new_header(at, base.header, await at.inherited.policy(path), plain)
         header = replace(header, origin=Origin(header.segment, modified_ms(plain)))
         if stored is not None:
-            renewed = await attempt.files.young(stored)
+            renewed = await attempt.files.young(stored, base.header)
             header = replace(header, entries=(renewed.chunk(path, 0),))
         # last: what another program writes from here on is no part of the segment. And a copy compares the token
         # alone, but a file of the same bytes that came since is another file

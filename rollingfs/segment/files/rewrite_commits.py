@@ -258,7 +258,7 @@ async def swap_chunks(
             return None
         now_ms = at.now_ms()
         model = Drop("", now_ms, after_ms=now_ms + round(lag_s * 1000) if lag_s else 0)
-        drops = await _drops(gone, pages, attempt, model, lasting=protects and model.after_ms > 0)
+        drops = await _drops(found, gone, pages, attempt, model, lasting=protects and model.after_ms > 0)
         new_bytes = sum(stored.size for _, stored in done) if counts else 0
         rewritten = min(found.rewritten + new_bytes, OFFSET_MAX)
         changed = replace(found, entries=swapped, drops=merge_drops(found.drops, drops), rewritten=rewritten)
@@ -287,7 +287,7 @@ async def _swapped(
         begin = end - len(run)
         if begin < position or not _is_same(chunks[begin:end], run, is_first=begin == 0):
             continue
-        young = await attempt.files.young(stored)
+        young = await attempt.files.young(stored, header)
         kept += [*chunks[position:begin], young.chunk(path, run[0].start)]
         gone += chunks[begin:end]
         position = end
@@ -300,7 +300,7 @@ async def _swapped(
 
 
 async def _drops(
-    gone: Sequence[Chunk], pages: Sequence[Page], attempt: Attempt, model: Drop, *, lasting: bool
+    header: Header, gone: Sequence[Chunk], pages: Sequence[Page], attempt: Attempt, model: Drop, *, lasting: bool
 ) -> list[Drop]:
     """Return the drop lines: a line for each of few old chunks; of many, a line for each index page of neighbours.
 
@@ -321,7 +321,7 @@ async def _drops(
         if len(run) == 1:
             drops.append(replace(model, file=run[0].file, tier=run[0].tier))
             continue
-        page = await attempt.files.page(run)
+        page = await attempt.files.page(header, run)
         drops.append(replace(model, file=page.file, start=0, end=page.length, whole=True))
     return drops
 

@@ -194,7 +194,7 @@ async def _folder(at: At, folder: str, grace_s: float, dry_run: bool) -> Collect
             if not await at.backend.is_folder(folder):
                 return await _uploads_alone(at, uploads, folder, grace_s, dry_run)
             continue  # a page went with the header that named it, or another collection took a pin
-        if agrees and await _renew(at, folder, survey, {info.path for info in found[0]}):
+        if agrees and await _renew(at, folder, survey, {info.path for info in found[0]}, now):
             await _delete(at, found)
             return collected(folder, found)
         await at.runtime.sleep(backoff_s(count))
@@ -223,8 +223,12 @@ async def _to_drop(at: At, survey: Survey) -> list[FileInfo]:
     return await dropped_infos(at, survey.segment, header, at.now_ms())
 
 
-async def _renew(at: At, folder: str, survey: Survey, files: Set[str]) -> bool:
-    """Commit a new version of the folder's own header; False if it has changed, or refers to the garbage."""
+async def _renew(at: At, folder: str, survey: Survey, files: Set[str], now_s: float) -> bool:
+    """Commit a new version of the folder's own header; False if it has changed, or refers to the garbage.
+
+    It is dated no earlier than `now_s`, the time by which the garbage is old: so no writer takes a file for young that
+    was collected by a clock that was ahead.
+    """
     segment = names.segment_of_folder(folder)
     before = replace(survey.known[segment], files=frozenset())
     agrees = False
@@ -235,12 +239,10 @@ async def _renew(at: At, folder: str, survey: Survey, files: Set[str]) -> bool:
         agrees = replace(now, files=frozenset()) == before and not now.files & files
         if not agrees:
             return None
-        if base.header is None:
-            now_ms = at.now_ms()
-            return Header(str(uuid.uuid4()), 1, phase=Phase.DELETED, created_ms=now_ms)
-        if base.header.phase is Phase.MERGING:
-            raise transitions.MergeFoundError(segment, base.header)
-        return base.header
+        header = base.header or Header(str(uuid.uuid4()), 1, phase=Phase.DELETED, created_ms=at.now_ms())
+        if header.phase is Phase.MERGING:
+            raise transitions.MergeFoundError(segment, header)
+        return replace(header, modified_ms=max(header.modified_ms, round(now_s * 1000)))
 
     await at.commits.commit(segment, step)
     return agrees

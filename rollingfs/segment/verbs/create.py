@@ -64,7 +64,7 @@ async def replace_content(
             await check_there(at, path, base.header)
             hints = await at.pages.hints(path, base.header.entries)
             header = with_hints(header, hints, at.now_ms())
-        items = await as_items(data, attempt.files)
+        items = await as_items(data, attempt.files, base.header)
         given = attrs(base.header.attrs if base.header else {}, 0) if callable(attrs) else attrs
         return transitions.with_attrs(await grow(header, items, attempt), given, path)
 

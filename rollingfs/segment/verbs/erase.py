@@ -196,7 +196,7 @@ async def _commit_once(at: At, run: _Run) -> tuple[Header, Header] | None:
         is_short = any(part not in run.written for part in parts)
         if is_short:
             return None
-        young = [await attempt.files.young(run.written[part]) for part in parts]
+        young = [await attempt.files.young(run.written[part], found) for part in parts]
         new = {part: one.chunk(run.path, part.start) for part, one in zip(parts, young, strict=True)}
         header, swapped = drops.rewritten(cut, await _holding(at, run, cut, new), new, at.now_ms())
         # what a truncation drops, except chunks of pages that hold no chunk which others delete

@@ -297,7 +297,7 @@ async def _make(at: At, to: str, pieces: Sequence[FileRange]) -> None:
         if base.live or await at.contents.room(to, base) is not None:
             raise transitions.exists(to)
         header = new_header(at, base.header, await at.inherited.policy(to))
-        young = [await attempt.files.young(stored[piece]) for piece in pieces]
+        young = [await attempt.files.young(stored[piece], base.header) for piece in pieces]
         entries = tuple(one.chunk(to, piece.start) for one, piece in zip(young, pieces, strict=True))
         return replace(header, start=pieces[0].start, entries=entries)
 

@@ -250,7 +250,7 @@ async def renew(at: At, path: str, data: Data | Intake, guard: Guard, start: int
             found = transitions.check(base.header, guard, path)
             transitions.check_open(found, path)
             beheaded = await behead(at, path, found, found.length if start is None else start)
-            return await grow(beheaded, await as_items(items, attempt.files), attempt)
+            return await grow(beheaded, await as_items(items, attempt.files, found), attempt)
 
         return (await commit_live(at, path, step, guard, [uploads])).made
 

@@ -22,8 +22,8 @@ UPLOADS_MAX = 8
 """Maximum chunks of a commit that are written at once."""
 
 
-async def as_items(data: Sequence[bytes | Stored], files: NewFiles) -> list[Item]:
-    """Return bytes as they are; stored chunks as entries, written again if the age rule asks for it."""
+async def as_items(data: Sequence[bytes | Stored], files: NewFiles, header: Header | None) -> list[Item]:
+    """Return bytes as they are; stored chunks as entries, written again if the age rule asks for it for this header."""
     items: list[Item] = []
     store_now = None
     for item in data:
@@ -32,7 +32,7 @@ async def as_items(data: Sequence[bytes | Stored], files: NewFiles) -> list[Item
             continue
         if item.staged and store_now is None:
             store_now = await files.store.backend.now(files.path)
-        items.append(files.entry(await files.young(item, store_now), 0))
+        items.append(files.entry(await files.young(item, header, store_now), 0))
     return items
 
 
@@ -52,10 +52,8 @@ async def grow(
         return transitions.extend(header, (), tail, now_ms)
     files = attempt.files
     spills = [item for item in placed if isinstance(item, bytes)]
-    if len(spills) > 1 and (joint or sum(len(data) < policy.max_bytes for data in spills) > 1):
-        written = iter(await _joint(spills, policy.max_bytes, files))
-    else:
-        written = iter(await _each(header, placed, files))
+    joint = len(spills) > 1 and (joint or sum(len(data) < policy.max_bytes for data in spills) > 1)
+    written = iter(await (_joint(header, spills, policy.max_bytes, files) if joint else _each(header, placed, files)))
     entries: list[Entry] = [next(written) if isinstance(item, bytes) else item for item in placed]
     grown = transitions.extend(header, placement.place(entries, header.tail_start), tail, now_ms)
     return changed(grown, edges=_edges(header, grown.entries, files.kinds))
@@ -117,12 +115,12 @@ async def _each(header: Header, placed: Sequence[Item], files: NewFiles) -> list
     for item in placed:
         if isinstance(item, bytes):
             seen[item] += 1
-            calls.append(partial(_written, item, seen[item], start, files, incarnation, last))
+            calls.append(partial(_written, header, item, seen[item], start, files, incarnation, last))
         start += len(item) if isinstance(item, bytes) else item.length
     return await files.store.runtime.gather(calls, UPLOADS_MAX)
 
 
-async def _joint(spills: Sequence[bytes], size_max: int, files: NewFiles) -> list[Chunk]:
+async def _joint(header: Header, spills: Sequence[bytes], size_max: int, files: NewFiles) -> list[Chunk]:
     """Write pieces into as few files as `size_max` allows; return an entry for each piece, to be placed."""
     entries: list[Chunk] = []
     groups: list[list[bytes]] = [[]]
@@ -132,7 +130,7 @@ async def _joint(spills: Sequence[bytes], size_max: int, files: NewFiles) -> lis
         groups[-1].append(data)
     for nth, group in enumerate(groups):
         data = b"".join(group)
-        stored = await files.once(data, -nth - 1, partial(write_shared, files.store, files.path, data))
+        stored = await files.once(data, -nth - 1, partial(write_shared, files.store, files.path, data), header)
         whole, offset = stored.chunk(files.path, 0), 0
         for piece in group:
             entries.append(replace(whole, length=len(piece), offset=offset, size=stored.size))
@@ -141,7 +139,7 @@ async def _joint(spills: Sequence[bytes], size_max: int, files: NewFiles) -> lis
 
 
 async def _written(
-    data: bytes, nth: int, start: int, files: NewFiles, incarnation: str | None, last: Last | None
+    header: Header, data: bytes, nth: int, start: int, files: NewFiles, incarnation: str | None, last: Last | None
 ) -> Chunk:
     """Write bytes as a chunk.
 
@@ -149,4 +147,4 @@ async def _written(
     truncation of the first entry would delete the bytes of the second.
     """
     write = partial(write_chunk, files.store, files.path, data, start, incarnation, last)
-    return files.entry(await files.once(data, nth, write), start)
+    return files.entry(await files.once(data, nth, write, header), start)

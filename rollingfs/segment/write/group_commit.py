@@ -189,7 +189,7 @@ class Group(Change):
                 transitions.check_open(admitted, self.path)
                 if append.attrs:
                     admitted = transitions.with_attrs(admitted, append.attrs, self.path, offset)
-                added = await as_items(append.data, attempt.files)
+                added = await as_items(append.data, attempt.files, base.header)
             except transitions.MergeFoundError:
                 raise
             except (RollingError, FileNotFoundError, ValueError) as error:
