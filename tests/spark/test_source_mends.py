@@ -20,8 +20,10 @@ from rollingfs.fs.stream_handle import Stream
 from rollingfs.spark.source import rows
 from rollingfs.spark.source.options import DataLossError
 from rollingfs.spark.source.stream import stream_reader
+from rollingfs.spark.source.stream.batch_ends import RecordEnds
 from tests.support.backends import raises
 from tests.support.examples import slowly
+from tests.support.schedules import beside
 from tests.support.spark import parquet_file
 from tests.support.spark_source import (
     ALL,
@@ -301,6 +303,16 @@ def test_a_limit_of_records_is_kept_to_the_record(fs, tmp_path, most):
         put(fs, f"{tmp_path}/f/{name}", numbered(0, 20))
     counts = [len(rows) for rows in drained(tmp_path / "f", maxRecordsPerTrigger=str(most))]
     assert (sum(counts), max(counts)) == (40, min(most, 40))
+
+
+def test_short_records_fit_their_limit_at_the_second_guess(fs, tmp_path, monkeypatch):
+    """A first guess reads too much of them; a second one knows their size."""
+    put(fs, f"{tmp_path}/f/a", numbered(0, 1000))
+    counts: list[Any] = []
+    beside(monkeypatch, RecordEnds, "count", lambda *_: counts.append(None))
+    batches = drained(tmp_path / "f", maxRecordsPerTrigger="100")
+    assert [len(rows) for rows in batches][:9] == [100] * 9
+    assert len(counts) <= 2 * len(batches)
 
 
 def test_small_batch_waits_for_more_or_for_longest_delay(fs, tmp_path, monkeypatch):

@@ -186,16 +186,16 @@ class RecordEnds:
         return end
 
     def count(self, view: Segment, begin: int, end: int, most: int) -> tuple[int, int]:
-        """Return how many lines are in ``[begin, end)``, at most `most`, and where the last of them ends."""
+        """Return how many lines are in ``[begin, end)``, at most `most`, and the bytes of these."""
         read, found, at = self._read(view), 0, begin
         while at < end and found < most:
             data = read(at, min(end, at + lines.LOOK_BYTES_MAX))
             feeds = data.count(lines.FEED)
             if found + feeds >= most:
-                return most, at + len(data) - len(data.split(lines.FEED, most - found)[-1])
+                return most, at + len(data) - len(data.split(lines.FEED, most - found)[-1]) - begin
             found, at = found + feeds, at + len(data)
             found += at == end and not data.endswith(lines.FEED)  # the last line of a sealed segment
-        return found, at
+        return found, at - begin
 
     def _read(self, view: Segment) -> lines.Read:
         return SegmentReader(places.filesystem(self.options), view).read
@@ -324,16 +324,16 @@ def limited(
     guess: dict[str, ReadMark] = {}
     for _ in range(GUESSES_MAX):
         guess = ends(share(runs, size))
-        total = sum(count(path, upto, most + 1)[0] for path, upto in guess.items())
+        counts = [count(path, upto, most + 1) for path, upto in guess.items()]
+        total, read = (sum(one[nth] for one in counts) for nth in (0, 1))
         if total <= most and (size >= waiting or 2 * total > most):
             return guess
-        read = sum(upto.offset - backlogs[path].start for path, upto in guess.items())
         size = max(1, min(size, read) * most // total) if total > most else 2 * size
     found = {}
     for path in sorted(guess, key=lambda path: (runs[path][0][1], path)):
         if most:
-            lines_of_one, offset = count(path, guess[path], most)
-            found[path] = end(backlogs[path], offset)
+            lines_of_one, size = count(path, guess[path], most)
+            found[path] = end(backlogs[path], backlogs[path].start + size)
             most -= lines_of_one
     return found
 
