@@ -23,7 +23,7 @@ from rollingfs.format import names
 from rollingfs.format.codec import parse_header
 from rollingfs.format.transitions import missing
 from rollingfs.segment.at import At
-from rollingfs.segment.commit.removals import take_whole
+from rollingfs.segment.commit.removals import BATCH_MAX, take_whole
 from rollingfs.segment.files.adopt import remove_plain
 from rollingfs.segment.read.folder_contents import kept_path, removed_path
 from rollingfs.segment.segment import Segment
@@ -193,13 +193,15 @@ async def delete(
 
 async def _take_headers(at: At, paths: Sequence[str]) -> set[str]:
     """Delete the segments that have only a header; a disk flushes their folder once, and not for each."""
-    seen: dict[str, Segment] = {}
-    for path in paths if at.backend.capability.removes_whole else ():
-        with contextlib.suppress(OSError):  # the delete of this path raises it again
-            if not names.is_reserved(path):
-                seen[path] = await at.headers.load(path)
+    gone: set[str] = set()
     what = f"{paths[0]} and {len(paths) - 1} more"
-    gone = await at.with_room(paths[0], partial(take_whole, at, what, seen))
+    for start in range(0, len(paths), BATCH_MAX) if at.backend.capability.removes_whole else ():
+        seen: dict[str, Segment] = {}  # a batch at a time: with their tails, all would fill the memory
+        for path in paths[start : start + BATCH_MAX]:
+            with contextlib.suppress(OSError):  # the delete of this path raises it again
+                if not names.is_reserved(path):
+                    seen[path] = await at.headers.load(path)
+        gone |= await at.with_room(paths[0], partial(take_whole, at, what, seen))
     for folder in {above(at, path) for path in gone}:
         await unmark(at, folder)
     return gone

@@ -18,6 +18,7 @@ from rollingfs.backend.local import folders, record_lock as record_locks, removi
 from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.backend.local.record_lock import record_lock
 from rollingfs.errors import AppendOutcomeUnknown, ConflictError, CorruptHeaderError, LockedError
+from rollingfs.folders import folders as deleting
 from rollingfs.format import names
 from rollingfs.format.codec import format_header
 from rollingfs.format.header import Drop, Header, Merge, MergeOutcome, Phase
@@ -150,6 +151,16 @@ def test_a_list_of_segments_flushes_their_folder_once(fs, tmp_path, monkeypatch)
         fs.rm([f"{tmp_path}/missing", *paths])
     fs.rm([f"{tmp_path}/damaged", *fs.glob(f"{tmp_path}/*")], damaged=True)
     assert fs.find(tmp_path) == []
+
+
+def test_headers_of_a_list_are_held_in_batches(fs, tmp_path, monkeypatch):
+    paths, held = [f"{tmp_path}/{nth}" for nth in range(5)], []
+    for path in paths:
+        made(fs, path, b"tail")
+    monkeypatch.setattr(deleting, "BATCH_MAX", 2)
+    beside(monkeypatch, deleting, "take_whole", lambda _, __, seen: held.append(len(seen)))
+    fs.rm(paths)
+    assert (held, fs.find(tmp_path)) == ([2, 2, 1], [])
 
 
 @pytest.mark.skipif(system.rename_free is None, reason="no rename that replaces nothing")
