@@ -85,7 +85,7 @@ def run(
         raise WrongUsage(f"--grace {grace:g}: less than 24h asserts that no client writes, and --follow writes")
     steps = [step for step in STEPS if step != OFFLOAD or not follow]
     follower = Follower(place.path, fs=place.fs, on_change=partial(tell, session)) if follow else None
-    with stopping(None if follower is None else follower.stop) as stop, follower or nullcontext():
+    with stopping(*(follower.stop, follower.has_failed) if follower else ()) as stop, follower or nullcontext():
         upkeep = Upkeep(place.core.client, steps, grace_s=grace, readers_grace_s=readers_grace, is_stopped=stop)
         number = saved = 0
         while not (stop() or (once and number)):
@@ -100,6 +100,8 @@ def run(
             output.flush()
             if not (once or stop()):
                 stop.wait(_pause_s(time.monotonic() - began_s, every))
+        if follower and follower.has_failed():
+            output.complain("the follower has ended by an error; what was moved stays moved, run it again for the rest")
     if not once:
         session.code = output.DONE  # it was stopped, as it was meant to be
     elif stop():
@@ -124,7 +126,7 @@ def _round(session: Session, place: StorePath, number: int, upkeep: Upkeep, save
     for one in _kept(session, place, upkeep):
         results.append(one)
         if _said(one):
-            _report(session, one, number)
+            session.report(_fields(one, number), f"{one.path}: {_said(one)}")
     whole = total(results)
     streams = sum(one.is_stream for one in results)
     segments = len(results) - streams
@@ -176,7 +178,7 @@ def offload_by_policies(session: Session, text: str, place: StorePath) -> None:
         results = list(_kept(session, place, Upkeep(place.core.client, (OFFLOAD,), is_stopped=stop)))
     for one in results:
         if one.offloaded.files:
-            _report(session, one, 1)
+            session.report(_fields(one, 1), f"{one.path}: {_said(one)}")
     whole = total(results)
     if stop():
         session.code = output.INTERRUPTED
@@ -188,10 +190,6 @@ def offload_by_policies(session: Session, text: str, place: StorePath) -> None:
         )
     elif not whole.offloaded.files and not whole.failed:
         session.report(_fields(whole, 1) | {"name": place.name}, f"{text}: nothing to do")
-
-
-def _report(session: Session, one: Upkept, number: int) -> None:
-    session.report(_fields(one, number), f"{one.path}: {_said(one)}")
 
 
 def _complain(session: Session, one: Upkept) -> None:

@@ -204,15 +204,12 @@ def _bar(*, of_bytes: bool, counted: bool) -> Progress:
     """Return a bar that goes away when its work is done."""
     from rich import progress
 
-    columns: list[ProgressColumn] = [progress.SpinnerColumn()]
-    columns.append(progress.TextColumn("{task.description}", markup=False))
-    if of_bytes or counted:
-        columns.append(progress.BarColumn(BAR_COLUMNS))
+    numbers: list[ProgressColumn] = [progress.MofNCompleteColumn()] if counted else []
     if of_bytes:
-        columns += [progress.DownloadColumn(binary_units=True), progress.TransferSpeedColumn()]
-    elif counted:
-        columns.append(progress.MofNCompleteColumn())
-    columns.append(progress.TimeElapsedColumn())
+        numbers = [progress.DownloadColumn(binary_units=True), progress.TransferSpeedColumn()]
+    bar = [progress.BarColumn(BAR_COLUMNS)] if numbers else []
+    text = progress.TextColumn("{task.description}", markup=False)
+    columns = [progress.SpinnerColumn(), text, *bar, *numbers, progress.TimeElapsedColumn()]
     screen = output.Screen(stderr=True)
     # nothing is redirected: standard output may be a file
     return progress.Progress(*columns, console=screen, transient=True, redirect_stdout=False, redirect_stderr=False)
@@ -233,19 +230,21 @@ class Stop:
     ----------
     tell
         Called by the first signal. A second signal then ends the process, whatever its threads do.
+    is_over
+        Whether the command is to end without a signal.
     """
 
-    def __init__(self, tell: Callable[[], None] | None = None) -> None:
+    def __init__(self, tell: Callable[[], None] | None = None, is_over: Callable[[], bool] = bool) -> None:
         self.is_wanted = False
-        self._tell = tell
+        self._tell, self._is_over = tell, is_over
 
     def __call__(self) -> bool:
-        return self.is_wanted
+        return self.is_wanted or self._is_over()
 
     def wait(self, seconds: float) -> None:
         """Wait, but not longer than the command is to go on."""
         deadline_s = time.monotonic() + seconds
-        while not self.is_wanted and (left_s := deadline_s - time.monotonic()) > 0:
+        while not self() and (left_s := deadline_s - time.monotonic()) > 0:
             time.sleep(min(LOOK_S, left_s))
 
     def on_signal(self, number: int, frame: FrameType | None) -> None:
@@ -260,9 +259,9 @@ class Stop:
 
 
 @contextlib.contextmanager
-def stopping(tell: Callable[[], None] | None = None) -> Iterator[Stop]:
+def stopping(tell: Callable[[], None] | None = None, is_over: Callable[[], bool] = bool) -> Iterator[Stop]:
     """Turn the first SIGTERM or Ctrl-C into a wish to end, as of `Stop`. Only the main thread can."""
-    stop = Stop(tell)
+    stop = Stop(tell, is_over)
     before = {number: signal.signal(number, stop.on_signal) for number in SIGNALS}
     try:
         yield stop

@@ -207,6 +207,10 @@ class Follower:
                     "the follower of %s has ended: %r", ", ".join(sorted({*self._named, *self._folders})), error
                 )
 
+    def has_failed(self) -> bool:
+        """Return whether an error has ended the thread; `close` raises it."""
+        return self._error is not None
+
     def close(self) -> None:
         """Stop, and wait until the blocks under way have moved; raises what ended the thread before."""
         self.stop()

@@ -137,6 +137,23 @@ def test_second_signal_ends_a_follower_at_once(fs, tmp_path, option, words):
         assert process.wait(60) == -signal.SIGTERM
 
 
+BROKEN = """
+import sys
+from rollingfs.cli import main
+from rollingfs.stream import follow
+
+follow.Followed.status = None
+sys.exit(main())
+"""
+
+
+def test_run_ends_by_error_of_its_follower(fs, tmp_path, option):
+    fs.set_policy(f"{tmp_path}/data/logs", OffloadPolicy("cold", block_bytes=100))
+    with running_program(BROKEN, "run", "--follow", f"{tmp_path}/data/logs", *option) as process:
+        assert process.wait(60) == 1
+        assert b"the follower has ended by an error" in process.stderr.read()
+
+
 def test_offload_without_options_does_what_the_policies_say(fs, tmp_path, option):
     data = f"{tmp_path}/data"
     assert done("offload", data, *option).text == f"{data}/logs: 4 chunks of 400 bytes moved\n"
