@@ -16,6 +16,7 @@ from rollingfs.backend.race import BrokenPromise
 from rollingfs.backend.wrapper import MeteredBackend
 from rollingfs.errors import UnsafeBackendError
 from rollingfs.format import names
+from rollingfs.format.side_files import Label, parse_label
 from rollingfs.runtime.concurrency import Runtime
 from rollingfs.runtime.meters import Meters
 from rollingfs.runtime.values import value_class
@@ -170,6 +171,10 @@ MEANS = {
         "consolidate and export move no bytes through this client",
         "consolidate and export move all bytes through this client",
     ),
+    "metadata of files": (
+        "rebuild finds the places of chunks after the loss of a header",
+        "rebuild knows chunks only by their names after the loss of a header",
+    ),
     "delete of several files": (
         "rm, truncate and collect free what nobody refers to",
         "what rm, truncate and collect should delete stays, and costs",
@@ -200,6 +205,8 @@ Look = Callable[[_Bench], Awaitable[bool | tuple[str, str]]]
 
 
 async def _found(what: str, look: Look, bench: _Bench) -> Finding:
+    if not getattr(bench.backend.capability, _NEEDS.get(what, ""), True):
+        return _judged(what, False)
     try:
         found = await look(bench)
     except OSError as error:
@@ -208,8 +215,6 @@ async def _found(what: str, look: Look, bench: _Bench) -> Finding:
 
 
 async def _copies(bench: _Bench) -> bool:
-    if not bench.backend.capability.can_copy:
-        return False
     source, target = bench.file(), bench.file()
     await bench.backend.write(source, [b"copied"])
     await bench.backend.copy(source, target, (await bench.backend.stat(source)).token)
@@ -217,8 +222,6 @@ async def _copies(bench: _Bench) -> bool:
 
 
 async def _joins(bench: _Bench) -> bool:
-    if not bench.backend.capability.can_join:
-        return False
     source, target = bench.file(), bench.file()
     await bench.backend.write(source, [b"joined"])
     upload = await bench.backend.open_write(target)
@@ -228,6 +231,15 @@ async def _joins(bench: _Bench) -> bool:
     finally:
         await upload.abort()
     return (await bench.backend.read(target)).data == b"oined" and bench.backend.capability.can_join
+
+
+async def _labels(bench: _Bench) -> bool | tuple[str, str]:
+    file, label = bench.file(), Label(str(uuid.uuid4()), 0, 0)
+    try:
+        await bench.backend.write(file, [b"labelled"], label.metadata())
+    except OSError as error:
+        return NO, f"appends that write a chunk fail: {error}"
+    return parse_label(await bench.backend.metadata(file)) == label
 
 
 async def _deletes(bench: _Bench) -> bool:
@@ -317,9 +329,12 @@ def _rounded(rate: float) -> str:
     return f"{float(f'{rate:.2g}'):,.0f}" if rate >= 1 else f"{rate:.1g}"
 
 
+_NEEDS = {"copy on the server": "can_copy", "join on the server": "can_join", "metadata of files": "has_metadata"}
+"""Fields of the capability without which there is no look."""
 _LOOKS: dict[str, Look] = {
     "copy on the server": _copies,
     "join on the server": _joins,
+    "metadata of files": _labels,
     "delete of several files": _deletes,
     "complete listings": _lists,
     "listing of unfinished uploads": _uploads,

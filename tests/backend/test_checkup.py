@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ CONDITIONS = ["conditional create", "conditional replace", "conditional delete"]
 OTHERS = [
     "copy on the server",
     "join on the server",
+    "metadata of files",
     "delete of several files",
     "complete listings",
     "listing of unfinished uploads",
@@ -46,7 +48,7 @@ def test_memory_can_do_everything_except_list_uploads() -> None:
     backend = private_memory()
     found = examined(backend)
     assert found.is_safe
-    assert [answers(found)[what] for what in CONDITIONS + OTHERS] == [YES] * 7 + [NO]
+    assert [answers(found)[what] for what in CONDITIONS + OTHERS] == [YES] * 8 + [NO]
     assert "there are none" in means(found, OTHERS[-1])
     assert answers(found)["clock"].endswith(" s")
     assert answers(found)["read of 4 KiB"].endswith(" ms")
@@ -71,7 +73,7 @@ def test_look_first_store_is_unsafe_and_rest_is_answered(verb: str, expected: li
     assert not found.is_safe
     assert f"{verb} let" in found.refusal
     assert [answers(found)[what] for what in CONDITIONS] == expected
-    assert [answers(found)[what] for what in OTHERS] == [YES] * 4 + [NO]
+    assert [answers(found)[what] for what in OTHERS] == [YES] * 5 + [NO]
     assert f"{verb} let" in means(found, f"conditional {verb}")
     assert backend.inner.fs.store == {}  # type: ignore[attr-defined]
 
@@ -123,6 +125,19 @@ def test_late_listing_undeleted_files_and_changed_copies_are_seen() -> None:
         backend = Scripted(inner)
         backend.plan(verb, probes=True, **lie)
         assert answers(examined(backend))[what] == NO
+
+
+def test_refused_and_dropped_metadata_are_seen() -> None:
+    inner = private_memory()
+    for lie, means_no in (
+        ({"before": raises(OSError(errno.EINVAL, "no such header"))}, "write a chunk fail: .*no such header"),
+        ({"instead": lambda path, data, _: inner.write(path, data)}, "only by their names"),
+    ):
+        backend = Scripted(inner)
+        backend.plan("write", when=lambda *arguments: len(arguments) > 2, times=None, probes=True, **lie)
+        found = examined(backend)
+        assert answers(found)["metadata of files"] == NO
+        assert re.search(means_no, means(found, "metadata of files"))
 
 
 def test_unjudged_store_is_an_error_and_not_a_verdict() -> None:

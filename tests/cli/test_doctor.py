@@ -22,7 +22,7 @@ TRIED = ("lock between processes", "rename over an open file", "flush", "four pr
 ROWS = {
     *TRIED,
     *("conditional create", "conditional replace", "conditional delete", "copy on the server", "join on the server"),
-    *("delete of several files", "complete listings", "listing of unfinished uploads", "clock"),
+    *("metadata of files", "delete of several files", "complete listings", "listing of unfinished uploads", "clock"),
     *("whole reads beside a replace", "read of 4 KiB", "write of 4 KiB"),
 }
 

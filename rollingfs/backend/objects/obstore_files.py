@@ -82,8 +82,7 @@ def from_obstore(error: Exception) -> Refusal | LastingError | TimeoutError | Co
     The result has no other part of the text, which shows all that obstore knows of the request.
     """
     said, _, shown = str(error).partition("\n\nDebug source:")
-    answer = _STATUS.search(said)
-    if answer is not None:
+    if (answer := _STATUS.search(said)) is not None:
         body = said[answer.end() :]
         code, message = _CODE.search(body), _MESSAGE.search(body)
         return Refusal(
@@ -92,8 +91,7 @@ def from_obstore(error: Exception) -> Refusal | LastingError | TimeoutError | Co
             # in a line, without Azure's id and time
             html.unescape(message[1]).strip().partition("\n")[0].rstrip() if message else answer["reason"],
         )
-    answer = _STATUS_OF_BULK_DELETE.search(said)
-    if answer is not None:
+    if (answer := _STATUS_OF_BULK_DELETE.search(said)) is not None:
         return Refusal(int(answer["status"]), answer["status"], answer["reason"])
     if _BEYOND.search(said):  # an answer of no bytes, as azurite gives right at the end
         return Refusal(416, "InvalidRange", "the file ends before this range")
@@ -101,8 +99,7 @@ def from_obstore(error: Exception) -> Refusal | LastingError | TimeoutError | Co
         return Refusal(400, "InvalidName", "among the files there is a name that obstore cannot read, as with //")
     if _REDIRECT in said:
         return Refusal(301, "PermanentRedirect", "the bucket lies elsewhere")
-    mistrust = _MISTRUST.search(shown)
-    if mistrust is not None:
+    if (mistrust := _MISTRUST.search(shown)) is not None:
         why = mistrust[1].split("(")[-1].strip()
         return LastingError(f"the store's certificate cannot be trusted: {why}", is_untrusted=True)
     named, system = _STORE.search(said), _SYSTEMS_MESSAGE.search(shown)
@@ -250,16 +247,8 @@ class ObstoreObjects:
         hashed = None
         if self._is_md5 and not isinstance(over, str) and not is_quick(data):  # while they are sent
             hashed = asyncio.get_running_loop().run_in_executor(None, _md5_of, data)
-        attributes = {**self.attributes, **(metadata or {})}
-        try:
-            async with self.places.taken():
-                answer = await watched(
-                    obstore.put_async(
-                        store, key, body(data), attributes=attributes, mode=put_mode(over), use_multipart=False
-                    )
-                )
-        except _FAILURES as error:
-            raise self._said(error) from None
+        more: Any = {"attributes": {**self.attributes, **(metadata or {})}, "mode": put_mode(over)}
+        answer = await self.ask(lambda: obstore.put_async(store, key, body(data), use_multipart=False, **more))
         token = written(answer["e_tag"], over)
         await self._prove(key, token, data, hashed)
         return token

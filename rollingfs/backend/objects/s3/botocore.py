@@ -64,11 +64,10 @@ def from_botocore(error: Exception) -> Exception:
         about, refusal = error.response.get("ResponseMetadata", {}), error.response.get("Error", {})
         status, headers = about.get("HTTPStatusCode", 0), about.get("HTTPHeaders", {})
         return Refusal(status, str(refusal.get("Code", "")), refusal.get("Message", ""), headers)
-    if isinstance(error, said.SSLError) and isinstance(
-        error.kwargs.get("error"), aiohttp.ClientConnectorCertificateError
-    ):
+    cause = getattr(error, "kwargs", {}).get("error")
+    if isinstance(cause, aiohttp.ClientConnectorCertificateError):
         return LastingError(f"{text}; {TRUST_HINT}", is_untrusted=True)
-    if isinstance(error, said.HTTPClientError) and isinstance(error.kwargs.get("error"), RuntimeError):
+    if isinstance(cause, RuntimeError):
         return LastingError(text)  # no fault of the store: the event loop is closed
     if isinstance(error, _TIMEOUTS):
         return TimeoutError(text)
