@@ -268,6 +268,7 @@ async def _delete_tree(at: At, path: str, depth_max: int | None, damaged: bool) 
     calls = [partial(_bury_gone, at, file, damaged, seen.get(file)) for file in files if file not in gone]
     await bury_all(at, calls)
     full = await remove_all(at, scans, path) if depth_max is None else list(scans)
+    await at.headers.secure(path)  # the client that deleted others of its files may not have flushed that
     await _check_gone(at, path, full, seen)
 
 

@@ -171,6 +171,7 @@ class Ledgers:
                 await self.check(folder)
             changed = change(ledger)
             if changed == ledger:
+                await self.client.headers.secure(path)
                 return ledger
             if await self.client.with_room(path, partial(self._replace, path, segment, changed)):
                 return changed

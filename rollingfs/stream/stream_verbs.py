@@ -255,14 +255,12 @@ async def _update(members: Members, change: Callable[[Ledger], Ledger], *, is_ch
 
     def checked(found: Ledger) -> Ledger:
         ledger = change(found)
-        if not is_checked:
-            return ledger
         resolved = ledger.under(above)
         policies = policies_of(members.path, None, resolved, members.client.offload_policy)
         check_policy(members.path, policies, resolved, "nothing was written")
         return ledger
 
-    await members.ledgers.update(members.path, checked)
+    await members.ledgers.update(members.path, checked if is_checked else change)
 
 
 async def publish(members: Members, subscriber: str, cut: StreamCut) -> None:

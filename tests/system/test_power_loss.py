@@ -13,11 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from rollingfs import RollingPolicy
+from rollingfs import RollingFileSystem, RollingPolicy
 from rollingfs.backend.local import folders, system
 from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.errors import RollingError
 from rollingfs.folders.folders import make_all
+from rollingfs.format import names
 from rollingfs.runtime.concurrency import drive
 from rollingfs.segment.verbs.concat import concat as concat_segment
 from rollingfs.segment.verbs.rename import rename
@@ -326,6 +327,40 @@ def test_a_line_stays_until_its_source_is_surely_gone(new_disk):
     assert not other.header(f"{store.top}/b/log").merges
     store.lose_power()
     assert (content(f"{store.top}/a/log"), content(f"{store.top}/b/log")) == (None, NEW + OLD + b"!")
+
+
+def test_what_another_left_unflushed_survives_power_loss(new_disk):
+    """A subscriber is known already, a file of a folder is gone, and a chunk folder of a tier is there."""
+    store = new_disk()
+    tiers = {"cold": f"{store.top}/cold"}
+    fs = RollingFileSystem("file", max_bytes=60, inline_bytes=40, tiers=tiers, skip_instance_cache=True)
+    for folder in "abc":
+        os.mkdir(f"{store.top}/{folder}")
+    fs.pipe_file(log := f"{store.top}/a/log", OLD * 9)
+    Path(f"{store.top}/b/plain").touch()
+    fs.stream(f"{store.top}/c").subscribe("audit")
+    store.keep_all()
+    flushed = folders.flush_folder_of
+
+    def die(path):
+        if names.CHUNKS_SUFFIX not in path:
+            raise OSError(errno.EIO, "it dies before this flush", path)
+        flushed(path)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(folders, "flush_folder_of", die)
+        with contextlib.suppress(OSError):
+            fs.stream(f"{store.top}/c").subscribe("billing")
+    os.unlink(f"{store.top}/b/plain")
+    os.makedirs(f"{tiers['cold']}{log}$chunks")
+    fs = RollingFileSystem("file", max_bytes=60, inline_bytes=40, tiers=tiers, skip_instance_cache=True)
+    fs.stream(f"{store.top}/c").subscribe("billing")
+    fs.offload(log, deletion_lag=0)
+    fs.rm(f"{store.top}/b", recursive=True)
+    store.lose_power()
+    assert "billing" in fs.stream(f"{store.top}/c").subscribers()
+    assert not fs.exists(f"{store.top}/b")
+    assert fs.cat_file(log) == OLD * 9
 
 
 @pytest.mark.exhaustive

@@ -247,9 +247,7 @@ class LocalBackend(Backend):
         except (FileNotFoundError, ConflictError):
             if os.path.lexists(path):
                 return False
-            await self.flush(path)  # the process that deleted the file may not have flushed the folder
-            return True
-        self._flush_folder_of(path)
+        self._flush_folders([path])  # also where another process has deleted the file: it may not have done this
         return True
 
     # -- whole segments ------------------------------------------------------------------------------------

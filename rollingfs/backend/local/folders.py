@@ -122,8 +122,10 @@ def unlink(path: str) -> None:
 
 
 def flush_folder_of(path: str) -> None:
-    """Make the entries of the folder that holds a path survive a loss of power."""
-    folder, slash, _ = path.rpartition("/")
+    """Make the entries of the folder that holds a path survive a loss of power, in a tier also those above it."""
+    folder, slash, name = path.rpartition("/")
+    if name.startswith(names.TIER_PREFIX):  # no header's flush keeps the entry of a chunk folder in a tier
+        flush_entries_of(folder)
     descriptor = system.open_folder(folder or slash)
     try:
         system.flush(descriptor)
