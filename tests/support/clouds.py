@@ -37,10 +37,10 @@ def azurite_server() -> Iterator[dict[str, Any]]:
     script = AZURITE.installed() / "node_modules" / "azurite" / "dist" / "src" / "blob" / "main.js"
     node = shutil.which("node") or "node"
     # it knows no API version that is newer than itself
-    program = [node, str(script), "--blobHost", "127.0.0.1", "--silent", "--disableTelemetry", "--skipApiVersionCheck"]
+    flags = ("--blobHost", "127.0.0.1", "--silent", "--disableTelemetry", "--skipApiVersionCheck")
 
     def command(port: int, folder: str) -> list[str]:
-        return [*program, "--blobPort", str(port), "--location", folder]
+        return [node, str(script), *flags, "--blobPort", str(port), "--location", folder]
 
     with running("azurite", command, f"/{ACCOUNT}") as url:
         given = {"AccountName": ACCOUNT, "AccountKey": ACCOUNT_KEY, "BlobEndpoint": f"{url}/{ACCOUNT}"}
@@ -66,18 +66,8 @@ def new_container(options: dict[str, Any]) -> str:
 def fake_google_server() -> Iterator[dict[str, Any]]:
     """A fake-gcs-server with nothing in it; gives the storage options of gcsfs for it."""
     require_module("gcsfs")
-    program = [
-        str(FAKE_GOOGLE.installed()),
-        "-scheme",
-        "http",
-        "-host",
-        "127.0.0.1",
-        "-backend",
-        "memory",
-        "-log-level",
-        "error",
-        "-port",
-    ]
+    place = ("-scheme", "http", "-host", "127.0.0.1", "-backend", "memory", "-log-level", "error")
+    program = [str(FAKE_GOOGLE.installed()), *place, "-port"]
     with running("fake-gcs-server", lambda port, _: [*program, str(port)], "/storage/v1/b?project=p") as url:
         yield {"endpoint_url": url, "token": "anon", "project": PROJECT}
 
