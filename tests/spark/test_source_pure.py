@@ -261,14 +261,6 @@ def test_adjacent_arrow_streams_are_whole_however_they_are_cut(content, size):
         assert one.size <= size or len(part) <= 1 or one.head == (0, 0)
 
 
-@pytest.mark.parametrize("cut", [slice(None, -20), slice(3)])
-def test_a_range_that_ends_within_a_message_is_refused(cut):
-    data = stream_of([1], [2])
-    extent = extent_of(data)
-    with pytest.raises((pa.ArrowInvalid, OSError)):
-        list(arrow_streams.batches(reader_of(data), Range(extent, extent.start, SHIFT + len(data[cut]))))
-
-
 def test_a_large_stream_is_cut_between_its_batches():
     data = stream_of(*[list(range(1000))] * 20)
     assert len(list(arrow_streams.cut(reader_of(data), extent_of(data), 20_000))) > 5
