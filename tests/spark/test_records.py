@@ -96,6 +96,7 @@ CASES = {
 STREAMED = {"byte order mark within", "CRLF", "blank lines", "lists of objects", "not UTF-8", "permissive", "inferred"}
 STREAMED |= {"dropmalformed", "failfast, bad", "times in Paris"}
 STREAMED |= {"CSV, header", "CSV, blanks", "CSV, comments", "CSV, dropmalformed", "CSV, failfast", "CSV, inferred"}
+"""A stream parses its lines as a batch does, so each kind of case is tried once."""
 
 
 def rows_of(frame: Any) -> Any:
@@ -161,6 +162,8 @@ def test_rows_are_those_of_plain_files(zoned: Any, fs: Any, tmp_path: Path, name
                 way(zoned, segment, case.schema, partitionBytes="50", **case.options)
         return
     assert rows_of(read(zoned, segment, case.schema, partitionBytes="50", **case.options)) == expected
+    if name in STREAMED:
+        assert streamed(stream(zoned, segment, case.schema, pollInterval="0s", **case.options), tmp_path) == expected
 
 
 def test_folder_columns_equal_sparks_by_path_and_source(source: Any, fs: Any, tmp_path: Path) -> None:
@@ -177,15 +180,6 @@ def test_folder_columns_equal_sparks_by_path_and_source(source: Any, fs: Any, tm
         assert [frame.schema.simpleString() for frame in found] == [expected.schema.simpleString()] * 2
         assert found[0].union(found[1]).collect() == expected.collect() * 2
     assert stream_json(source, f"{tmp_path}/f", "day string, n int").columns == ["day", "n"]
-
-
-@pytest.mark.parametrize("name", sorted(STREAMED))
-def test_rows_of_a_stream_are_those_of_plain_files(zoned: Any, fs: Any, tmp_path: Path, name: str) -> None:
-    """A stream parses its lines as a batch does, so each kind of case is tried once."""
-    case = CASES[name]
-    segment, expected = prepared(zoned, fs, tmp_path, case)
-    stream = stream_json if case.kind == "json" else stream_csv
-    assert streamed(stream(zoned, segment, case.schema, pollInterval="0s", **case.options), tmp_path) == expected
 
 
 @pytest.mark.parametrize("mode", ["PERMISSIVE", "DROPMALFORMED"])
