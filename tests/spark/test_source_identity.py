@@ -51,6 +51,11 @@ def moved(log: Path) -> None:
     fs.append(f"{log}.1", b"more\n")
 
 
+def moved_and_written(log: Path) -> None:
+    moved(log)
+    write(log, NEW, 9)
+
+
 def replaced(log: Path, data: bytes) -> None:
     """As editors save: the name goes to another file."""
     write(log.with_name(".swap"), data, 5)
@@ -72,6 +77,7 @@ KEPT = [
     pytest.param(lambda log: rotated(log), NEW_ROWS, id="rotated"),
     pytest.param(lambda log: rotated(log, b"more\n"), [*NEW_ROWS, "more"], id="rotated, the old file grows"),
     pytest.param(moved, ["more"], id="renamed by mv, which makes a segment of it"),
+    pytest.param(moved_and_written, [*NEW_ROWS, "more"], id="renamed by mv, and written anew"),
     pytest.param(lambda log: write(log, OLD + NEW, 1), NEW_ROWS, id="grown"),
     pytest.param(lambda log: write(log, OLD + NEW), NEW_ROWS, id="grown within the second"),
     pytest.param(lambda log: replaced(log, OLD + NEW), NEW_ROWS, id="replaced by a longer copy"),

@@ -153,7 +153,7 @@ def moves(
     plain = {path: mark.identity for path, mark in old.items() if mark.identity.startswith(PLAIN)}
     inodes = {PlainFile.parse(identity).inode: path for path, identity in plain.items()}
     if any(view.header is not None for view in new.values()):
-        lineages |= {became(path, identity) or "": path for path, identity in plain.items() if path not in views}
+        lineages |= {became(path, identity) or "": path for path, identity in plain.items()}
     found: Moves = {}
     for path, view in new.items():
         if view.plain is None:
