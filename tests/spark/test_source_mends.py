@@ -172,6 +172,17 @@ def test_task_reads_a_segment_that_was_renamed_since(fs, tmp_path, is_stream, is
     assert first_column(source, plan) == wanted
 
 
+def test_segment_is_missed_where_another_has_its_name(fs, tmp_path):
+    put(fs, f"{tmp_path}/f/a", b"one\n")
+    put(fs, f"{tmp_path}/f/b", b"two\n")
+    _, at = step(reader(tmp_path / "f"))
+    put(fs, f"{tmp_path}/f/a", b"unread\n")
+    fs.rm(f"{tmp_path}/f/a")
+    fs.mv(f"{tmp_path}/f/b", f"{tmp_path}/f/a")
+    with pytest.raises(DataLossError, match="/a: the segment is gone, and it was not sealed"):
+        step(reader(tmp_path / "f"), at)
+
+
 def test_segment_that_became_a_part_is_refused(fs, tmp_path, caplog):
     folder = f"{tmp_path}/f"
     for name in ("all", "a"):

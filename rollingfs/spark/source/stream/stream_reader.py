@@ -254,7 +254,7 @@ class RollingStreamReader(RowReader, DataSourceStreamReader, SupportsTriggerAvai
     def _check_gone(self, before: Mapping[str, ReadMark], found: places.FoundSegments, moved: offsets.Moves) -> None:
         old = {was for was, _ in moved.values()}
         for path, mark in self._meant(before).items():
-            is_there = path in found.views or path in found.corrupt or path in old
+            is_there = (path in found.views and path not in moved) or path in found.corrupt or path in old
             if not is_there and not mark.sealed:
                 what = f"the segment is gone, and it was not sealed when it was read up to {mark.offset}"
                 self.options.lose(f"{path}: {what}")
