@@ -38,8 +38,7 @@ def spread(paths: Any, starts: Any, ends: Any) -> list[Slice]:
     """
     if not isinstance(paths, list):
         raise TypeError(f"cat_ranges takes a list of paths, not {type(paths).__name__}")
-    starts = list(starts) if isinstance(starts, Iterable) else [starts] * len(paths)
-    ends = list(ends) if isinstance(ends, Iterable) else [ends] * len(paths)
+    starts, ends = (list(each) if isinstance(each, Iterable) else [each] * len(paths) for each in (starts, ends))
     if not len(paths) == len(starts) == len(ends):
         raise ValueError(f"cat_ranges got {len(paths)} paths, {len(starts)} starts and {len(ends)} ends")
     return list(zip(paths, starts, ends, strict=True))
@@ -97,10 +96,8 @@ async def cat_ranges(
     """
     ranges = [(core.strip(path), start, end) for path, start, end in spread(paths, starts, ends)]
     answers = await _read(core, ranges, verify)
-    if on_error != "return":
-        for answer in answers:
-            if isinstance(answer, Exception):
-                raise answer
+    if on_error != "return" and (errors := [answer for answer in answers if isinstance(answer, Exception)]):
+        raise errors[0]
     return answers
 
 
@@ -124,7 +121,7 @@ async def get_file(
 ) -> None:
     """Copy a file to the local disk, or into a file that is open; make a folder for a folder.
 
-    If the file cannot be read to its end, no part of it stays on the disk.
+    If the file cannot be read to its end, no part of it stays on the disk. A new file gets its name when it is whole.
 
     Parameters
     ----------
@@ -169,15 +166,22 @@ async def get_file(
 
 @contextlib.contextmanager
 def _new_file(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
-    """Make a local file, with its folder, and remove it after an error."""
-    os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
-    target = open(path, "wb")  # noqa: SIM115 - a file that cannot be opened is not ours to remove
+    """Write a local file, make its folder, and remove it after an error.
+
+    A new file gets its name when it is whole, because fsspec's `simplecache` takes a file that is there for whole.
+    """
+    folder = os.path.dirname(os.path.abspath(path))
+    os.makedirs(folder, exist_ok=True)
+    name = path if os.path.lexists(path) else f"{folder}/.{os.urandom(8).hex()}.part"
+    target = open(name, "wb")  # noqa: SIM115 - a file that cannot be opened is not ours to remove
     try:
         with target:
             yield target
+        if name != path:
+            os.replace(name, path)
     except BaseException:
-        if os.path.isfile(path):  # no device, no pipe
-            os.unlink(path)
+        if os.path.isfile(name):  # no device, no pipe
+            os.unlink(name)
         raise
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fsspec.callbacks import Callback
 
 from rollingfs import RollingFileSystem
 from rollingfs.fs import cat_and_get
@@ -102,6 +103,22 @@ def test_a_local_file_that_cannot_be_opened_stays(
     with pytest.raises(PermissionError):
         fs.get_file("/from/a", f"{tmp_path}/kept")
     assert (tmp_path / "kept").read_bytes() == b"kept"
+
+
+@pytest.mark.parametrize("there", [False, True])
+def test_get_names_a_local_file_when_it_is_whole(fs: RollingFileSystem, tmp_path: Path, there: bool) -> None:
+    """The simplecache of fsspec takes a file that it finds for whole: a second process, or the next after a kill."""
+    if there:
+        (tmp_path / "kept").write_bytes(b"kept")
+    found: list[list[str]] = []
+
+    class Looking(Callback):
+        def relative_update(self, inc: int = 1) -> None:
+            found.append([path.name for path in tmp_path.iterdir()])
+
+    fs.get_file("/from/a", f"{tmp_path}/kept", callback=Looking())
+    assert [("kept" in names) for names in found] == [there]
+    assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("kept", b"a")]
 
 
 def test_missing_file_leaves_nothing_on_the_disk(fs: RollingFileSystem, tmp_path: Path) -> None:
