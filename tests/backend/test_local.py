@@ -15,7 +15,8 @@ from rollingfs import RollingFileSystem
 from rollingfs.backend.contract import Backend, Buffer, Link, Part
 from rollingfs.backend.local import disk, folders, system
 from rollingfs.backend.local.backend import LocalBackend
-from rollingfs.errors import ConflictError
+from rollingfs.backend.probe import probe
+from rollingfs.errors import ConflictError, UnsafeBackendError
 from rollingfs.runtime.concurrency import drive
 from rollingfs.testing import BackendContract, Factory
 from tests.support.backends import joined, raises
@@ -381,3 +382,12 @@ def test_header_dates_only_go_up_when_clocks_go_back(backend, header, monkeypatc
         token = backend.replace(header, b"x", token)
         dates.append(os.stat(header).st_mtime_ns)
     assert dates == sorted(set(dates))
+
+
+def test_disk_that_gives_a_lock_to_two_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(folders, "is_local", lambda _path: False)
+    drive(probe(LocalBackend(sync=False), f"{tmp_path}/right$chunks"))
+    monkeypatch.setattr(system, "lock", lambda _descriptor: True)  # as bindfs by --enable-lock-forwarding
+    with pytest.raises(UnsafeBackendError, match="gives a lock to two"):
+        drive(probe(LocalBackend(sync=False), f"{tmp_path}/wrong$chunks"))
+    assert [path for path in tmp_path.rglob("*") if not path.is_dir()] == []

@@ -151,6 +151,8 @@ class LocalBackend(Backend):
     async def replace(self, path: str, data: Buffer, token: str) -> str:
         with lock_of(path, self.sync) as lock:
             is_local = folders.is_local(path)
+            if not is_local and f"/{names.PROBE_PREFIX}" in path:
+                lock.check()
             old = extending.expect_header(path, token, is_local)
             new_token = extending.renew(path, data, old, lock, sync=self.sync, is_local=is_local)
         # after the lock: a later commit or conclusion flushes the same folder first

@@ -13,6 +13,7 @@ disk do not ring it, and other systems have no bell.
 from __future__ import annotations
 
 import contextlib
+import errno
 import functools
 import os
 import random
@@ -312,6 +313,12 @@ class record_lock:  # noqa: N801 - used as a function
         """Return whether a hand has deleted its file; quicker than `is_held`."""
         return self._descriptor is None or not os.fstat(self._descriptor).st_nlink
 
+    def check(self) -> None:
+        """Refuse a disk that lets a second opener of the file have the held lock."""
+        with open(self.path, "r+b") as other:
+            if system.lock(other.fileno()):
+                raise OSError(errno.ENOTSUP, "the disk gives a lock to two at once", self.path)
+
     def __enter__(self) -> record_lock:
         if self._descriptor is None:
             self.acquire()
@@ -419,9 +426,8 @@ def _is_still(descriptor: int, path: str) -> bool:
 
     Another process may have removed it during the wait.
     """
-    mine = os.fstat(descriptor)
     try:
-        other = os.lstat(path)
+        mine, other = os.fstat(descriptor), os.lstat(path)
     except system.GONE:
         return False
     return (mine.st_dev, mine.st_ino) == (other.st_dev, other.st_ino)

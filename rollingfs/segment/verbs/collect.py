@@ -121,8 +121,7 @@ async def _collect(
     if header is None and at.backend.capability.has_folders and not dry_run:
         await _remove_empty(at, own)
     if header is not None and header.deleted:
-        grave = await _tombstone(at, path, grace_s, set(result.files) if dry_run else None)
-        result = added(result, grave)
+        result = added(result, await _tombstone(at, path, grace_s, set(result.files) if dry_run else None))
     return result
 
 
@@ -179,9 +178,8 @@ async def _folder(at: At, folder: str, grace_s: float, dry_run: bool) -> Collect
             survey = await survey_folder(at, folder)
             dropped = await _to_drop(at, survey) if dry_run else []
             loose, waiting = survey.loose(), (*uploads, *survey.tier_uploads)
-            now = survey.now
-            if now is None:  # the listing does not have it
-                now = await at.backend.now(folder) if loose or waiting else 0.0
+            asks = survey.now is None and (loose or waiting)  # the listing does not have it
+            now = await at.backend.now(folder) if asks else survey.now or 0.0
             found = garbage(loose, waiting, grace_s, now)
             if dry_run:
                 gone = {info.path for info in dropped}
@@ -279,9 +277,8 @@ async def _clear_hints(at: At, path: str, header: Header, hints: dict[str, Drop]
     done = [drop for drop in others if not young or drop.file != OWN_HINT]
     is_keeping = any(map(protects, header.drops))  # once their time is over, hints alone lead to these files
     for folder, drop in hints.items():
-        if young or is_keeping or await _is_waiting(at, path, folder):
-            continue
-        done.append(drop)
+        if not (young or is_keeping or await _is_waiting(at, path, folder)):
+            done.append(drop)
     settled = header.deleted and (header.merges or header.aborts)  # a tombstone with such lines cannot be deleted
     if not done and not settled:
         return
@@ -309,10 +306,9 @@ async def _plain_file(at: At, path: str, header: Header, grace_s: float, dry_run
         info = await at.backend.stat(path)
     except FileNotFoundError:
         return Collected()
-    if not names_file(header, info) or not is_old(await at.backend.now(path), info.modified, grace_s):
-        return Collected()
-    if not dry_run and not await delete_shadowed(at, path, header.adopted):
-        return Collected()  # this store has no conditional delete, or another program wrote the file anew
+    is_due = names_file(header, info) and is_old(await at.backend.now(path), info.modified, grace_s)
+    if not is_due or not (dry_run or await delete_shadowed(at, path, header.adopted)):
+        return Collected()  # young; or no conditional delete in this store; or another program wrote the file anew
     return report([info], PLAIN)
 
 
