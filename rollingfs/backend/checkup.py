@@ -312,7 +312,8 @@ async def _writing(bench: _Bench) -> tuple[str, str]:
         token = (await bench.backend.read(file)).token
         taken_s.append(await _timed(bench.backend.replace(file, b"%d" % number + bytes(LATENCY_BYTES), token)))
     rate = 1 / max(statistics.median(taken_s), 1e-6)
-    return _text(taken_s), f"one segment takes no more than {_rounded(rate)} commits a second"
+    shown = f"{float(f'{rate:.2g}'):,.0f}" if rate >= 1 else f"{rate:.1g}"
+    return _text(taken_s), f"one segment takes no more than {shown} commits a second"
 
 
 async def _timed(call: Awaitable[object]) -> float:
@@ -323,10 +324,6 @@ async def _timed(call: Awaitable[object]) -> float:
 
 def _text(taken_s: Sequence[float]) -> str:
     return f"{statistics.median(taken_s) * 1000:.2g} ms"
-
-
-def _rounded(rate: float) -> str:
-    return f"{float(f'{rate:.2g}'):,.0f}" if rate >= 1 else f"{rate:.1g}"
 
 
 _NEEDS = {"copy on the server": "can_copy", "join on the server": "can_join", "metadata of files": "has_metadata"}

@@ -50,12 +50,6 @@ _told: set[tuple[str, str]] = set()
 """Ignored cache files and folders that a warning has named already."""
 
 
-def forget_verdicts() -> None:
-    """Forget what this process knows: the next write through a new client probes again."""
-    _of_process.clear()
-    _unsafe.clear()
-
-
 class Verdicts:
     """Abilities of a backend's stores, each probed once.
 

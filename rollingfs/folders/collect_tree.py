@@ -11,7 +11,7 @@ from functools import partial
 from fsspec.callbacks import DEFAULT_CALLBACK, Callback
 
 from rollingfs.backend import shared_errors
-from rollingfs.errors import CorruptHeaderError
+from rollingfs.errors import CorruptHeaderError, worded
 from rollingfs.folders.info import remove_rows
 from rollingfs.folders.listing import REPORT, ROWLESS_MAX, OnError, Scan, scan, tree
 from rollingfs.format import names
@@ -80,10 +80,13 @@ async def tree_at(at: At, path: str, on_error: OnError = REPORT) -> Tree:
     Raises
     ------
     FileNotFoundError
-        There is neither a folder nor a segment of this name.
+        There is neither a folder nor a segment of this name, nor a bucket.
     """
     tree = await tree_below(at, path, on_error=on_error)
-    if at.contents.is_top(path) or not await _is_segment(at, path, is_folder=path in tree.listed):
+    is_top = at.contents.is_top(path)
+    if is_top and path.strip("/") and not tree.segments and not await at.backend.is_folder(path):
+        raise shared_errors.no_bucket(path, "bucket", f"make it first, with {worded('fs.mkdir')}")
+    if is_top or not await _is_segment(at, path, is_folder=path in tree.listed):
         return tree
     return replace(tree, segments=tree.segments | {path})
 

@@ -17,12 +17,12 @@ from rollingfs import RollingFileSystem
 from rollingfs.backend import verdicts
 from rollingfs.backend.contract import Backend
 from rollingfs.backend.probe import PROBE_VERSION, Abilities
-from rollingfs.backend.verdicts import CACHE_NAME, CACHE_S_MAX, Verdicts, forget_verdicts
+from rollingfs.backend.verdicts import CACHE_NAME, CACHE_S_MAX, Verdicts
 from rollingfs.errors import UnsafeBackendError
 from rollingfs.runtime.concurrency import AsyncRuntime, SyncRuntime
 from rollingfs.segment.at import At
 from rollingfs.testing import run
-from tests.support.backends import Counting, Scripted, private_memory, raises
+from tests.support.backends import Counting, Scripted, forget_verdicts, private_memory, raises
 from tests.support.careless import careless
 
 pytestmark = pytest.mark.usefixtures("nothing_known")

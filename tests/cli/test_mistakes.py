@@ -46,6 +46,18 @@ def test_a_missing_path_is_no_folder(folder: str) -> None:
 def test_a_missing_bucket_is_named(moto: dict[str, Any]) -> None:
     said = failed("cat", *options_of(moto), "s3://not-made-by-anybody/x")
     assert "the bucket 'not-made-by-anybody' does not exist" in said
+    for words in (["collect", "-r"], ["run", "--once"], ["verify", "-r"]):
+        said = failed(*words, *options_of(moto), "s3://not-made-by-anybody")
+        assert "the bucket 'not-made-by-anybody' does not exist" in said
+        assert "make it first" in said
+
+
+def test_a_url_with_a_single_slash_is_no_local_path() -> None:
+    for url in ("s3:/bucket/log", "file:/log", "rolling+s3:/bucket/log"):
+        said = failed("append", url, code=2)
+        assert (
+            said == f"rollingfs: {url}: write {url.partition(':')[0]}://... for a store, or ./{url} for a local path\n"
+        )
 
 
 def test_bad_value_of_variable_is_wrong_usage_and_named(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:

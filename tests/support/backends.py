@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 from fsspec.asyn import get_loop
 from fsspec.implementations.memory import MemoryFileSystem
 
+from rollingfs.backend import verdicts
 from rollingfs.backend.contract import Backend, Listing, Part
 from rollingfs.backend.memory import MemoryBackend
 from rollingfs.backend.wrapper import BackendWrapper
@@ -32,6 +33,12 @@ Where = str | Callable[[str], bool]
 def private_memory() -> MemoryBackend:
     """A memory backend whose files nobody else sees."""
     return MemoryBackend(MemoryFileSystem(global_store=False, skip_instance_cache=True))
+
+
+def forget_verdicts() -> None:
+    """Forget what this process knows of stores: the next write through a new client probes again."""
+    verdicts._of_process.clear()
+    verdicts._unsafe.clear()
 
 
 def limit(backend: Backend, **abilities: Any) -> None:

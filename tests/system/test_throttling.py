@@ -12,13 +12,13 @@ from urllib.parse import unquote
 
 import pytest
 
+from tests.support.backends import forget_verdicts
 from tests.support.servers import require_module
 
 require_module("s3fs")
 
 from rollingfs import AppendOutcomeUnknown, BadOffsetError, RollingFileSystem, RollingPolicy
 from rollingfs.backend import probe as probe_module
-from rollingfs.backend.verdicts import forget_verdicts
 from tests.support.examples import slowly
 from tests.support.proxy import CUT, DROP_AFTER, DROP_BEFORE, HOLD, STALL, Proxy, Seen, proxy_to
 from tests.support.s3 import small_parts

@@ -11,7 +11,6 @@ from unittest import mock
 
 import pytest
 
-from rollingfs.backend.verdicts import forget_verdicts
 from rollingfs.errors import LostCommitError, UnsafeBackendError
 from rollingfs.format import names
 from rollingfs.format.codec import parse_header
@@ -22,7 +21,7 @@ from rollingfs.segment.segment import Segment
 from rollingfs.segment.verbs.change import seal
 from rollingfs.segment.verbs.create import create, overwrite as overwrite_segment
 from rollingfs.segment.verbs.rename import rename
-from tests.support.backends import Scripted, private_memory
+from tests.support.backends import Scripted, forget_verdicts, private_memory
 from tests.support.segment_verbs import VERBS, append
 from tests.support.site import Site
 
