@@ -25,7 +25,7 @@ ROLLING = "rolling"
 OWN = OPTIONS - {"backend", "clock", "fs", "policy", "target_options", "target_protocol"}
 """Options of rolling; all others are the store's."""
 _ALIAS = re.compile(r"rolling\+?([a-z0-9]+)://")
-_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/(/?)")
 
 
 @value_class
@@ -64,6 +64,8 @@ def split(text: str) -> tuple[str, str]:
     if scheme is None:
         whole = os.path.abspath(path) + ("/" if path.endswith(("/", os.sep)) else "")
         return "file", whole.replace(os.sep, "/")
+    if not scheme[2]:
+        raise WrongUsage(f"{text}: write {scheme[1]}://... for a store, or ./{text} for a local path")
     if scheme[1] == "rolling":
         raise WrongUsage(f"{text} names no store: write rolling::s3://bucket/x, or a local path")
     return scheme[1], path

@@ -108,7 +108,7 @@ def missing(name: str) -> FileNotFoundError:
 
 def exists(name: str) -> FileExistsError:
     """Return the error for a segment or a plain file in the way."""
-    return FileExistsError(17, "A segment or a file is there already; nothing was written", name)
+    return FileExistsError(17, "A segment or a file is there already; nothing was written, choose another name", name)
 
 
 def live(header: Header | None, name: str, segment: str | None = None) -> Header:

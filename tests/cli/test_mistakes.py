@@ -52,7 +52,7 @@ def test_a_missing_bucket_is_named(moto: dict[str, Any]) -> None:
         assert "make it first" in said
 
 
-def test_a_url_with_a_single_slash_is_no_local_path() -> None:
+def test_a_url_with_a_single_slash_is_refused() -> None:
     for url in ("s3:/bucket/log", "file:/log", "rolling+s3:/bucket/log"):
         said = failed("append", url, code=2)
         assert (
