@@ -131,12 +131,14 @@ def test_a_store_without_dates_collects_nothing_by_age():
 
 @pytest.fixture
 def day_later():
-    """Makes a collection for which a store's files are a day old; the store's clock then goes back, or stays."""
+    """Makes collections for which a store's files are a day old; the store's clock then goes back, or stays."""
 
-    def collect(store, *, is_back):
+    def collect(store, path="/log", *, is_back):
         store.shift_s = GRACE_S + HOUR_S
-        assert World(store, CHUNKS, time.time).collect("/log", None).files
-        store.shift_s = 0.0 if is_back else store.shift_s
+        assert World(store, CHUNKS, time.time).collect(path, None).files
+        store.shift_s = 0.0
+        World(store, CHUNKS, time.time).collect(path, None)  # what the first has made is new
+        store.shift_s = 0.0 if is_back else GRACE_S + HOUR_S
 
     return collect
 
@@ -164,6 +166,15 @@ def test_chunk_taken_before_its_commit_is_not_committed(day_later, is_back, is_n
     with pytest.raises(StagedExpiredError, match="nothing was written"):
         world.overwrite("/log", b"chunk")
     assert not is_new or not world.client.headers.seen("/log").live
+
+
+def test_creator_who_stops_meets_a_collections_tombstone(day_later, path):
+    store = Shifted(LocalBackend(sync=False))
+    backend = Scripted(store, conflicts_are_final=True)
+    world = World(backend, CHUNKS, time.time)
+    backend.plan("create", before=lambda: day_later(store, path, is_back=False))
+    with pytest.raises(StagedExpiredError, match="nothing was written"):
+        world.overwrite(path, b"chunk")
 
 
 def test_page_taken_before_its_commit_is_written_again(day_later):

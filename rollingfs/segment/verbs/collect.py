@@ -338,7 +338,8 @@ async def _tombstone(at: At, path: str, grace_s: float, would_go: set[str] | Non
         return Collected()
     await check_there(at, path, found)  # the list may have been in vain
     info = await at.backend.stat(file)
-    if not has.removes_whole and not is_old(await at.backend.now(path), info.modified, grace_s):
+    # a collection's own, of version 1, stands in the way of a writer who stopped before it made the header
+    if not (has.removes_whole and found.version > 1) and not is_old(await at.backend.now(path), info.modified, grace_s):
         return Collected()
     if would_go is not None:
         return report([info], TOMBSTONE)
