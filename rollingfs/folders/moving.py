@@ -187,15 +187,13 @@ async def _claim(at: At, target: str) -> None:
     FileExistsError
         Another was faster.
     """
-    if not needs_mark(at, target):
-        is_made = await at.backend.make_folder(target) or await at.contents.is_removed(target)
-    else:
+    if needs_mark(at, target):
         await at.abilities(target)
         try:
-            is_made = bool(await at.backend.create(kept_path(target), b""))
+            await at.backend.create(kept_path(target), b"")
         except FileExistsError:
-            is_made = False
-    if not is_made:
+            raise exists(target) from None
+    elif not (await at.backend.make_folder(target) or await at.contents.is_removed(target)):
         raise exists(target)
 
 

@@ -77,7 +77,7 @@ def truth_of(error: Exception, changes: bool) -> str:
     if (outcome := getattr(error, "outcome", "")) in KNOWN:
         return KNOWN[outcome]
     if not changes or isinstance(error, (HTTPException, ValueError, TypeError, NotImplementedError, *errors.TELLING)):
-        return UNKNOWN if isinstance(error, errors.AppendOutcomeUnknown) else UNCHANGED
+        return UNKNOWN if isinstance(error, errors.AppendOutcomeUnknown | errors.UnflushedError) else UNCHANGED
     return UNKNOWN
 
 

@@ -8,13 +8,14 @@ import math
 import os
 from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator, Callable
+from functools import partial
 from typing import Any, cast
 
 from rollingfs import RollingFileSystem, core
 from rollingfs.backend.local.looks import leads_out
 from rollingfs.errors import RollingError
 from rollingfs.format import names
-from rollingfs.format.append_keys import ATTRIBUTE, WRITERS, AppendKey, check_fresh, remembering
+from rollingfs.format.append_keys import ATTRIBUTE, WRITERS, AlreadyAppended, AppendKey, check_fresh, remembering
 from rollingfs.format.crc import crc32c
 from rollingfs.format.transitions import Guard
 from rollingfs.segment.files.intakes import addition
@@ -238,7 +239,7 @@ class ServedStore:
                 if must_look and intake.size > SEND_BYTES:  # a small body is refused by its own commit
                     must_look = False
                     with contextlib.suppress(FileNotFoundError):
-                        check_fresh((await self.look(place)).attrs, str(key))
+                        await self._check(place, partial(check_fresh, key=str(key)))
                 await self.run(intake.take(part))
         except BaseException:
             await asyncio.shield(self.run(intake.abort()))
@@ -250,9 +251,17 @@ class ServedStore:
             return await asyncio.shield(self.run(call)), size
         except RollingError:  # the same append may have taken place before, and be the reason of the refusal
             if key is not None:
-                check_fresh((await self.look(place)).attrs, key)
+                await self._check(place, partial(check_fresh, key=key))
             elif writer is not None:
-                writer.check((await self.look(place)).attrs)
+                await self._check(place, writer.check)
+            raise
+
+    async def _check(self, place: str, check: Callable[[dict[str, str]], object]) -> None:
+        """Refuse a repeated append, once no loss of power takes the first back."""
+        try:
+            check((await self.look(place)).attrs)
+        except AlreadyAppended:
+            await self.run(self.client.headers.secure(place))
             raise
 
 

@@ -14,7 +14,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 
 from rollingfs import RollingFileSystem, RollingPolicy
 from rollingfs.backend.contract_values import FileInfo
-from rollingfs.backend.local import looks
+from rollingfs.backend.local import folders, looks
 from rollingfs.format.append_keys import ATTRIBUTE, KEYS_MAX
 from rollingfs.segment.segment import Segment
 from rollingfs.server import make_app, served_store as store_module
@@ -94,6 +94,27 @@ def test_a_key_costs_no_request(client: Client, fs: RollingFileSystem) -> None:
         assert client.post("/v1/segments/a", content=b"x", headers=headers).status_code == 200
         counts.append(sum(calls.count for calls in fs.metrics().requests.values()) - before)
     assert counts[1] == counts[2]
+
+
+@pytest.mark.parametrize("size", [1, 300_000])
+def test_keyed_append_counts_once_it_is_flushed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    """A loss of power would take it back."""
+    fs = RollingFileSystem("file", commit_timeout_s=0.5, skip_instance_cache=True)
+    fs.create(f"{tmp_path}/a")
+    client, flushed = Client(make_app(fs, root=str(tmp_path))), folders.flush_folder_of
+
+    def refused(path: str) -> None:
+        if "$chunks" not in path:
+            raise OSError(errno.EIO, "the disk fails", path)
+        flushed(path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(folders, "flush_folder_of", refused)
+        for _ in range(2):
+            answer = client.post("/v1/segments/a", content=b"x" * size, headers={"Idempotency-Key": "k"})
+            assert answer.status_code >= 500
+    answer = client.post("/v1/segments/a", content=b"x" * size, headers={"Idempotency-Key": "k"})
+    assert (answer.status_code, answer.json()["repeated"]) == (200, True)
 
 
 def test_a_numbered_append_takes_place_once(client: Client, fs: RollingFileSystem, root: str) -> None:

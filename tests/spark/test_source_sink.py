@@ -13,6 +13,7 @@ from pyspark.cloudpickle import dumps
 from pyspark.sql.types import StructType
 
 from rollingfs import RollingFileSystem, RollingPolicy, SegmentSealedError
+from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.errors import AppendOutcomeUnknown, FolderOccupiedError
 from rollingfs.format.header import ATTRS_MAX
 from rollingfs.segment.commit.chunk_files import Staged
@@ -377,6 +378,19 @@ def test_twins_that_commit_at_the_same_moment_commit_once(sink, monkeypatch):
     beside(monkeypatch, segments, "look", after=lambda *_: sink.stream(1, ["b"]), once=True)
     sink.commit(mine, 1)
     assert sink.rows() == ["a", "b"]
+
+
+def test_batch_that_is_there_counts_once_it_is_flushed(tmp_path, monkeypatch):
+    """The driver may have died before it flushed the folder, and a loss of power would take the batch back."""
+    sink, flushed = Sink(monkeypatch, LocalBackend(), path=f"file://{tmp_path}/t"), []
+    sink.stream(0, ["a"])
+
+    async def flush(_: LocalBackend, path: str) -> None:
+        flushed.append(path)
+
+    monkeypatch.setattr(LocalBackend, "flush", flush)
+    sink.stream(0, ["a"])
+    assert flushed == [f"{tmp_path}/t$header"]
 
 
 @pytest.mark.parametrize("took_place", [True, False])

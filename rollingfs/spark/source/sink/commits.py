@@ -123,6 +123,12 @@ class SegmentCommit:
         """Return the attributes at the last look."""
         return {} if self.seen is None else self.seen.attrs
 
+    def has(self, marker: Marker | None) -> bool:
+        """Return whether the segment had the batch at the last look, once no loss of power takes it back."""
+        if found := is_in(marker, self.attrs):
+            core(self.fs).run(core(self.fs).client.headers.secure(self.path))
+        return found
+
     @property
     def version(self) -> Version:
         """Return the version and incarnation at the last look, which show changes."""
@@ -258,7 +264,7 @@ def commit(parts: Sequence[SegmentCommit], marker: Marker | None, *, checks_all:
         look_at(parts)
         if marker is not None and is_stream:
             _check_last(parts, marker)
-        parts = [part for part in parts if not is_in(marker, part.attrs)]
+        parts = [part for part in parts if not part.has(marker)]
         for error in _errors(lambda part: _check(part, marker, checks_all=checks_all), parts).values():
             raise error
     errors = _errors(lambda part: _commit(part, marker), parts)
@@ -327,7 +333,7 @@ def _commit(part: SegmentCommit, marker: Marker | None) -> None:
         return
     key, number = marker
     for _ in range(TRIES_MAX):
-        if is_in(marker, part.attrs):
+        if part.has(marker):
             logger.info("%s: batch %d is committed already (%s)", part.path, number, key)
             return
         try:
