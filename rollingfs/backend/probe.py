@@ -187,10 +187,10 @@ async def _twice(backend: Backend, path: str, verb: str, write: Write, refusal: 
 
 
 async def _try_delete_if(backend: Backend, path: str, old_token: str, newest: bytes) -> bool:
-    """Return whether a delete with a wrong token leaves the file. A store that ignores the condition is still safe."""
-    if await backend.delete_if(path, old_token):
-        return False
+    """Return whether a delete with a wrong token leaves the file. A store that ignores or refuses it is safe."""
     try:
-        return (await backend.read(path)).data == newest
-    except FileNotFoundError:
+        return not await backend.delete_if(path, old_token) and (await backend.read(path)).data == newest
+    except OSError as error:
+        if not isinstance(error, FileNotFoundError) and error.errno not in _NOT_IMPLEMENTED:
+            raise
         return False

@@ -69,6 +69,13 @@ def test_store_with_unconditional_deletes_allows_writes_without_deletes(lie):
     assert run(backend, probe(backend, FOLDER)) == Abilities(delete_if=False)
 
 
+def test_store_that_refuses_conditional_deletes_is_safe():
+    """LocalStack 4.14.0 answers 501 to a DELETE with If-Match."""
+    backend = Scripted(private_memory())
+    backend.plan("delete_if", instead=raises(OSError(errno.ENOTSUP, "not implemented")), probes=True)
+    assert run(backend, probe(backend, FOLDER)) == Abilities(delete_if=False)
+
+
 @pytest.mark.parametrize("verb", ["create", "replace", "delete_if"])
 def test_a_lost_answer_is_not_held_against_the_store(verb):
     backend = liar("answer is lost", verb)
