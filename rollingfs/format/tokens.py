@@ -210,9 +210,9 @@ def check_first(data: bytes, first: str) -> None:
     """Refuse a file with another first line."""
     if not data.startswith(first.encode() + b"\n"):
         start = data[:40].split(b"\n")[0].decode(errors="replace")
-        if start.split(" ")[0] == first.split(" ")[0]:
+        if re.fullmatch(first[:-1] + "([2-9]|[1-9][0-9]+)", start):
             raise Malformed(f"format {start!r} is too new for this release, which reads {first!r}: upgrade rollingfs")
-        raise Malformed(f"it begins with {start!r} where {first!r} belongs")
+        raise Malformed(f"it begins with {start!r} where {first!r} belongs: restore it as rollingfs wrote it")
 
 
 def split_text(data: bytes, first: str) -> tuple[list[str], int]:

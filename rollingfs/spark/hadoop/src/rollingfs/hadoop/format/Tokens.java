@@ -243,11 +243,11 @@ final class Tokens {
         if (line.equals(first) && data.length > first.length()) {
             return;
         }
-        if (line.split(" ", -1)[0].equals(first.split(" ", -1)[0])) {
+        if (line.matches(first.substring(0, first.length() - 1) + "([2-9]|[1-9][0-9]+)")) {
             throw new Malformed("format '" + line + "' is too new for this release, which reads '" + first
                     + "': upgrade rollingfs");
         }
-        throw new Malformed("it begins with '" + line + "' where '" + first + "' belongs");
+        throw new Malformed("it begins with '" + line + "' where '" + first + "' belongs: restore it as rollingfs wrote it");
     }
 
     static String decode(byte[] data) {
