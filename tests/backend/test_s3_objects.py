@@ -324,8 +324,13 @@ OF_AZURE = (
         (f"x{DEBUG}InvalidCertificate(\n Other(\n OtherError(\n CaUsedAsEndEntity,", "LastingError", "CaUsed"),
         (
             f'Error performing GET http://u:p@h:1/b in 1s{DEBUG}kind: Connect, message: "No"',
-            "ConnectionError",
+            "ConnectionRefusedError",
             "http://h:1: No",
+        ),
+        (
+            f'Error performing GET http://h/b in 1s{DEBUG}kind: Connect, error: "failed to lookup address: unknown"',
+            "ConnectionRefusedError",
+            "could not connect to http://h: failed to lookup address: unknown",
         ),
         ("something new", "ConnectionError", "no whole answer came from the store"),
     ],

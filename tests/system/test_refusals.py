@@ -43,7 +43,7 @@ CASES: dict[str, tuple[Changes, type[OSError], str]] = {
     "wrong secret": ({"secret": "wrong"}, PermissionError, "SignatureDoesNotMatch"),
     "unknown key": ({"key": "nobody"}, PermissionError, "InvalidAccessKeyId"),
     "unknown session": ({"token": "unknown"}, PermissionError, "InvalidAccessKeyId|InvalidToken|InvalidTokenId"),
-    "no server": ({"endpoint_url": ""}, OSError, "could not connect to http://127.*refused"),
+    "no server": ({"endpoint_url": ""}, OSError, "could not connect to http://127.*refused; check the endpoint"),
 }
 """The options that differ, the error, and what it says."""
 
@@ -110,6 +110,12 @@ def test_refusal_is_same_clear_error_by_every_verb(s3_options: dict[str, Any], p
         VERBS[verb](open_fs(s3_options | changes), path)
     assert s3_options["secret"] not in str(caught.value)
     check_unchanged(s3_options, path)
+
+
+def test_listing_without_a_server_hints_at_the_endpoint(s3_options: dict[str, Any]) -> None:
+    fs = open_fs(s3_options | {"endpoint_url": f"http://127.0.0.1:{free_port()}"})
+    with pytest.raises(OSError, match=r"listing 'b'.*http://127.*; check the endpoint, the network and whether"):
+        fs.ls("b")
 
 
 @pytest.mark.parametrize("verb", VERBS)

@@ -36,7 +36,7 @@ _UNREAD = ("Content-Length Header missing", "non-partial response")
 _CODE = re.compile(r"<Code>([^<]*)</Code>")
 _MESSAGE = re.compile(r"<Message>([^<]*)</Message>")
 _STORE = re.compile(r"Error performing [A-Z]+ (https?://)(?:[^/@\s]*@)?([^/\s]+)")
-_SYSTEMS_MESSAGE = re.compile(r'message: "([^"]+)"')
+_SYSTEMS_MESSAGE = re.compile(r'(?:message|error(?=: "failed to lookup)): "([^"]+)"')
 _MISTRUST = re.compile(r"InvalidCertificate\(([\w\s(]+)")
 
 
@@ -106,8 +106,9 @@ def from_obstore(error: Exception) -> Refusal | LastingError | TimeoutError | Co
     store = "".join(named.groups()) if named else "the store"
     if "kind: Timeout" in shown or "TimedOut" in shown:
         return TimeoutError(f"{store} did not answer in time")
-    did = "could not connect to" if "kind: Connect" in shown else "no whole answer came from"
-    return ConnectionError(f"{did} {store}{f': {system[1]}' if system else ''}")
+    kind = ConnectionRefusedError if "kind: Connect" in shown else ConnectionError
+    did = "could not connect to" if kind is ConnectionRefusedError else "no whole answer came from"
+    return kind(f"{did} {store}{f': {system[1]}' if system else ''}")
 
 
 def is_unread(error: Exception) -> bool:

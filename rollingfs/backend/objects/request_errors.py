@@ -180,13 +180,12 @@ def as_os_error(error: BaseException, verb: str, path: str) -> OSError:
         )
     if status == 404 or (code == LONG_KEY_CODE and verb in LOOKING):
         return FileNotFoundError(errno.ENOENT, "no such file or folder", shown)
+    outage = errno.ETIMEDOUT if isinstance(error, TimeoutError) else errno.EIO
+    number = _NUMBERS.get(code) or _NUMBERS.get(status, outage)
     if isinstance(error, LastingError):
         number = error.number
-    elif isinstance(error, TimeoutError):
-        number = errno.ETIMEDOUT
-    else:
-        number = _NUMBERS.get(code) or _NUMBERS.get(status, errno.EIO)
     why = str(error).replace(quote(path), quote(shown))  # botocore names the URL that it could not reach
+    why += "; check the endpoint, the network and whether the store is up" * isinstance(error, ConnectionRefusedError)
     return OSError(number, f"{verb} {shown!r}: {why}")  # Python picks the subclass
 
 

@@ -72,7 +72,7 @@ def from_botocore(error: Exception) -> Exception:
     if isinstance(error, _TIMEOUTS):
         return TimeoutError(text)
     if isinstance(error, _CONNECTION_ERRORS):
-        return ConnectionError(text)
+        return (ConnectionRefusedError if isinstance(error, said.EndpointConnectionError) else ConnectionError)(text)
     if isinstance(error, said.NoCredentialsError | said.PartialCredentialsError):
         hint = f"give key and secret, a profile, or {worded(anon=True)} where everybody may read"
         return LastingError(f"{text}; {hint}", errno.EACCES)
