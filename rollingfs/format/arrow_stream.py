@@ -24,8 +24,8 @@ _HEADER, _BODY_BYTES = 2, 3
 """Fields of a message."""
 _ENDIANNESS, _FIELDS = 0, 1
 """Fields of a schema."""
-_KIND, _TYPE, _DICTIONARY, _CHILDREN = 2, 3, 4, 5
-"""Fields of a field: the number of its type, the type, its dictionary, and the fields inside."""
+_NAME, _KIND, _TYPE, _DICTIONARY, _CHILDREN, _METADATA = 0, 2, 3, 4, 5, 6
+"""Fields of a field: its name, the number of its type, the type, its dictionary, the fields inside, and its pairs."""
 _DURATION = 18
 _UNITS = ("s", "ms", "us", "ns")
 _MILLISECONDS = 1
@@ -64,6 +64,13 @@ class Table:
         first = self._at(place).at + 4
         return [self._at(first + 4 * one) for one in range(struct.unpack_from("<I", self.data, first - 4)[0])]
 
+    def text(self, nth: int) -> bytes:
+        """Return the bytes of the string in a field, if it is there."""
+        if not (place := self._place(nth)):
+            return b""
+        first = self._at(place).at + 4
+        return bytes(self.data[first : first + struct.unpack_from("<I", self.data, first - 4)[0]])
+
     def _at(self, place: int) -> Table:
         return Table(self.data, place + struct.unpack_from("<I", self.data, place)[0])
 
@@ -99,6 +106,28 @@ def duration_units(schema: bytes) -> list[str | None]:
             yield _UNITS[field.table(_TYPE).number(0, "<h", _MILLISECONDS)] if is_duration else None
 
     return [unit for field in message.table(_HEADER).tables(_FIELDS) for unit in leaves(field)]
+
+
+def column_metadata(schema: bytes) -> dict[str, dict[bytes, bytes]]:
+    """Return the metadata of each column in the Arrow schema of a Parquet file, by keys.
+
+    Raises
+    ------
+    ValueError, IndexError, struct.error
+        The schema is damaged.
+    """
+    data = b64decode(schema)[PREFIX_BYTES:]
+    found: dict[str, dict[bytes, bytes]] = {}
+    left = len(data)
+    for field in Table.root(data).table(_HEADER).tables(_FIELDS):
+        pairs = found[field.text(_NAME).decode()] = {}
+        for pair in field.tables(_METADATA):
+            key, pairs[key] = pair.text(0), pair.text(1)
+            if (
+                left := left - len(key) - len(pairs[key]) - _OFFSET_BYTES
+            ) < 0:  # each pair has bytes of its own; fields that share some could be 2^30
+                raise ValueError("it has more metadata than room for them")
+    return found
 
 
 class MalformedStreamError(RollingError, ValueError):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -23,7 +22,6 @@ from rollingfs.parquet_footer.footer import (
     check_geometries,
     columns,
     ended,
-    geometries,
     group_rows,
     join,
     table_of,
@@ -263,16 +261,11 @@ def aligned(footer: bytes, schema: pa.Schema) -> pa.Schema:
     coming = footer_in(empty(schema))
     check_geometries(table_of(footer), table_of(coming))
     there, mine = columns(footer), {column.name: column for column in columns(coming)}
-    known, geometry = schema_of(footer), geometries(table_of(footer))
+    known = schema_of(footer)
     for nth, column in enumerate(there):
         if column.name not in mine:
             raise MalformedFooterError(
                 f"their columns are not those of the file: {column.name!r} is missing among {', '.join(schema.names)}"
-            )
-        crs = _geoarrow_crs(schema.field(column.name))
-        if crs is not None and crs != geometry.get(column.name, {"crs": crs})["crs"]:
-            raise MalformedFooterError(
-                f"the crs of {column.name!r} is {crs}, but {geometry[column.name]['crs']} in the file"
             )
         if not column.is_like(mine[column.name]):
             raise MalformedFooterError(
@@ -283,15 +276,6 @@ def aligned(footer: bytes, schema: pa.Schema) -> pa.Schema:
     added = [field for field in schema if field.name not in names]
     kept = {key: value for key, value in (known.metadata or {}).items() if key not in SCHEMA_KEYS}
     return pa.schema([*fields, *added], kept)
-
-
-def _geoarrow_crs(field: pa.Field) -> Any:
-    """Return the id of the reference system of a field, where it is of GeoArrow and its system has an id."""
-    more = field.metadata or {}
-    if not more.get(b"ARROW:extension:name", b"").startswith(b"geoarrow."):
-        return None
-    crs = json.loads(more.get(b"ARROW:extension:metadata") or b"{}").get("crs")
-    return crs.get("id") if isinstance(crs, dict) else None
 
 
 def _as_there(field: pa.Field, column: Column) -> pa.Field:

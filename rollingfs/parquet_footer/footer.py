@@ -19,7 +19,7 @@ from functools import lru_cache
 from itertools import zip_longest
 from typing import Any
 
-from rollingfs.format.arrow_stream import duration_units
+from rollingfs.format.arrow_stream import column_metadata, duration_units
 from rollingfs.parquet_footer.thrift import I16, I32, I64, LIST, STRUCT, Fields, MalformedFooterError, decode, encode
 from rollingfs.runtime.values import value_class
 
@@ -48,14 +48,10 @@ SCHEMA_KEYS = (b"ARROW:schema", b"org.apache.spark.sql.parquet.row.metadata")
 """Keys under which writers keep a schema of their own."""
 _GEO = b"geo"
 """Key of a JSON document with the meaning and the bounds of geometries (GeoParquet 1.0 and 1.1)."""
-_GEO_MEANING: dict[str, Any] = {
-    "encoding": None,
-    "crs": {"id": {"authority": "OGC", "code": "CRS84"}},
-    "edges": "planar",
-    "orientation": None,
-    "epoch": None,
-}
+_GEO_MEANING = {"encoding": None, "crs": "OGC:CRS84", "edges": "planar", "orientation": None, "epoch": None}
 """Members of a column of it, and what their absence means; an unknown reference system is a null."""
+_SYSTEM = re.compile(r"\w+:\w+")
+"""Authority and code of a reference system."""
 _GEO_BOUNDS = re.compile(rb'("geometry_types"\s*:\s*\[)[^]]*|,\s*"bbox"\s*:\s*\[[^]]*\]|"bbox"\s*:\s*\[[^]]*\]\s*,')
 """The bounds of a column of geometries, which are optional, and what is in its list of types, which may be empty."""
 
@@ -176,10 +172,8 @@ def join(parts: Sequence[JoinedFile]) -> bytes:
         check_fits(first, table)
         groups += [_moved(group, shift) for group in table[ROW_GROUPS][1][1]]
     for nth, group in enumerate(groups):
-        if nth <= ORDINAL_MAX and _ORDINAL in group:
+        if group.pop(_ORDINAL, None) and nth <= ORDINAL_MAX:
             group[_ORDINAL] = (I16, nth)
-        else:
-            group.pop(_ORDINAL, None)
     count = sum(table[_NUM_ROWS][1] for table, _ in tables)
     whole = {**first, _NUM_ROWS: (I64, count), ROW_GROUPS: (LIST, (STRUCT, groups))}
     if len(parts) > 1 and _value(first, _GEO):
@@ -192,10 +186,10 @@ def _without_bounds(pair: Fields) -> Fields:
 
     Spaces replace the bounds: Arrow's schema, a flatbuffer, has a copy of the document, whose size it names.
     """
-    value, is_arrow = pair[_VALUE][1], pair[_KEY][1] == SCHEMA_KEYS[0]
+    is_arrow = pair[_KEY][1] == SCHEMA_KEYS[0]
     if not is_arrow and pair[_KEY][1] != _GEO:
         return pair
-    document = b64decode(value) if is_arrow else value
+    document = b64decode(pair[_VALUE][1]) if is_arrow else pair[_VALUE][1]
     document = _GEO_BOUNDS.sub(lambda found: (found[1] or b"").ljust(len(found[0])), document)
     return {**pair, _VALUE: (pair[_VALUE][0], b64encode(document) if is_arrow else document)}
 
@@ -253,26 +247,34 @@ def check_geometries(first: Fields, other: Fields) -> None:
     MalformedFooterError
         They do; the message names the first.
     """
-    there, mine = geometries(first), geometries(other)
+    there, mine = _geometries(first), _geometries(other)
     for column in there.keys() & mine.keys():
         for key, meaning in there[column].items():
-            if meaning != mine[column][key]:
-                raise MalformedFooterError(
-                    f"the {key} of their geometries {column!r} is {mine[column][key]}, but {meaning} in the file"
-                )
+            if (given := mine[column].get(key, meaning)) != meaning:
+                why = f"the {key} of their geometries {column!r} is {given}, but {meaning} in the file"
+                raise MalformedFooterError(why)
 
 
-def geometries(table: Fields) -> dict[str, dict[str, Any]]:
-    """Return what the geometries of each column of GeoParquet mean; a reference system by its id, if it has one."""
-    document = _value(table, _GEO)
-    found = json.loads(document)["columns"] if document else {}
-    meanings = {
-        name: {key: column.get(key, _GEO_MEANING[key]) for key in _GEO_MEANING} for name, column in found.items()
-    }
-    for meaning in meanings.values():
-        if isinstance(meaning["crs"], dict):
-            meaning["crs"] = meaning["crs"].get("id", meaning["crs"])
-    return meanings
+def _geometries(table: Fields) -> dict[str, dict[str, Any]]:
+    """Return what the geometries of each column of GeoParquet or GeoArrow mean; a reference system by its id."""
+    document, schema = _value(table, _GEO), _value(table, SCHEMA_KEYS[0])
+    found: dict[str, dict[str, Any]] = {}
+    for name, pairs in column_metadata(schema).items() if schema and b"geoarrow." in b64decode(schema) else ():
+        kind = pairs.get(b"ARROW:extension:name", b"").decode()
+        if kind.startswith("geoarrow."):
+            system = _system(json.loads(pairs.get(b"ARROW:extension:metadata") or b"{}").get("crs"))
+            known = {"crs": system} if _SYSTEM.fullmatch(str(system)) else {}  # any other has several spellings
+            found[name] = {"encoding": kind.removeprefix("geoarrow."), **known}
+    for name, column in json.loads(document)["columns"].items() if document else ():
+        meaning = {key: column.get(key, default) for key, default in _GEO_MEANING.items()}
+        found[name] = {**meaning, "crs": _system(meaning["crs"]), "encoding": str(meaning["encoding"]).lower()}
+    return found
+
+
+def _system(crs: Any) -> Any:
+    """Return a reference system as its authority and code, if it has an id."""
+    key = crs.get("id") if isinstance(crs, dict) else None
+    return f"{key['authority']}:{key['code']}" if key else crs
 
 
 @contextmanager
@@ -319,8 +321,7 @@ def widen(old: bytes, filler: JoinedFile, new: bytes) -> bytes:
     joined = [_joined(group, nulls, filler.shift) for group, nulls in zip(groups, fillers, strict=True)]
     widened[ROW_GROUPS] = (LIST, (STRUCT, joined))
     widened.pop(_COLUMN_ORDERS, None)
-    if _COLUMN_ORDERS in whole:
-        widened[_COLUMN_ORDERS] = whole[_COLUMN_ORDERS]
+    widened |= {key: whole[key] for key in [_COLUMN_ORDERS] if key in whole}
     return encode(widened)
 
 

@@ -304,17 +304,39 @@ def test_geometries_of_other_reference_systems_are_refused_by_name(folder: Any) 
     assert numbers(fs, f"{root}/all") == [0, 1]
 
 
-@pytest.mark.parametrize(
-    ("code", "name", "fits"), [(1, "geoarrow.wkb", True), (2, "geoarrow.wkb", False), (2, "x", True)]
-)
-def test_geoarrow_rows_of_another_reference_system_are_refused(folder: Any, code: int, name: str, fits: bool) -> None:
-    fs, root = folder
-    fs.pipe_file(f"{root}/grown", parquet_file(geometries([1], crs={"id": {"authority": "A", "code": 1}})))
-    crs = json.dumps({"crs": {"id": {"authority": "A", "code": code}}}) if name != "x" else "no JSON"
-    more = {"ARROW:extension:name": name, "ARROW:extension:metadata": crs}
+def geoarrow(number: int, crs: Any, name: str = "geoarrow.wkb") -> pa.Table:
+    """A row of GeoArrow, whose reference system is in the metadata of its field."""
+    more = {"ARROW:extension:name": name, "ARROW:extension:metadata": json.dumps({"crs": crs} if crs else {})}
     fields = pa.schema([pa.field("a", pa.int64()), pa.field("g", pa.binary(), metadata=more)])
-    rows = pa.table({"a": [7], "g": [b"7"]}, schema=fields)
-    message = r"/grown: .*the crs of 'g' is \{'authority': 'A', 'code': 2\}.*nothing was written"
-    with contextlib.nullcontext() if fits else pytest.raises(MalformedFooterError, match=message):
+    return pa.table({"a": [number], "g": [b"%d" % number]}, schema=fields)
+
+
+A1, A2 = ({"id": {"authority": "A", "code": code}} for code in (1, 2))
+OTHER_SYSTEM = "the crs of their geometries 'g' is A:2, but A:1 in the file; nothing was "
+
+
+@pytest.mark.parametrize(
+    ("first", "rows", "why"),
+    [
+        (geometries([1], crs=A1), geoarrow(7, A1), None),
+        (geometries([1], crs=A1), geoarrow(7, A2), OTHER_SYSTEM),
+        (geometries([1], crs=A1), geoarrow(7, A2, "other"), None),
+        (geoarrow(1, A1), geometries([7], crs=A2), OTHER_SYSTEM),
+        (geoarrow(1, A1), geoarrow(7, A1), None),
+        (geoarrow(1, A1), geoarrow(7, "A:1"), None),
+        (geoarrow(1, A1), geoarrow(7, 'PROJCRS["one"]'), None),
+        (geoarrow(1, A1), geoarrow(7, None), None),
+        (geoarrow(1, A1), geoarrow(7, A2), OTHER_SYSTEM),
+        (geoarrow(1, A1), geoarrow(7, A1, "geoarrow.wkt"), "the encoding of their geometries 'g' is wkt, but wkb in"),
+    ],
+)
+def test_geoarrow_of_another_reference_system_is_refused(folder: Any, first: Any, rows: Any, why: Any) -> None:
+    fs, root = folder
+    for name in ("grown", "joined"):
+        fs.pipe_file(f"{root}/{name}", parquet_file(first))
+    source = sealed(fs, f"{root}/source", rows)
+    with pytest.raises(MalformedFooterError, match=why) if why else contextlib.nullcontext():
         append(fs, f"{root}/grown", rows)
-    assert numbers(fs, f"{root}/grown") == ([1, 7] if fits else [1])
+    with pytest.raises(MalformedFooterError, match=why) if why else contextlib.nullcontext():
+        fs.concat(f"{root}/joined", [source], as_format="parquet")
+    assert [numbers(fs, f"{root}/{name}") for name in ("grown", "joined")] == [[1] if why else [1, 7]] * 2
