@@ -183,21 +183,21 @@ class Session:
         """Return the error, with a hint if a folder or no bucket is there."""
         if isinstance(error, NoSegmentError):
             for place in self._places:
-                path = place.name
-                if path == error.filename:
+                if (path := place.name) == error.filename:
                     with contextlib.suppress(Exception):  # if the look fails, the error stays as it is
-                        return FileNotFoundError(error.errno, self._instead(place.fs, path) or error.strerror, path)
+                        why = self._instead(place.fs, path) or error.strerror
+                        return FileNotFoundError(error.errno, why, path or place.path)
         return error
 
     def _instead(self, fs: RollingFileSystem, path: str) -> str | None:
         """Return a hint on a path without a segment: a folder, or no bucket."""
         if fs.isdir(path):
             hint = "give -r for all segments in it" if self.is_recursive else "this command takes segments"
-            return f"It is a folder, not a segment: {hint}"
+            what = "a folder" if path else "a whole store, without a bucket or a folder"
+            return f"It is {what}, not a segment: {hint}"
         bucket = path.partition("/")[0]
-        if bucket and not core(fs).backend.capability.has_folders and not fs.isdir(bucket):
-            return f"the bucket {bucket!r} does not exist"
-        return None
+        is_absent = bucket and not core(fs).backend.capability.has_folders and not fs.isdir(bucket)
+        return f"the bucket {bucket!r} does not exist" if is_absent else None
 
 
 def _bar(*, of_bytes: bool, counted: bool) -> Progress:

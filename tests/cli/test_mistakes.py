@@ -30,6 +30,13 @@ def test_folder_is_named_as_one_where_segment_is_wanted(folder: str, words: str)
     assert refused(words, folder) == f"rollingfs: {folder}: It is a folder, not a segment: {said}\n"
 
 
+@pytest.mark.parametrize("words", ["cat", "tail", "verify"])
+def test_url_without_bucket_is_named_as_a_whole_store(moto: dict[str, Any], words: str) -> None:
+    for url, options in (("s3://", options_of(moto)), ("memory://", [])):
+        said = failed(words, url, *options)
+        assert said.startswith(f"rollingfs: {url}: It is a whole store, without a bucket or a folder, not a segment: ")
+
+
 def test_concat_makes_no_target_for_a_folder(folder: str, tmp_path: Path) -> None:
     target = tmp_path / "target"
     assert "It is a folder, not a segment" in refused(f"concat --create {target}", folder)
