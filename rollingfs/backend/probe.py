@@ -14,7 +14,7 @@ from typing import Any
 from rollingfs.backend import shared_errors
 from rollingfs.backend.contract import Backend, Blob
 from rollingfs.backend.patience import wanted_s
-from rollingfs.backend.race import BrokenPromise, Write, let_rest, race_in_rounds, race_to_create
+from rollingfs.backend.race import BrokenPromise, LostFile, Write, let_rest, race_in_rounds, race_to_create
 from rollingfs.errors import UNSUPPORTED, ConflictError, UnsafeBackendError
 from rollingfs.format import names
 from rollingfs.runtime.concurrency import Runtime, backoff_s
@@ -100,6 +100,8 @@ async def probe(backend: Backend, folder: str, races: int = 1) -> Abilities:
     except BaseException as error:
         with contextlib.suppress(OSError):  # this error says more; collection deletes a file that stays
             await clean(backend, paths)
+        if isinstance(error, LostFile):
+            raise _not_judged(paths[0], error) from error
         if isinstance(error, BrokenPromise):
             raise await _unsafe(backend, paths[0], error) from error
         raise
@@ -117,7 +119,7 @@ async def _race_pairs(backend: Backend, paths: Sequence[str]) -> None:
     errors = [result for result in results if isinstance(result, BaseException)]
     fatal = [error for error in errors if not isinstance(error, OSError)]
     if fatal or 2 * len(errors) > len(pairs):
-        raise (fatal or errors)[0]
+        raise min(fatal or errors, key=lambda error: isinstance(error, LostFile))
 
 
 async def _result(race: Coroutine[Any, Any, Blob]) -> Blob | Exception:
@@ -137,6 +139,11 @@ async def _unsafe(backend: Backend, path: str, broken: BrokenPromise) -> UnsafeB
     error = UnsafeBackendError(f"{names.shown(path)}: {why}")
     error.why = why
     return error
+
+
+def _not_judged(path: str, lost: LostFile) -> OSError:
+    text = f"it is not known whether it is safe to write to this store: {lost}; nothing was written to any segment"
+    return OSError(errno.EBUSY, f"{text}; remove no files of `$chunks` folders, and try again", names.shown(path))
 
 
 async def clean(backend: Backend, paths: Sequence[str]) -> None:

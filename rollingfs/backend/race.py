@@ -55,6 +55,10 @@ class BrokenPromise(Exception):
         self.verb = verb
 
 
+class LostFile(BrokenPromise):
+    """There is no file after a win. Another program may have removed it, so this is no proof against the store."""
+
+
 async def race(backend: Backend, path: str, racers: int = RACERS) -> None:
     """Let several writers create a file at once, then replace it by a token.
 
@@ -131,7 +135,9 @@ async def race_in_rounds(backend: Backend, path: str, rounds: int = ROUNDS) -> b
             now = await _settle(backend, path, now, fresh, outcomes)
         is_whole &= _judge_read(seen, bodies)
     last = await _found(backend, path)
-    if last is None or (last.token, last.data) != (now.token, now.data):
+    if last is None:
+        raise _lost("replace")
+    if (last.token, last.data) != (now.token, now.data):
         raise BrokenPromise("replace", f"let one of {RIVALS} concurrent writers win, and the file is not its own")
     if 2 * len(undecided) > rounds and not backend.capability.commit_interval_s:
         raise _inconclusive(path, "replace", undecided[-1], _failures(undecided[-1], ConflictError))
@@ -237,13 +243,19 @@ def judge(
         raise failures[0]
     if winners:
         [winner] = winners
-        if found is None or found.data != bodies[winner]:
+        if found is None:
+            raise _lost(verb)
+        if found.data != bodies[winner]:
             raise BrokenPromise(verb, f"let one of {len(outcomes)} concurrent writers win, and the file is not its own")
         if found.token != outcomes[winner]:
             raise BrokenPromise(verb, f"gave the token {outcomes[winner]} for a file whose token is {found.token}")
         if len(outcomes) - len(failures) >= answered_min * len(outcomes):
             return found
     raise _inconclusive(path, verb, outcomes, failures)
+
+
+def _lost(verb: str) -> LostFile:
+    return LostFile(verb, "succeeded, and then there was no file: another program removed it, or the store lost it")
 
 
 def _failures(outcomes: Sequence[Outcome], refusal: type[Exception]) -> list[BaseException]:

@@ -19,7 +19,7 @@ from rollingfs.backend.generic import GenericBackend
 from rollingfs.backend.local.backend import LocalBackend
 from rollingfs.backend.patience import patience_s
 from rollingfs.backend.probe import PAIRS, Abilities, probe, probe_patiently
-from rollingfs.backend.race import RACERS, BrokenPromise, judge
+from rollingfs.backend.race import RACERS, BrokenPromise, LostFile, judge
 from rollingfs.errors import ConflictError, UnsafeBackendError
 from rollingfs.runtime.concurrency import AsyncRuntime
 from rollingfs.testing import BackendContract, run
@@ -118,7 +118,7 @@ JUDGED: dict[str, tuple[Sequence[Any], Blob | None, type[BaseException], str]] =
     **{f"two win, {n} unknown": (["t0", "t1", *[BROKEN] * n], by(1), BrokenPromise, TWO) for n in (0, 3, RACERS - 2)},
     "bytes of a loser": (WON, by(1, "t0"), BrokenPromise, "not its own"),
     "bytes of one without an answer": (WON, by(15), BrokenPromise, "not its own"),
-    "no file": (WON, None, BrokenPromise, "not its own"),
+    "no file": (WON, None, LostFile, "another program removed it, or the store lost it"),
     "another token": (WON, by(0, "t9"), BrokenPromise, "gave the token t0 for a file whose token is t9"),
     "few answers": (["t0", *[BROKEN] * (RACERS // 2 + 1)], by(0), OSError, FEW),
     # the winner's answer may be lost, or the transport may have sent its request twice
@@ -202,6 +202,27 @@ def test_winner_without_an_answer_is_raced_again_with_limits():
     with pytest.raises(OSError, match=r"of 2 concurrent attempts to create a file, 1 got an answer"):
         run(backend, patiently(backend))
     assert backend.count("delete") == 2 + 5
+    assert backend.inner.fs.store == {}  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("reads", [3, 80], ids=["rounds", "pairs"])
+def test_file_that_others_remove_condemns_no_store(reads, limits):
+    limits(race_module, ROUNDS_S_MAX=60.0)  # a busy machine has all rounds, too
+    backend = Scripted(private_memory(), suspends=True, must_race=True)
+    removed = backend.plan("read", skips=reads, before=raises(FileNotFoundError()), probes=True)
+    assert run(backend, probe_patiently(backend, FOLDER, AsyncRuntime())) == Abilities(delete_if=True)
+    assert removed.times == 0
+    assert backend.count("delete") == 2  # each probe ends with a delete
+
+
+def test_store_that_loses_created_files_is_not_written_to():
+    backend = Scripted(private_memory(), suspends=True, must_race=True)
+    backend.plan("read", skips=3, before=raises(FileNotFoundError()), times=None, probes=True)
+    with pytest.raises(
+        OSError, match=r"not known .* create succeeded, and then there was no file: .*nothing"
+    ) as raised:
+        run(backend, probe(backend, FOLDER))
+    assert raised.value.errno == errno.EBUSY
     assert backend.inner.fs.store == {}  # type: ignore[attr-defined]
 
 
