@@ -37,7 +37,7 @@ first = [0.0, 0.5, 1.0, 1.5, 2.0]
 for what, later in ("a later writer", 1000), ("a clock set back", -5000):
     second = [later + time for time in first]
     for kind in "log", "log.gz", "csv", "csv.gz", "blf", "trc", "trc.gz":
-        name = f"{kind}{later}.{kind}"
+        name = f"by{later}.{kind}"
         record(name, BEGIN, append=False)
         assert times(name) == first
         record(name, BEGIN + later, append=True)
