@@ -10,7 +10,7 @@ from typing import Any
 import fsspec
 import pytest
 
-from rollingfs import RollingFileSystem
+from rollingfs import RollingFileSystem, RollingPolicy
 from rollingfs.spark.source.options import DataLossError
 from tests.support.spark_source import batch_reader, drained, first_column, put, reader, saved, step
 
@@ -56,6 +56,26 @@ def moved_and_written(log: Path) -> None:
     write(log, NEW, 9)
 
 
+def rotated_by_mv(log: Path) -> None:
+    fs = RollingFileSystem("file", sync=False, header_cache_s=0)
+    moved(log)
+    put(fs, log, NEW, RollingPolicy(max_bytes=4, inline_bytes=1))
+
+
+def rotated_twice_by_mv(log: Path) -> None:
+    rotated_by_mv(log)
+    fs = RollingFileSystem("file", sync=False, header_cache_s=0)
+    fs.mv(f"{log}.1", f"{log}.2")
+    fs.mv(str(log), f"{log}.1")
+
+
+def overwritten(log: Path) -> None:
+    """The tombstone names the plain file, and the segment that replaced it."""
+    fs = RollingFileSystem("file", sync=False, header_cache_s=0)
+    fs.overwrite(str(log), NEW)
+    fs.mv(str(log), f"{log}.1")
+
+
 def replaced(log: Path, data: bytes) -> None:
     """As editors save: the name goes to another file."""
     write(log.with_name(".swap"), data, 5)
@@ -71,6 +91,7 @@ LOST = [
     pytest.param(lambda log: write(log, NEW * 2, 1), NEW_ROWS * 2, id="cut off and written past the offset"),
     pytest.param(lambda log: write(log, NEW[:6], 1), NEW_ROWS[:1], id="cut off and written before the offset"),
     pytest.param(lambda log: replaced(log, NEW), NEW_ROWS, id="replaced by another"),
+    pytest.param(overwritten, NEW_ROWS, id="overwritten by as many bytes, and renamed by mv"),
 ]
 KEPT = [
     pytest.param(lambda log: log.rename(log.with_name("b")), [], id="renamed"),
@@ -78,6 +99,8 @@ KEPT = [
     pytest.param(lambda log: rotated(log, b"more\n"), [*NEW_ROWS, "more"], id="rotated, the old file grows"),
     pytest.param(moved, ["more"], id="renamed by mv, which makes a segment of it"),
     pytest.param(moved_and_written, [*NEW_ROWS, "more"], id="renamed by mv, and written anew"),
+    pytest.param(rotated_by_mv, [*NEW_ROWS, "more"], id="renamed by mv, and a segment has its name"),
+    pytest.param(rotated_twice_by_mv, [*NEW_ROWS, "more"], id="renamed by mv, and that segment, too"),
     pytest.param(lambda log: write(log, OLD + NEW, 1), NEW_ROWS, id="grown"),
     pytest.param(lambda log: write(log, OLD + NEW), NEW_ROWS, id="grown within the second"),
     pytest.param(lambda log: replaced(log, OLD + NEW), NEW_ROWS, id="replaced by a longer copy"),
@@ -107,6 +130,15 @@ def test_renamed_or_grown_file_is_read_once(log, change, expected, is_restarted)
     found, end = step(reader(log.parent) if is_restarted else source, at)
     assert found == expected
     assert drained(log.parent, at=end) == []
+
+
+def test_unread_log_is_found_where_a_segment_follows(log):
+    start = saved(reader(log.parent).initialOffset())
+    rotated_by_mv(log)
+    assert step(reader(log.parent), start)[0] == [*NEW_ROWS, *OLD_ROWS, "more"]
+    RollingFileSystem("file").rm(f"{log}.1")
+    with pytest.raises(DataLossError, match=r"app\.log: another segment has this name now"):
+        step(reader(log.parent), start)
 
 
 @pytest.mark.parametrize("crash", [False, True])

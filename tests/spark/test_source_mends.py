@@ -142,6 +142,17 @@ def test_log_rotated_twice_and_not_written_is_whole(fs, tmp_path):
     assert step(reader(folder), at)[0] == ["two"]
 
 
+def test_rename_of_a_later_segment_is_no_part(fs, tmp_path):
+    """Its lineage tells it from a concat of what was read under the name."""
+    folder = f"{tmp_path}/f"
+    fs.seal(put(fs, f"{folder}/a", b"one\n"))
+    _, at = step(reader(folder))
+    fs.rm(f"{folder}/a")
+    put(fs, f"{folder}/a", b"two\n", RollingPolicy(max_bytes=4, inline_bytes=1))
+    fs.mv(f"{folder}/a", f"{folder}/b")
+    assert step(reader(folder), at)[0] == ["two"]
+
+
 def test_planned_batch_is_read_under_the_new_name(fs, tmp_path):
     put(fs, f"{tmp_path}/f/a", numbered(0, 5))
     start = saved(reader(tmp_path / "f").initialOffset())

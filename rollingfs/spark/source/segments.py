@@ -6,14 +6,15 @@ which a rename and an append keep, and the token on an object store.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache, partial
 from typing import TypeVar
 
 from rollingfs.backend.contract import FileInfo
 from rollingfs.errors import CorruptHeaderError, SegmentTruncatedError
-from rollingfs.format.header import Chunk
+from rollingfs.format import names
+from rollingfs.format.header import Chunk, Header
 from rollingfs.fs.core import core
 from rollingfs.fs.filesystem import RollingFileSystem
 from rollingfs.fs.read_file import ReadFile
@@ -117,6 +118,11 @@ def view_now(fs: RollingFileSystem, path: str) -> Segment | None:
     return found
 
 
+def header_now(fs: RollingFileSystem, path: str) -> Header | None:
+    """Return the header at a path, also a tombstone, or None."""
+    return core(fs).run(core(fs).client.headers.load(path)).header
+
+
 def identity(view: Segment) -> str:
     """Return the identity of a segment: another segment that gets its name later has another."""
     if view.header is not None:
@@ -139,12 +145,10 @@ def is_same(view: Segment, known: str) -> bool:
 
 
 def is_unchanged(view: Segment, known: str) -> bool:
-    """Return whether the bytes before the known end cannot have changed.
+    """Return whether the bytes of a plain file before the known end cannot have changed.
 
-    A plain file may be overwritten in place.
+    It may be overwritten in place.
     """
-    if not known.startswith(PLAIN) or identity(view) == known:
-        return True
     return view.plain is not None and PlainFile.parse(known).is_unchanged(PlainFile.of(view.plain))
 
 
@@ -156,19 +160,26 @@ def is_kept(view: Segment, known: str) -> bool:
     return view.plain is not None and PlainFile.parse(known).is_kept(PlainFile.of(view.plain))
 
 
-def became(fs: RollingFileSystem, path: str, known: str) -> str | None:
-    """Return the identity of the segment that a renamed plain file became.
+def became(fs: RollingFileSystem, path: str, known: str, views: Mapping[str, Segment]) -> str | None:
+    """Return where the segment may be that a renamed plain file became; its bytes decide.
 
     None if the store has no trace of it.
 
-    The rename leaves a tombstone under the old name, which names the plain file.
+    The header under the old name, a tombstone or that of the next segment, names the plain file. The file's copy is in
+    the folder of that name, with the file's date. Without it, a tombstone names this segment, or a later one.
     """
-    header = core(fs).run(core(fs).client.headers.load(path)).header
-    if header is None or header.adopted is None or not header.deleted:
+    header, was = header_now(fs, path), PlainFile.parse(known)
+    if header is None or (adopted := header.adopted) is None:
         return None
-    was, adopted = PlainFile.parse(known), header.adopted
-    is_it = was.key == adopted.token if was.inode is None else adopted.token.startswith(f"{was.inode}-")
-    return header.lineage if is_it else None
+    if was.key != adopted.token if was.inode is None else not adopted.token.startswith(f"{was.inode}-"):
+        return None
+    copy = (names.chunks_folder(path), adopted.modified_ms, None, 0)
+    firsts = {place: view.header.entries[0] for place, view in views.items() if view.header and view.header.entries}
+    for place, one in firsts.items():
+        folder = names.parent(names.resolve(place, one.file))
+        if isinstance(one, Chunk) and copy == (folder, one.at_ms, one.crc32c, one.start - one.offset):
+            return place
+    return next((place for place, view in views.items() if header.deleted and identity(view) == header.lineage), None)
 
 
 def committed_ms(view: Segment, offset: int) -> float:

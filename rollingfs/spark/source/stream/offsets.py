@@ -133,17 +133,17 @@ def moves(
     before: Mapping[str, ReadMark],
     views: Mapping[str, Segment],
     goes_on: Callable[[Segment, ReadMark], bool],
-    became: Callable[[str, str], str | None],
+    became: Callable[[str, str, Mapping[str, Segment]], str | None],
 ) -> Moves:
     """Return the segments that a rename has given other names.
 
-    A segment keeps its incarnation. A plain file keeps its inode, and its bytes, which `goes_on` compares; where a
-    store has no inodes, a plain file under another name is another file.
+    A segment keeps its incarnation. A plain file keeps its inode, or has become a segment, and its bytes, which
+    `goes_on` compares; where a store has no inodes, a plain file under another name is another file.
 
     Parameters
     ----------
     became
-        Tells, by path and identity, the segment that a plain file became.
+        Tells, by path and identity, which segment a plain file may have become.
     """
     old = {path: mark for path, mark in before.items() if not _is_at(views.get(path), mark)}
     new = {path: view for path, view in views.items() if path not in before or not _is_at(view, before[path])}
@@ -152,19 +152,15 @@ def moves(
     lineages = {mark.identity: path for path, mark in old.items() if not mark.identity.startswith(PLAIN)}
     plain = {path: mark.identity for path, mark in old.items() if mark.identity.startswith(PLAIN)}
     inodes = {PlainFile.parse(identity).inode: path for path, identity in plain.items()}
-    if any(view.header is not None for view in new.values()):
-        lineages |= {became(path, identity) or "": path for path, identity in plain.items()}
+    is_segment = any(view.header is not None for view in new.values())
+    heirs = {became(path, identity, new): path for path, identity in plain.items()} if is_segment else {}
     found: Moves = {}
     for path, view in new.items():
-        if view.plain is None:
-            was = lineages.get(segments.identity(view))
-        else:
-            was = inodes.get(PlainFile.of(view.plain).inode or "")
-            is_it = was is not None and segments.is_kept(view, old[was].identity) and goes_on(view, old[was])
-            was = was if is_it else None
-        if was is not None:
-            mark = old[was] if view.plain is not None else replace(old[was], identity=segments.identity(view))
-            found[path] = (was, mark)
+        now = segments.identity(view)
+        was = inodes.get(PlainFile.of(view.plain).inode or "") if view.plain else lineages.get(now, heirs.get(path))
+        may_be = was is not None and (view.plain is None or segments.is_kept(view, old[was].identity))
+        if was is not None and may_be and (was not in plain or goes_on(view, old[was])):
+            found[path] = (was, old[was] if view.plain else replace(old[was], identity=now))
     return found
 
 

@@ -177,12 +177,13 @@ class RollingStreamReader(RowReader, DataSourceStreamReader, SupportsTriggerAvai
         known = offsets.known(before, views, moved)
         begins = {path: self._records.begin(view, known[path]) for path, view in views.items()}
         self._waiting_bytes = sum(view.length - begins[path] for path, view in views.items())
-        self._check_merged(before, views, moved, begins)
+        left = {was for was, _ in moved.values()}
+        self._check_merged(before, found, left, begins)
         waiting = {path: extent_of(view, begins[path], self._limit(path, view)) for path, view in views.items()}
         backlogs = {path: extent for path, extent in waiting.items() if extent.size > 0}
         ends = limited(self._fs, self._records, views, backlogs, limit)
         # a corrupt segment may be repaired, and a path be named again: the query keeps its place there
-        elsewhere = before.keys() - self._meant(before) - {was for was, _ in moved.values()}
+        elsewhere = before.keys() - self._meant(before) - left
         kept = found.corrupt.keys() | elsewhere
         marks = {path: replace(mark, begin=None) for path, mark in before.items() if path in kept}
         for path, view in views.items():
@@ -260,22 +261,25 @@ class RollingStreamReader(RowReader, DataSourceStreamReader, SupportsTriggerAvai
                 self.options.lose(f"{path}: {what}")
 
     def _check_merged(
-        self,
-        before: Mapping[str, ReadMark],
-        views: Mapping[str, Segment],
-        moved: offsets.Moves,
-        begins: Mapping[str, int],
+        self, before: Mapping[str, ReadMark], found: places.FoundSegments, left: set[str], begins: Mapping[str, int]
     ) -> None:
-        """Log rows that will be read twice, because a segment joined another."""
-        elsewhere = {was for was, _ in moved.values()}  # what bears their names in a mark is another segment
-        for path, view in views.items():
-            if view.header is None or begins[path] == view.length:
-                continue
-            for source in (names.climb(names.parent(path), mark.source) for mark in view.header.merges):
+        """Log rows that will be read twice, because a segment joined another.
+
+        Parameters
+        ----------
+        left
+            The old names of what has moved: what bears them in a mark is another segment.
+        """
+        for path, view in found.views.items():
+            merges = view.header.merges if view.header is not None and begins[path] < view.length else ()
+            for txn, source in ((one.txn, names.climb(names.parent(path), one.source)) for one in merges):
                 mark = before.get(source)
-                if mark is not None and mark.offset and source not in views and source not in elsewhere:
-                    what = f"and is a part of {path} now, from which its rows would be read again"
-                    self.options.lose(f"{source}: it was read up to offset {mark.offset}, {what}")
+                if mark is not None and mark.offset and source not in found.views and source not in left:
+                    grave = None if source in found.corrupt else segments.header_now(self._fs, source)
+                    # a rename keeps the lineage: if this very segment had the name, the query has read another there
+                    if grave is None or (grave.merged, grave.segment) != (txn, segments.identity(view)):
+                        what = f"and is a part of {path} now, from which its rows would be read again"
+                        self.options.lose(f"{source}: it was read up to offset {mark.offset}, {what}")
 
     # -- batches -----------------------------------------------------------------------------------------------
 
