@@ -41,6 +41,10 @@ _CODECS = dict(enumerate(("none", "snappy", "gzip", "lzo", "brotli", "lz4", "zst
 ORDINAL_MAX = 32767
 _REPETITION, _NAME, _CHILDREN, _FIELD_ID = 3, 4, 5, 9
 """Fields of an element of the schema that do not change how its values are written."""
+_CONVERTED, _LOGICAL, _CONVERTIBLE = 6, 10, {1, 2, 3, 4, 5, 6, 10, 12, 13}
+"""Fields of an element with its type, in the old and the new names; the new names that have an old name."""
+_PLAIN_INTEGERS = ((I32, 17), (I32, 18))
+"""Old names of what integers are without a name."""
 _KEY, _VALUE = 1, 2
 """Fields of a pair of key and value."""
 REQUIRED, OPTIONAL, REPEATED = range(3)
@@ -137,6 +141,11 @@ def _columns(table: Fields) -> tuple[Column, ...]:
         element = next(elements)
         unit = None if element.get(_CHILDREN, (I32, 0))[1] else next(units, None)
         kind = {key: element[key] for key in element.keys() - {_REPETITION, _NAME, _CHILDREN, _FIELD_ID}}
+        # writers give either name, or both; plain integers need no name
+        if _CONVERTED in kind and _LOGICAL in kind:
+            del kind[_LOGICAL if kind[_LOGICAL][1].keys() <= _CONVERTIBLE else _CONVERTED]
+        if kind.get(_CONVERTED) in _PLAIN_INTEGERS:
+            del kind[_CONVERTED]
         children = tuple(take() for _ in range(element[_CHILDREN][1] if _CHILDREN in element else 0))
         return Column(element[_NAME][1].decode(), kind, element.get(_REPETITION, (I32, REQUIRED))[1], children, unit)
 
@@ -332,12 +341,10 @@ def groups_with_rows(table: Fields) -> list[Fields]:
 
 def _joined(group: Fields, filler: Fields, shift: int) -> Fields:
     """Return a row group with its own columns and the columns of another."""
-    joined = dict(group)
-    joined[COLUMNS] = (LIST, (STRUCT, [*group[COLUMNS][1][1], *_moved(filler, shift)[COLUMNS][1][1]]))
-    for field in (_TOTAL_BYTES, _TOTAL_COMPRESSED):
-        if field in group:
-            joined[field] = (I64, group[field][1] + filler.get(field, (I64, 0))[1])
-    return joined
+    columns = [*group[COLUMNS][1][1], *_moved(filler, shift)[COLUMNS][1][1]]
+    totals = [field for field in (_TOTAL_BYTES, _TOTAL_COMPRESSED) if field in group]
+    sums = {field: (I64, group[field][1] + filler.get(field, (I64, 0))[1]) for field in totals}
+    return {**group, COLUMNS: (LIST, (STRUCT, columns)), **sums}
 
 
 def _pairs(table: Fields) -> list[Fields]:
@@ -349,24 +356,18 @@ def _value(table: Fields, key: bytes) -> bytes | None:
 
 
 def _moved(group: Fields, shift: int) -> Fields:
-    moved = dict(group)
-    _move(moved, _ROW_GROUP_OFFSET, shift)
-    moved[COLUMNS] = (LIST, (STRUCT, [_moved_column(column, shift) for column in group[COLUMNS][1][1]]))
-    return moved
+    columns = [_moved_column(column, shift) for column in group[COLUMNS][1][1]]
+    return {**_shifted(group, shift, _ROW_GROUP_OFFSET), COLUMNS: (LIST, (STRUCT, columns))}
 
 
 def _moved_column(column: Fields, shift: int) -> Fields:
     # an offset index has offsets in the file itself, and readers with a filter would read others' pages by it
-    moved = {number: value for number, value in column.items() if not shift or number not in _PAGE_INDEXES}
-    _move(moved, _COLUMN_OFFSET, shift)
-    if META in moved:
-        meta = dict(moved[META][1])
-        for field in _META_OFFSETS:
-            _move(meta, field, shift)
-        moved[META] = (STRUCT, meta)
-    return moved
+    kept = {number: value for number, value in column.items() if not shift or number not in _PAGE_INDEXES}
+    if META in kept:
+        kept[META] = (STRUCT, _shifted(kept[META][1], shift, *_META_OFFSETS))
+    return _shifted(kept, shift, _COLUMN_OFFSET)
 
 
-def _move(fields: Fields, field: int, shift: int) -> None:
-    if field in fields and fields[field][1]:  # 0 stands for none
-        fields[field] = (I64, fields[field][1] + shift)
+def _shifted(fields: Fields, shift: int, *offsets: int) -> Fields:
+    moved = [field for field in offsets if field in fields and fields[field][1]]  # 0 stands for none
+    return {**fields, **{field: (I64, fields[field][1] + shift) for field in moved}}

@@ -84,6 +84,33 @@ def test_every_reader_sees_one_file_after_each_append(fs, path):
     assert pq.ParquetFile(io.BytesIO(fs.cat_file(path))).num_row_groups == 4
 
 
+def test_rows_follow_those_that_duckdb_wrote(fs, path, tmp_path):
+    """DuckDB names types in the old way only, and also the type of plain integers."""
+    types = {
+        "tinyint": -1, "smallint": -2, "integer": -3, "bigint": -4, "utinyint": 1, "usmallint": 2, "uinteger": 3,
+        "ubigint": 2**64 - 1, "varchar": "'é'", "date": "'2026-12-01'", "time": "'01:02:03'", "bigint[]": "[1, null]",
+        "struct(a integer, b varchar)": "{a: 1, b: 'x'}", "map(varchar, date)": "map {'k': '2026-12-01'}",
+    }  # fmt: skip
+    chosen = ", ".join(f"{value}::{kind} c{nth}" for nth, (kind, value) in enumerate(types.items()))
+    duckdb.sql(f"copy (select {chosen}) to '{tmp_path / 'theirs'}' (format parquet)")
+    theirs = pq.read_table(tmp_path / "theirs")
+    fs.pipe_file(path, (tmp_path / "theirs").read_bytes())
+    append(fs, path, theirs)
+    with fs.open(f"{path}-ours", "wb") as file:
+        pq.write_table(theirs, file)
+    fs.seal(f"{path}-ours")
+    fs.concat(path, [f"{path}-ours"], as_format="parquet")
+    for _ in range(2):
+        (tmp_path / "all").write_bytes(fs.cat_file(path))
+        assert pq.read_table(tmp_path / "all").to_pylist() == theirs.to_pylist() * 3
+        assert (
+            polars.read_parquet(tmp_path / "all").to_dicts() == polars.read_parquet(tmp_path / "theirs").to_dicts() * 3
+        )
+        found = duckdb.sql(f"select * from read_parquet('{tmp_path / 'all'}') where c7 = {2**64 - 1} and c0 < 0")
+        assert found.fetchall() == duckdb.sql(f"select {chosen}").fetchall() * 3
+        rewrite(fs, path)
+
+
 @pytest.mark.parametrize("kind", ["pandas", "polars", "mapping"])
 def test_frames_are_taken_as_tables_are(fs, tmp_path, kind):
     columns = {"n": [1, 2], "s": ["a", None]}
