@@ -43,8 +43,8 @@ DEEP_BYTES = 32 * 1024 + 8
 BOOT, BOOT_AT = b"\x55\xaa", 510
 ZLIB = (b"x\x01", b"x\x9c", b"x\xda")
 GZIP, BZIP2, ZSTD, LZ4 = b"\x1f\x8b", b"BZh", b"\x28\xb5\x2f\xfd", b"\x04\x22\x4d\x18"
-XZ = (b"\xfd7zXZ\0", b"\x5d\0\0")
-"""The second is an older form, without a container."""
+XZ = (b"\xfd7zXZ\0", b"\x5d\0\0", b"LZIP")
+"""The second is an older form, without a container; the third is lzip, which liblzma reads since 5.4."""
 BLOCKED_BYTES = {BZIP2: 1024 * 1024, ZSTD: 160 * 1024}
 """Bytes that a compressed file may take before it gives the first byte: a block of 900,000 bytes; or of 128 KiB."""
 

@@ -8,6 +8,7 @@ import lzma
 import pickle
 import re
 import sqlite3
+import struct
 import tarfile
 import zipfile
 import zlib
@@ -114,7 +115,19 @@ def joined(*contents: bytes, newline: bool = False) -> list[str]:
     return unended([part(f"/{nth}", data) for nth, data in enumerate(contents)], adds_line_feeds=newline)
 
 
-@pytest.mark.parametrize("compress", [gzip.compress, bz2.compress, lzma.compress, zstandard.compress])
+def lzip(data: bytes) -> bytes:
+    """A member of lzip: the older form of xz with another header, and a trailer."""
+    options = {"id": lzma.FILTER_LZMA1, "dict_size": 2**16, "lc": 3, "lp": 0, "pb": 2}
+    member = b"LZIP\1\x10" + lzma.compress(data, format=lzma.FORMAT_ALONE, filters=[options])[13:]
+    sizes = struct.pack("<IQQ", zlib.crc32(data), len(data), len(member) + 20)
+    try:
+        assert lzma.decompress(member + sizes) == data
+    except lzma.LZMAError:
+        pytest.skip("this liblzma has no lzip")
+    return member + sizes
+
+
+@pytest.mark.parametrize("compress", [gzip.compress, bz2.compress, lzma.compress, lzip, zstandard.compress])
 def test_a_compressed_tar_is_found(compress) -> None:
     with pytest.raises(WholeFileError, match="/1 is a compressed tar file"):
         joined(b"text\n", compress(archive()))
