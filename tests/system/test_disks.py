@@ -5,6 +5,7 @@ import errno
 import itertools
 import os
 import shutil
+import subprocess
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -180,6 +181,25 @@ def test_a_look_at_a_name_makes_nothing(tmp_path):
 def test_segments_live_on_a_disk_by_fuse(tmp_path, kind):
     with mounted(kind, tmp_path) as there:
         _live(str(there))
+
+
+def test_removals_on_a_read_only_disk_name_the_segment(tmp_path):
+    with mounted("ext4", tmp_path) as there:
+        for name in ("a", "d/x", "d/y"):
+            RollingFileSystem("file").pipe_file(f"{there}/{name}", b"12345")
+        (there / "plain").write_bytes(b"plain")
+        subprocess.run(["mount", "-o", "remount,ro", str(there)], check=True)
+        fs = RollingFileSystem("file", skip_instance_cache=True)
+        for verb, path, why in (
+            (lambda: fs.rm(f"{there}/a"), "a", "its header was not changed: the disk is mounted read-only"),
+            (lambda: fs.mv(f"{there}/a", f"{there}/b"), "a", "its header was not changed"),
+            (lambda: fs.rm(f"{there}/d", recursive=True), "d/x", "its header was not changed"),
+            (lambda: fs.rm(f"{there}/plain"), "plain", "nothing was committed: Read-only"),
+        ):
+            with pytest.raises(OSError, match=why) as caught:
+                verb()
+            assert (caught.value.errno, caught.value.filename) == (errno.EROFS, f"{there}/{path}")
+        assert fs.cat_file(f"{there}/a") == fs.cat_file(f"{there}/d/x") == b"12345"
 
 
 @pytest.mark.parametrize("verb", ["append", "mv"])

@@ -352,8 +352,11 @@ class record_lock:  # noqa: N801 - used as a function
                 self._close()
             if self._wait is not None:
                 self._wait.end(is_locked=True)
-        except BaseException:
+        except BaseException as error:
             self.release()
+            if isinstance(error, OSError) and error.errno == errno.EROFS:
+                why = "its header was not changed: the disk is mounted read-only, so no lock is made; mount it writable"
+                raise OSError(errno.EROFS, why, os.path.dirname(self.path).removesuffix(names.CHUNKS_SUFFIX)) from error
             raise
 
     def _waits(self) -> bool:

@@ -11,7 +11,7 @@ from typing import TypeVar
 from rollingfs.backend.contract import Backend
 from rollingfs.backend.probe import Abilities
 from rollingfs.backend.verdicts import Verdicts
-from rollingfs.errors import FULL
+from rollingfs.errors import FULL, TELLING, not_committed
 from rollingfs.runtime.concurrency import Runtime
 from rollingfs.runtime.meters import Meters
 from rollingfs.runtime.system import Clock
@@ -101,7 +101,10 @@ class Store:
         OSError
             It failed before it could be judged.
         """
-        return await self.verdicts.abilities(path)
+        try:
+            return await self.verdicts.abilities(path)
+        except OSError as error:
+            raise error if isinstance(error, TELLING) else not_committed(error, path) from error
 
     def after_fork(self) -> None:
         """Begin again in a child process, with own connections and unlocked caches."""
