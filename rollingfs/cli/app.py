@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import sys
+import warnings
 from typing import Annotated
 
 import typer
@@ -61,4 +62,6 @@ def run() -> None:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # so that a terminal without Unicode ends no command
+    # Ctrl-C may come between the making of a coroutine and its first step
+    warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)
     app(prog_name="rollingfs")

@@ -15,7 +15,7 @@ from rollingfs import cli
 from rollingfs.cli import app
 from rollingfs.cli.output import INTERRUPTED, WrongUsage
 from rollingfs.cli.stores import nest, parse_options, split
-from tests.support.cli import COMMAND, Run, done, environment, failed, python
+from tests.support.cli import COMMAND, Run, done, environment, failed, python, running_program
 from tests.support.schedules import beside
 
 DRIVE = os.path.splitdrive(os.path.abspath("/"))[0]
@@ -129,3 +129,22 @@ def test_each_command_has_a_row_on_the_page():
     }
     missing = typer.main.get_command(app.app).commands.keys() - described
     assert not missing, "docs/cli.md: the table has no row for these commands"
+
+
+EARLY_CTRL_C = """
+import sys
+from rollingfs.runtime.bridge import Bridge
+def run(self, coroutine, **more):
+    raise KeyboardInterrupt
+Bridge.run = run
+sys.argv[1:] = ["cat", "memory://log"]
+from rollingfs.cli import main
+main()
+"""
+"""Ctrl-C that comes once a coroutine is made, and before it is begun."""
+
+
+def test_ctrl_c_before_a_coroutine_begins_shows_no_traceback():
+    with running_program(EARLY_CTRL_C) as process:
+        assert process.communicate(timeout=60) == (b"", b"")
+    assert process.returncode == INTERRUPTED
