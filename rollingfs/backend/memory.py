@@ -98,13 +98,13 @@ class MemoryBackend(Backend):
             if folder in self.fs.store:
                 raise shared_errors.not_a_folder(folder)
             entries: dict[str, FileInfo] = {}
-            for path, file in tuple(self.fs.store.items()):
-                if path.startswith(prefix):
-                    end = path.find("/", len(prefix))
-                    if end < 0:
-                        entries[path] = _info(path, file)
-                    elif (child := path[:end]) not in entries:
-                        entries[child] = _folder_info(child)
+            store = self.fs.store.copy()
+            for path in [path for path in store if path.startswith(prefix)]:
+                end = path.find("/", len(prefix))
+                if end < 0:
+                    entries[path] = _info(path, store[path])
+                elif (child := path[:end]) not in entries:
+                    entries[child] = _folder_info(child)
             for path in tuple(self.fs.pseudo_dirs):
                 if path.startswith(prefix):
                     child = prefix + path[len(prefix) :].partition("/")[0]
